@@ -1,0 +1,34 @@
+# The commands of the project. Each sets up what it needs first (scripts/bootstrap).
+.DEFAULT_GOAL := help
+PYTHON := .venv/bin/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: help setup demo test check format bench clean
+
+help: ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: ## Debian packages, .venv, native module
+	@scripts/bootstrap
+
+demo: setup ## build the instr_count tool, instrument real kernels, prove outputs and counts equal
+	@$(PYTHON) examples/demo.py
+
+test: setup ## run the tests
+	@scripts/bootstrap build dev scons triton
+	@$(PYTHON) -m pytest -q $(TESTFLAGS)
+
+check: setup ## lint, format, types
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m mypy
+
+format: setup ## format the Python sources
+	@$(PYTHON) -m ruff check --fix-only -q .
+	@$(PYTHON) -m ruff format -q .
+
+bench: setup ## run the benchmarks, with ratios against peers
+	@$(PYTHON) benchmarks/run.py
+
+clean: ## remove build products, keep .venv
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

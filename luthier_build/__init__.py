@@ -1,0 +1,1 @@
+"""Build side of Luthier: device toolchains, compilation of hooks, packaging of tools."""

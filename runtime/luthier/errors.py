@@ -1,0 +1,92 @@
+"""The one error hierarchy of Luthier.
+
+Everything that can go wrong with a user's input raises a `LuthierError`; anything else that escapes is a bug.
+An error carries where it happened (object, kernel, offset, target) so a message can always be traced to bytes.
+"""
+
+from __future__ import annotations
+
+
+class LuthierError(Exception):
+    """An error with its place.
+
+    Args:
+        message: what is wrong, and where there is one, the fix.
+        object: path or name of the code object, bundle or file.
+        kernel: name of the kernel or function.
+        offset: byte offset or virtual address the message speaks of.
+        target: target id, e.g. ``gfx942:xnack-``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        object: str | None = None,
+        kernel: str | None = None,
+        offset: int | None = None,
+        target: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.object = object
+        self.kernel = kernel
+        self.offset = offset
+        self.target = target
+
+    def __str__(self) -> str:
+        place = [
+            f"{name} {value}"
+            for name, value in (
+                ("object", self.object),
+                ("kernel", self.kernel),
+                ("offset", None if self.offset is None else f"{self.offset:#x}"),
+                ("target", self.target),
+            )
+            if value is not None
+        ]
+        return f"{self.message} ({', '.join(place)})" if place else self.message
+
+
+class TargetError(LuthierError):
+    """An unknown, malformed or unsupported target."""
+
+
+class ObjectError(LuthierError):
+    """A malformed or unsupported container, code object, descriptor or metadata."""
+
+
+class DecodeError(LuthierError):
+    """Bytes that are no instruction of the target, or text that does not assemble."""
+
+
+class LiftError(LuthierError):
+    """Code whose control flow or addresses cannot be understood safely."""
+
+
+class HookError(LuthierError):
+    """A hook that does not exist, cannot be compiled, or was given wrong arguments."""
+
+
+class PatchError(LuthierError):
+    """A kernel that cannot be rewritten safely."""
+
+
+class ToolError(LuthierError):
+    """A tool that cannot be found, loaded or configured."""
+
+
+class BuildError(LuthierError):
+    """A device build that failed: missing toolchain, compiler error, bad settings."""
+
+
+class DeviceError(LuthierError):
+    """A device that cannot be opened, or a launch it refuses."""
+
+
+class EmulationError(DeviceError):
+    """A fault of emulated execution: bad address, unimplemented operation, deadlock."""
+
+
+class VerifyError(LuthierError):
+    """Original and patched kernel disagree, or a counter is not the truth."""

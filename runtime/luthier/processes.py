@@ -1,0 +1,37 @@
+"""The one place that starts other programs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from luthier.errors import BuildError, LuthierError
+
+
+def run(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    error: type[LuthierError] = BuildError,
+    stdin: str | None = None,
+) -> str:
+    """Run `command` to its end and return its standard output.
+
+    Raises:
+        LuthierError: of class `error`, if the program is missing or exits with another code than 0; the message holds the
+            command line, the exit code and the standard error.
+    """
+    argv = [os.fspath(part) for part in command]
+    try:
+        done = subprocess.run(argv, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, errors="replace")
+    except OSError as problem:
+        raise error(f"cannot run {argv[0]}: {problem.strerror or problem}") from problem
+    if done.returncode != 0:
+        raise error(
+            f"{shlex.join(argv)} failed with exit code {done.returncode}:\n{(done.stderr or done.stdout).strip()}"
+        )
+    return done.stdout
