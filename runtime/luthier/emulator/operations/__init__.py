@@ -1,0 +1,25 @@
+"""All operations, by mnemonic."""
+
+from __future__ import annotations
+
+import functools
+
+from luthier.emulator.declare import Operation
+from luthier.emulator.operations import compare, convert, salu, valu_float, valu_int
+
+FAMILIES = (salu, valu_int, valu_float, compare, convert)
+
+
+@functools.cache
+def operations_of(major: int) -> dict[str, Operation]:
+    """Operations of one ISA generation (9 to 12) by mnemonic without its encoding suffix."""
+    table: dict[str, Operation] = {}
+    for family in FAMILIES:
+        for operation in family.operations:
+            if operation.majors and major not in operation.majors:
+                continue
+            for name in operation.names:
+                if name in table:
+                    raise ValueError(f"{name} is declared twice for generation {major}, the second time in {family.__name__}")
+                table[name] = operation
+    return table

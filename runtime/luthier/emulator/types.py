@@ -1,0 +1,68 @@
+"""Data types of operands: how many bits a lane holds and how they are read.
+
+A type is written as it is in an operation's signature: ``u32 i32 f32 b32 u64 i64 f64 u16 i16 f16 bf16 u8 i8``, ``mask``
+(one bit per lane: VCC or an SGPR pair), ``scc`` (the scalar condition code), a pair of 16-bit halves ``f16x2``, or several
+consecutive registers ``u32x4``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+
+@dataclass(frozen=True)
+class Type:
+    """A scalar element type, possibly several of it."""
+
+    kind: str
+    """``u`` unsigned, ``i`` signed, ``f`` IEEE float, ``bf`` bfloat, ``mask``, ``scc``."""
+    bits: int
+    """Bits of one element."""
+    count: int = 1
+    """Elements; above 1 an operation receives a tuple of values."""
+
+    @staticmethod
+    @functools.cache
+    def parse(text: str) -> Type:
+        """The type called `text`."""
+        if text in ("mask", "scc"):
+            return Type(text, 1)
+        match = re.fullmatch(r"(u|i|f|bf|b)(8|16|32|64|128)(?:x(\d+))?", text)
+        if match is None:
+            raise ValueError(f"no such operand type: {text!r}")
+        kind = "u" if match[1] == "b" else match[1]
+        return Type(kind, int(match[2]), int(match[3] or 1))
+
+    def __str__(self) -> str:
+        if self.kind in ("mask", "scc"):
+            return self.kind
+        return f"{self.kind}{self.bits}" + (f"x{self.count}" if self.count > 1 else "")
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ("f", "bf")
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == "i"
+
+    @property
+    def element(self) -> Type:
+        """The type of one element."""
+        return Type(self.kind, self.bits)
+
+    @property
+    def units(self) -> int:
+        """32-bit registers the whole takes."""
+        return max(1, self.bits * self.count // 32)
+
+    @property
+    def llvm(self) -> ir.Type:
+        """LLVM type of one element; bfloat is carried as its 16 bits."""
+        if self.kind == "f":
+            return {16: ir.HalfType(), 32: ir.FloatType(), 64: ir.DoubleType()}[self.bits]
+        return ir.IntType(self.bits)
