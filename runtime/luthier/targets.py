@@ -1,11 +1,13 @@
 """The table of AMD GPU targets: one frozen `Target` a processor, looked up exactly.
 
-Sources: LLVM AMDGPUUsage ("Processors", "Code Object V3+ Kernel Descriptor") and llvm/BinaryFormat/ELF.h for the machine numbers.
+Sources: LLVM AMDGPUUsage ("Processors", "Kernel Descriptor"); llvm/BinaryFormat/ELF.h for the machine numbers. The
+tests compare every row with what LLVM assembles.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, replace
 
 from luthier.errors import TargetError
@@ -25,13 +27,13 @@ class Target:
     """Lanes per wavefront the compiler chooses when not told."""
     wave_sizes: tuple[int, ...]
     """Lanes per wavefront the hardware supports."""
-    vgpr_granule: int
-    """VGPRs per allocation step as encoded in the kernel descriptor, at the default wave size."""
     addressable_vgprs: int
-    """Vector registers one wave can name in one file."""
+    """Vector registers one wave can name in one file (VGPRs, and as many AGPRs where there are any)."""
     has_agprs: bool = False
     unified_vgprs: bool = False
     """AGPRs share the VGPR allocation and start at ``accum_offset`` (gfx90a and later GFX9)."""
+    large_vgpr_file: bool = False
+    """The register file is half as large again as its generation's (LLVM's 1_5xVGPRs), in larger allocation steps."""
     sgpr_limit: int = 102
     """Allocatable SGPRs, without VCC, trap and special registers."""
     supports_xnack: bool = False
@@ -46,28 +48,45 @@ class Target:
     tied_vector_alignment: int = 1
     """Alignment, in registers, that VGPR tuples need (2 on gfx90a and later GFX9)."""
 
+    def vgpr_encoding_granule(self, wave_size: int) -> int:
+        """VGPRs per step of GRANULATED_WORKITEM_VGPR_COUNT in the kernel descriptor."""
+        if self.major == 9:
+            return 8 if self.unified_vgprs else 4
+        return 8 if wave_size == 32 else 4
+
+    def vgpr_allocation_granule(self, wave_size: int) -> int:
+        """VGPRs per step in which the hardware really allocates; from gfx1030 on coarser than the encoding."""
+        granule = self.vgpr_encoding_granule(wave_size)
+        if self.major == 9 or self.name.startswith(("gfx101", "gfx10-1")):
+            return granule
+        return granule * 3 if self.large_vgpr_file else granule * 2
+
+    def vgpr_file_size(self, wave_size: int) -> int:
+        """VGPRs of one SIMD that its waves share, AGPRs included where the file is unified."""
+        if self.major == 9:
+            return 512 if self.unified_vgprs else 256
+        size = 1024 if wave_size == 32 else 512
+        return size * 3 // 2 if self.large_vgpr_file else size
+
 
 def _table() -> dict[str, Target]:
-    gfx9 = Target("gfx900", 0x2C, 9, 64, (64,), 4, 256, supports_xnack=True)
+    gfx9 = Target("gfx900", 0x2C, 9, 64, (64,), 256, supports_xnack=True)
     gfx908 = replace(gfx9, name="gfx908", mach=0x30, has_agprs=True, supports_sramecc=True)
     gfx90a = replace(
         gfx908,
         name="gfx90a",
         mach=0x3F,
-        vgpr_granule=8,
         unified_vgprs=True,
         packed_work_item_ids=True,
         kernarg_preload=True,
         tied_vector_alignment=2,
     )
     gfx942 = replace(gfx90a, name="gfx942", mach=0x4C, architected_flat_scratch=True)
-    gfx10 = Target("gfx1010", 0x33, 10, 32, (32, 64), 8, 256, sgpr_limit=106, supports_xnack=True)
+    gfx10 = Target("gfx1010", 0x33, 10, 32, (32, 64), 256, sgpr_limit=106, supports_xnack=True)
     gfx1030 = replace(gfx10, name="gfx1030", mach=0x36, supports_xnack=False)
-    gfx11 = replace(
-        gfx1030, name="gfx1100", mach=0x41, architected_flat_scratch=True, packed_work_item_ids=True
-    )
-    big_gfx11 = replace(gfx11, vgpr_granule=12)
-    gfx12 = replace(gfx11, name="gfx1200", mach=0x48, architected_sgprs=True)
+    gfx11 = replace(gfx1030, name="gfx1100", mach=0x41, architected_flat_scratch=True, packed_work_item_ids=True)
+    big_gfx11 = replace(gfx11, large_vgpr_file=True)
+    gfx12 = replace(big_gfx11, name="gfx1200", mach=0x48, architected_sgprs=True)
     rows = [
         gfx9,
         replace(gfx9, name="gfx902", mach=0x2D),
@@ -134,6 +153,10 @@ def target_of_mach(mach: int) -> Target:
         raise TargetError(f"no known target has EF_AMDGPU_MACH {mach:#x}") from None
 
 
+_TRIPLE = re.compile(r"^(?:[a-z]\w*-)?amdgcn-[^-]*-[^-]*-[^-]*-")
+"""What bundles and metadata put before the processor: an optional offload kind and the four parts of a triple."""
+
+
 @dataclass(frozen=True)
 class TargetId:
     """A processor with its feature settings, e.g. ``gfx942:sramecc+:xnack-`` (None: any)."""
@@ -150,7 +173,7 @@ class TargetId:
         Raises:
             TargetError: unknown processor or feature, a feature the processor lacks, or one given twice.
         """
-        name, *features = text.removeprefix("amdgcn-amd-amdhsa--").split(":")
+        name, *features = _TRIPLE.sub("", text).split(":")
         target = target_named(name)
         settings: dict[str, bool] = {}
         for feature in features:

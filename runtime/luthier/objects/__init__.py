@@ -1,0 +1,25 @@
+"""Code objects: the containers they come in, the ELF files they are, and the kernels they hold; reading and writing."""
+
+from __future__ import annotations
+
+from luthier.objects.code_object import CodeObject, Kernel, Relocation, Section, Segment, Symbol
+from luthier.objects.container import Image, find_images, load_object, load_objects
+from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
+from luthier.objects.metadata import KernelArgument, Metadata
+
+__all__ = [
+    "DESCRIPTOR_SIZE",
+    "CodeObject",
+    "Image",
+    "Kernel",
+    "KernelArgument",
+    "KernelDescriptor",
+    "Metadata",
+    "Relocation",
+    "Section",
+    "Segment",
+    "Symbol",
+    "find_images",
+    "load_object",
+    "load_objects",
+]

@@ -1,0 +1,259 @@
+"""The kernel descriptor: 64 bytes that tell the hardware how to start a kernel.
+
+The fields of `KernelDescriptor` *are* the format: each is declared with its bits and the generations that have it, and
+that one table both decodes and encodes. Bits no field of the target's generation covers are kept in `reserved`, so decode
+and encode are exact inverses for every 64 bytes.
+
+Source: LLVM AMDGPUUsage "Kernel Descriptor", llvm/Support/AMDHSAKernelDescriptor.h.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+from luthier.errors import ObjectError
+from luthier.targets import Target
+
+DESCRIPTOR_SIZE = 64
+
+RSRC3, RSRC1, RSRC2, PROPERTIES, PRELOAD = (8 * byte for byte in (44, 48, 52, 56, 58))
+"""First bit of the packed registers in the descriptor."""
+
+
+class _Bits(NamedTuple):
+    position: int
+    width: int
+    since: int
+    until: int
+    unified: bool
+    signed: bool
+
+
+def _bits(
+    base: int, shift: int, width: int, *, since: int = 9, until: int = 99, unified: bool = False, signed: bool = False
+) -> Any:
+    """One field: where it lies, which major versions have it, and whether only targets with unified VGPRs do."""
+    return field(default=0, metadata={"bits": _Bits(base + shift, width, since, until, unified, signed)})
+
+
+@dataclass(frozen=True)
+class KernelDescriptor:
+    """One kernel descriptor, decoded. Field names are LLVM's; a field the target lacks is 0."""
+
+    target: Target
+
+    group_segment_fixed_size: int = _bits(0, 0, 32)
+    """Bytes of LDS a work-group needs, static allocations only."""
+    private_segment_fixed_size: int = _bits(0, 32, 32)
+    """Bytes of scratch a work-item needs."""
+    kernarg_size: int = _bits(0, 64, 32)
+    """Bytes of the kernarg segment, hidden arguments included; 0 in objects of old compilers."""
+    kernel_code_entry_byte_offset: int = _bits(0, 128, 64, signed=True)
+    """First instruction, in bytes from the descriptor's own address."""
+
+    granulated_workitem_vgpr_count: int = _bits(RSRC1, 0, 6)
+    """VGPR granules minus one; see `vgprs`."""
+    granulated_wavefront_sgpr_count: int = _bits(RSRC1, 6, 4)
+    """GFX9: SGPR granules of 8, minus one, always odd. 0 from GFX10 on, where every wave has all SGPRs."""
+    priority: int = _bits(RSRC1, 10, 2)
+    float_round_mode_32: int = _bits(RSRC1, 12, 2)
+    float_round_mode_16_64: int = _bits(RSRC1, 14, 2)
+    float_denorm_mode_32: int = _bits(RSRC1, 16, 2)
+    float_denorm_mode_16_64: int = _bits(RSRC1, 18, 2)
+    priv: int = _bits(RSRC1, 20, 1)
+    enable_dx10_clamp: int = _bits(RSRC1, 21, 1, until=11)
+    enable_wg_rr_en: int = _bits(RSRC1, 21, 1, since=12)
+    debug_mode: int = _bits(RSRC1, 22, 1)
+    enable_ieee_mode: int = _bits(RSRC1, 23, 1, until=11)
+    disable_perf: int = _bits(RSRC1, 23, 1, since=12)
+    bulky: int = _bits(RSRC1, 24, 1)
+    cdbg_user: int = _bits(RSRC1, 25, 1)
+    fp16_ovfl: int = _bits(RSRC1, 26, 1)
+    wgp_mode: int = _bits(RSRC1, 29, 1, since=10)
+    mem_ordered: int = _bits(RSRC1, 30, 1, since=10)
+    fwd_progress: int = _bits(RSRC1, 31, 1, since=10)
+
+    enable_private_segment: int = _bits(RSRC2, 0, 1)
+    """Scratch is set up; without architected flat scratch the wave's scratch offset arrives in the last SGPR input."""
+    user_sgpr_count: int = _bits(RSRC2, 1, 5)
+    enable_trap_handler: int = _bits(RSRC2, 6, 1, until=11)
+    enable_dynamic_vgpr: int = _bits(RSRC2, 6, 1, since=12)
+    enable_sgpr_workgroup_id_x: int = _bits(RSRC2, 7, 1)
+    enable_sgpr_workgroup_id_y: int = _bits(RSRC2, 8, 1)
+    enable_sgpr_workgroup_id_z: int = _bits(RSRC2, 9, 1)
+    enable_sgpr_workgroup_info: int = _bits(RSRC2, 10, 1)
+    enable_vgpr_workitem_id: int = _bits(RSRC2, 11, 2)
+    """Which work-item ids arrive: 0 x; 1 x and y; 2 x, y and z; 3 undefined."""
+    enable_exception_address_watch: int = _bits(RSRC2, 13, 1)
+    enable_exception_memory: int = _bits(RSRC2, 14, 1)
+    granulated_lds_size: int = _bits(RSRC2, 15, 9)
+    """0 in the file; the command processor fills it in from the dispatch packet."""
+    enable_exception_ieee_754_fp_invalid_operation: int = _bits(RSRC2, 24, 1)
+    enable_exception_fp_denormal_source: int = _bits(RSRC2, 25, 1)
+    enable_exception_ieee_754_fp_division_by_zero: int = _bits(RSRC2, 26, 1)
+    enable_exception_ieee_754_fp_overflow: int = _bits(RSRC2, 27, 1)
+    enable_exception_ieee_754_fp_underflow: int = _bits(RSRC2, 28, 1)
+    enable_exception_ieee_754_fp_inexact: int = _bits(RSRC2, 29, 1)
+    enable_exception_int_divide_by_zero: int = _bits(RSRC2, 30, 1)
+
+    accum_offset: int = _bits(RSRC3, 0, 6, until=9, unified=True)
+    """First AGPR in the unified file, in granules of 4 minus one; see `architected_vgprs`."""
+    tg_split: int = _bits(RSRC3, 16, 1, until=9, unified=True)
+    shared_vgpr_count: int = _bits(RSRC3, 0, 4, since=10, until=11)
+    inst_pref_size: int = _bits(RSRC3, 4, 6, since=11, until=11)
+    """Cache lines of 128 bytes prefetched at launch (GFX11)."""
+    inst_pref_size_gfx12: int = _bits(RSRC3, 4, 8, since=12)
+    """The same in GFX12's wider field."""
+    trap_on_start: int = _bits(RSRC3, 10, 1, since=11, until=11)
+    trap_on_end: int = _bits(RSRC3, 11, 1, since=11, until=11)
+    glg_en: int = _bits(RSRC3, 13, 1, since=12)
+    image_op: int = _bits(RSRC3, 31, 1, since=11)
+
+    enable_sgpr_private_segment_buffer: int = _bits(PROPERTIES, 0, 1)
+    enable_sgpr_dispatch_ptr: int = _bits(PROPERTIES, 1, 1)
+    enable_sgpr_queue_ptr: int = _bits(PROPERTIES, 2, 1)
+    enable_sgpr_kernarg_segment_ptr: int = _bits(PROPERTIES, 3, 1)
+    enable_sgpr_dispatch_id: int = _bits(PROPERTIES, 4, 1)
+    enable_sgpr_flat_scratch_init: int = _bits(PROPERTIES, 5, 1)
+    enable_sgpr_private_segment_size: int = _bits(PROPERTIES, 6, 1)
+    enable_wavefront_size32: int = _bits(PROPERTIES, 10, 1, since=10)
+    uses_dynamic_stack: int = _bits(PROPERTIES, 11, 1)
+
+    kernarg_preload_length: int = _bits(PRELOAD, 0, 7)
+    """SGPRs filled with the start of the kernarg segment."""
+    kernarg_preload_offset: int = _bits(PRELOAD, 7, 9)
+    """Where in the kernarg segment preloading starts, in units of 4 bytes."""
+
+    reserved: int = 0
+    """Bits that no field of this generation covers, in place, as one 512-bit integer."""
+
+    @classmethod
+    def decode(cls, data: bytes, target: Target) -> KernelDescriptor:
+        """Read the 64 bytes of a descriptor.
+
+        Raises:
+            ObjectError: `data` is not 64 bytes long.
+        """
+        if len(data) != DESCRIPTOR_SIZE:
+            raise ObjectError(f"a kernel descriptor has {DESCRIPTOR_SIZE} bytes, not {len(data)}", target=target.name)
+        word = int.from_bytes(data, "little")
+        table, free = _fields_of(target)
+        values = {}
+        for name, position, width, signed in table:
+            value = word >> position & (1 << width) - 1
+            values[name] = value - (1 << width) if signed and value >> width - 1 else value
+        return cls(target, reserved=word & free, **values)
+
+    def encode(self) -> bytes:
+        """The 64 bytes of the descriptor.
+
+        Raises:
+            ObjectError: a value does not fit its field, or its field does not exist on the target.
+        """
+        table, free = _fields_of(self.target)
+        word = self.reserved
+        if word & ~free:
+            raise ObjectError("reserved bits overlap fields of the descriptor", target=self.target.name)
+        present = set()
+        for name, position, width, signed in table:
+            value = getattr(self, name)
+            low, high = (-(1 << width - 1), 1 << width - 1) if signed else (0, 1 << width)
+            if not low <= value < high:
+                raise ObjectError(f"descriptor field {name} cannot hold {value}", target=self.target.name)
+            word |= (value & (1 << width) - 1) << position
+            present.add(name)
+        for name in _FIELDS.keys() - present:
+            if getattr(self, name):
+                raise ObjectError(f"descriptor field {name} does not exist", target=self.target.name)
+        return word.to_bytes(DESCRIPTOR_SIZE, "little")
+
+    @property
+    def wave_size(self) -> int:
+        """Lanes per wavefront."""
+        return 32 if self.enable_wavefront_size32 else 64
+
+    @property
+    def vgprs(self) -> int:
+        """32-bit vector registers a wave has, in steps of the encoding granule; in a unified file AGPRs included."""
+        return (self.granulated_workitem_vgpr_count + 1) * self.target.vgpr_encoding_granule(self.wave_size)
+
+    @property
+    def architected_vgprs(self) -> int:
+        """VGPRs that the names v0, v1, … can reach: all, or those before the first AGPR where both share one file."""
+        return min(self.vgprs, (self.accum_offset + 1) * 4) if self.target.unified_vgprs else self.vgprs
+
+    @property
+    def agprs(self) -> int:
+        """AGPRs a wave has."""
+        if self.target.unified_vgprs:
+            return max(0, self.vgprs - (self.accum_offset + 1) * 4)
+        return self.vgprs if self.target.has_agprs else 0  # gfx908: a second file, allocated alike
+
+    @property
+    def sgprs(self) -> int:
+        """SGPRs a wave has, VCC and other specials at their end included (GFX9); from GFX10 on the fixed number."""
+        if self.target.major >= 10:
+            return self.target.sgpr_limit + 2
+        return (self.granulated_wavefront_sgpr_count + 1) * 8
+
+    def with_registers(
+        self, *, vgprs: int | None = None, agprs: int | None = None, sgprs: int | None = None
+    ) -> KernelDescriptor:
+        """This descriptor with room for so many registers; None leaves a count as it is, and no count becomes smaller.
+
+        Args:
+            vgprs: registers named v0, v1, …
+            agprs: registers named a0, a1, … in use. Rounding makes `agprs` of a descriptor larger than what is used;
+                where VGPRs and AGPRs share a file, the true number (metadata's ``.agpr_count``) saves a granule.
+            sgprs: registers named s0, s1, … without VCC and the other specials; room for those is added.
+
+        Raises:
+            ObjectError: more than the target has.
+        """
+        target = self.target
+        vector = max(vgprs or 0, self.architected_vgprs)
+        matrix = self.agprs if agprs is None else agprs
+        for count, limit, what in (
+            (vector, target.addressable_vgprs, "VGPRs"),
+            (matrix, target.addressable_vgprs if target.has_agprs else 0, "AGPRs"),
+            (sgprs or 0, target.sgpr_limit, "SGPRs"),
+        ):
+            if count > limit:
+                raise ObjectError(f"{count} {what} are more than the {limit} of a wave", target=target.name)
+        changed: dict[str, Any] = {}
+        total = max(vector, matrix)
+        if target.unified_vgprs:
+            first_agpr = max(_round_up(vector, 4), 4 * (self.accum_offset + 1))
+            total = first_agpr + matrix if matrix else vector
+            changed["accum_offset"] = first_agpr // 4 - 1
+        granule = target.vgpr_encoding_granule(self.wave_size)
+        changed["granulated_workitem_vgpr_count"] = _round_up(max(total, self.vgprs), granule) // granule - 1
+        if sgprs is not None and target.major == 9:
+            granules = _round_up(sgprs + _SPECIAL_SGPRS, 16) // 8
+            changed["granulated_wavefront_sgpr_count"] = max(granules - 1, self.granulated_wavefront_sgpr_count)
+        return replace(self, **changed)
+
+
+_SPECIAL_SGPRS = 6
+"""VCC, FLAT_SCRATCH and XNACK_MASK, at the end of a GFX9 wave's SGPRs."""
+
+
+def _round_up(value: int, granule: int) -> int:
+    return -(-value // granule) * granule
+
+
+_FIELDS: dict[str, _Bits] = {f.name: f.metadata["bits"] for f in fields(KernelDescriptor) if "bits" in f.metadata}
+
+
+@functools.cache
+def _fields_of(target: Target) -> tuple[tuple[tuple[str, int, int, bool], ...], int]:
+    """The fields `target` has, as (name, position, width, signed), and the mask of the bits none of them covers."""
+    table = []
+    free = (1 << 8 * DESCRIPTOR_SIZE) - 1
+    for name, bits in _FIELDS.items():
+        if bits.since <= target.major <= bits.until and (target.unified_vgprs or not bits.unified):
+            table.append((name, bits.position, bits.width, bits.signed))
+            free &= ~((1 << bits.width) - 1 << bits.position)
+    return tuple(table), free

@@ -1,0 +1,283 @@
+"""ELF64 records, each declared once and used both to read and to write, and a reader that trusts no byte.
+
+The reader and `ObjectEditor` share these records. pyelftools, which reads DWARF elsewhere, is not used here: it cannot
+write, and takes some twenty times as long for headers and symbols.
+
+Source: System V ABI, ELF-64; LLVM AMDGPUUsage "ELF Code Object".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+from luthier.errors import ObjectError
+
+ELF_MAGIC = b"\x7fELF"
+EM_AMDGPU = 224
+ELFOSABI_AMDGPU_HSA = 64
+ET_REL, ET_DYN = 1, 3
+
+PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_PHDR, PT_GNU_RELRO = 1, 2, 4, 6, 0x6474E552
+PF_X, PF_W, PF_R = 1, 2, 4
+
+SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_HASH, SHT_DYNAMIC, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = (
+    1, 2, 3, 4, 5, 6, 7, 8, 11,
+)  # fmt: skip
+SHT_GNU_HASH = 0x6FFFFFF6
+SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
+SHN_UNDEF, SHN_LORESERVE, SHN_ABS, SHN_XINDEX = 0, 0xFF00, 0xFFF1, 0xFFFF
+
+STB_LOCAL = 0
+SYMBOL_TYPES = {0: "notype", 1: "object", 2: "func", 3: "section", 4: "file", 5: "common", 6: "tls", 10: "kernel"}
+SYMBOL_BINDINGS = {0: "local", 1: "global", 2: "weak"}
+SYMBOL_VISIBILITIES = {0: "default", 1: "internal", 2: "hidden", 3: "protected"}
+
+DT_NULL, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_RELA, DT_RELASZ, DT_RELAENT = 0, 4, 5, 6, 7, 8, 9
+DT_STRSZ, DT_SYMENT, DT_RELACOUNT, DT_GNU_HASH = 10, 11, 0x6FFFFFF9, 0x6FFFFEF5
+
+R_AMDGPU_NONE, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 0, 3, 13
+
+_LONGEST_NAME = 1 << 20
+"""Bytes; no linker writes longer symbol names, and a table without terminators must not cost its square."""
+
+
+class FileHeader(NamedTuple):
+    """Elf64_Ehdr."""
+
+    ident: bytes
+    type: int
+    machine: int
+    version: int
+    entry: int
+    segments_offset: int
+    sections_offset: int
+    flags: int
+    header_size: int
+    segment_entry_size: int
+    segment_count: int
+    section_entry_size: int
+    section_count: int
+    names_index: int
+
+    @property
+    def osabi(self) -> int:
+        return self.ident[7]
+
+    @property
+    def abi_version(self) -> int:
+        return self.ident[8]
+
+
+class SegmentHeader(NamedTuple):
+    """Elf64_Phdr."""
+
+    type: int
+    flags: int
+    offset: int
+    vaddr: int
+    paddr: int
+    filesz: int
+    memsz: int
+    align: int
+
+
+class SectionHeader(NamedTuple):
+    """Elf64_Shdr."""
+
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry_size: int
+
+
+class SymbolRecord(NamedTuple):
+    """Elf64_Sym."""
+
+    name: int
+    info: int
+    other: int
+    section: int
+    value: int
+    size: int
+
+
+class RelocationRecord(NamedTuple):
+    """Elf64_Rela."""
+
+    offset: int
+    info: int
+    addend: int
+
+    @property
+    def type(self) -> int:
+        return self.info & 0xFFFFFFFF
+
+    @property
+    def symbol(self) -> int:
+        return self.info >> 32
+
+
+class DynamicRecord(NamedTuple):
+    """Elf64_Dyn."""
+
+    tag: int
+    value: int
+
+
+Record = TypeVar("Record", bound=tuple[Any, ...])
+
+
+class Layout(Generic[Record]):
+    """How one kind of record lies in the file: little-endian, no padding beyond its own."""
+
+    def __init__(self, record: type[Record], layout: str) -> None:
+        self.record = record
+        self.struct = struct.Struct("<" + layout)
+        self.size = self.struct.size
+
+    def unpack(self, data: bytes, offset: int = 0) -> Record:
+        return self.record(*self.struct.unpack_from(data, offset))
+
+    def unpack_all(self, data: bytes | memoryview) -> list[Record]:
+        """Every whole record in `data`; a rest is ignored, as the linkers do."""
+        make = self.record
+        return [make(*row) for row in self.struct.iter_unpack(data[: len(data) - len(data) % self.size])]
+
+    def pack(self, record: Record) -> bytes:
+        return self.struct.pack(*record)
+
+    def pack_all(self, records: list[Record]) -> bytes:
+        return b"".join(map(self.pack, records))
+
+
+FILE_HEADER = Layout(FileHeader, "16sHHIQQQIHHHHHH")
+SEGMENT_HEADER = Layout(SegmentHeader, "IIQQQQQQ")
+SECTION_HEADER = Layout(SectionHeader, "IIQQQQIIQQ")
+SYMBOL = Layout(SymbolRecord, "IBBHQQ")
+RELOCATION = Layout(RelocationRecord, "QQq")
+DYNAMIC = Layout(DynamicRecord, "qQ")
+
+
+class StringTable:
+    """Zero-terminated names in a byte range, each decoded once."""
+
+    def __init__(self, data: bytes, what: str, elf: ElfFile) -> None:
+        self._data = data
+        self._what = what
+        self._elf = elf
+        self._seen: dict[int, str] = {}
+        self._left = 16 * len(data) + _LONGEST_NAME  # overlapping names are legal, a quadratic number of bytes is not
+
+    def __getitem__(self, offset: int) -> str:
+        name = self._seen.get(offset)
+        if name is None:
+            end = self._data.find(b"\0", offset, offset + _LONGEST_NAME) if offset < len(self._data) else -1
+            self._left -= end - offset
+            if end < 0 or self._left < 0:
+                self._elf.fail(f"no valid name at {offset:#x} of {self._what}")
+            try:
+                name = self._data[offset:end].decode()
+            except UnicodeDecodeError:
+                self._elf.fail(f"name at {offset:#x} of {self._what} is not UTF-8")
+            self._seen[offset] = name
+        return name
+
+
+class ElfFile:
+    """Headers of one 64-bit little-endian ELF file, every range checked against the file's size.
+
+    Raises:
+        ObjectError: no such ELF file, or a header that points outside it, with the file offset.
+    """
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data = data
+        self.name = name
+        if data[:4] != ELF_MAGIC:
+            self.fail("not an ELF file", 0)
+        if len(data) < FILE_HEADER.size:
+            self.fail(f"ELF header is truncated to {len(data)} bytes", 0)
+        if data[4] != 2 or data[5] != 1:
+            self.fail("only 64-bit little-endian ELF files can hold AMD GPU code", 4)
+        self.header = header = FILE_HEADER.unpack(data)
+        self.segments = self._headers(
+            SEGMENT_HEADER, "program header", header.segments_offset, header.segment_count, header.segment_entry_size
+        )
+        count = header.section_count
+        names_index = header.names_index
+        if header.sections_offset and count == 0:  # more than 0xff00 sections: the numbers are in section 0
+            (first,) = self._headers(
+                SECTION_HEADER, "section header", header.sections_offset, 1, header.section_entry_size
+            )
+            count = first.size
+            names_index = first.link if names_index == SHN_XINDEX else names_index
+        self.sections = self._headers(
+            SECTION_HEADER, "section header", header.sections_offset, count, header.section_entry_size
+        )
+        for segment in self.segments:
+            if segment.type == PT_LOAD:
+                self._check_segment(segment)
+        self.section_names = self._section_names(names_index)
+
+    def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        raise ObjectError(message, object=self.name, offset=offset)
+
+    def bytes_at(self, offset: int, size: int, what: str) -> bytes:
+        """`size` bytes of the file from `offset`; `what` names them in the error if they are not all there."""
+        if offset + size > len(self.data):
+            self.fail(f"{what} of {size:#x} bytes reaches past the end of the file ({len(self.data):#x} bytes)", offset)
+        return self.data[offset : offset + size]
+
+    def section_bytes(self, section: SectionHeader, what: str) -> bytes:
+        return b"" if section.type == SHT_NOBITS else self.bytes_at(section.offset, section.size, what)
+
+    def string_table(self, index: int, what: str) -> StringTable:
+        if index >= len(self.sections):
+            self.fail(f"{what} is in section {index} of {len(self.sections)}")
+        return StringTable(self.section_bytes(self.sections[index], what), what, self)
+
+    def notes(self) -> Iterator[tuple[str, int, bytes, int]]:
+        """(owner, type, description, file offset) of every note, of note segments or, lacking those, note sections."""
+        ranges = [(s.offset, s.filesz, s.align) for s in self.segments if s.type == PT_NOTE]
+        if not ranges:
+            ranges = [(s.offset, s.size, s.align) for s in self.sections if s.type == SHT_NOTE]
+        for start, size, align in ranges:
+            data = self.bytes_at(start, size, "note segment")
+            align = 8 if align == 8 else 4
+            at = 0
+            while at + 12 <= len(data):
+                name_size, size, kind = struct.unpack_from("<III", data, at)
+                description = at + 12 + (-(-name_size // align) * align)
+                end = description + size
+                if end > len(data):
+                    self.fail("note reaches past the end of its segment", start + at)
+                owner = data[at + 12 : at + 12 + name_size].rstrip(b"\0").decode(errors="replace")
+                yield owner, kind, data[description:end], start + description
+                at = -(-end // align) * align
+
+    def _headers(self, layout: Layout[Record], what: str, offset: int, count: int, stride: int) -> list[Record]:
+        if offset == 0 or count == 0:
+            return []
+        if stride != layout.size:
+            self.fail(f"{what}s are {stride} bytes long instead of {layout.size}", offset)
+        return layout.unpack_all(self.bytes_at(offset, count * stride, f"table of {count} {what}s"))
+
+    def _check_segment(self, segment: SegmentHeader) -> None:
+        if segment.filesz > segment.memsz or segment.vaddr + segment.memsz > 1 << 64:
+            self.fail(f"malformed PT_LOAD segment at address {segment.vaddr:#x}", segment.offset)
+        if segment.offset + segment.filesz > len(self.data):
+            self.fail(f"segment at address {segment.vaddr:#x} reaches past the end of the file", segment.offset)
+
+    def _section_names(self, index: int) -> list[str]:
+        if not self.sections:
+            return []
+        names = self.string_table(index, "section name table")
+        return [names[section.name] for section in self.sections]
