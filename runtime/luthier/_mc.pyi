@@ -1,0 +1,57 @@
+"""LLVM's MC layer for AMDGPU, native. Use `luthier.mc`, which gives it types and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Buffer
+
+import numpy as np
+from numpy.typing import NDArray
+
+LLVM_VERSION: str
+
+class McError(ValueError):
+    """What LLVM refuses; `args` are its message and a 1-based source line (0: none)."""
+
+_Columns = tuple[
+    NDArray[np.int64],  # offset
+    NDArray[np.int32],  # size
+    NDArray[np.int32],  # opcode
+    NDArray[np.uint32],  # flags
+    NDArray[np.int64],  # target
+    NDArray[np.int32],  # operand_start
+    NDArray[np.uint8],  # operand_kind
+    NDArray[np.int64],  # operand_value
+]
+_Fixup = tuple[int, int, str, str, str, int, str]
+
+class Isa:
+    def __init__(self, cpu: str, features: str) -> None: ...
+    def decode(self, code: Buffer, address: int) -> _Columns: ...
+    def encode(
+        self,
+        opcode: NDArray[np.int32],
+        operand_start: NDArray[np.int32],
+        operand_kind: NDArray[np.uint8],
+        operand_value: NDArray[np.int64],
+    ) -> tuple[bytes, NDArray[np.int32]]: ...
+    def print(
+        self,
+        opcode: NDArray[np.int32],
+        operand_start: NDArray[np.int32],
+        operand_kind: NDArray[np.uint8],
+        operand_value: NDArray[np.int64],
+        addresses: NDArray[np.int64],
+    ) -> list[str]: ...
+    def assemble(self, source: str) -> tuple[_Columns, bytes, list[tuple[str, int]], list[_Fixup]]: ...
+    def opcode_count(self) -> int: ...
+    def opcode_name(self, opcode: int) -> str: ...
+    def describe_opcode(
+        self, opcode: int
+    ) -> tuple[
+        str, str, str, int, list[tuple[bool, int, int, int]], list[int], list[int], int, int, int, bool
+    ]: ...
+    def register_count(self) -> int: ...
+    def registers(self) -> list[tuple[str, str, int, int]]: ...
+    def register_classes(self) -> list[tuple[str, list[int]]]: ...
+
+def named_operand_index(opcode: int, name: int) -> int: ...

@@ -1,0 +1,151 @@
+"""Instructions in columns: what decoding and assembling give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_TARGET = -(2**63)
+"""Value in `InstructionArray.target` of an instruction that names no address."""
+
+
+class OperandKind(IntEnum):
+    """What an operand's value means."""
+
+    REGISTER = 1
+    """LLVM register number; 0 is no register (an absent optional one)."""
+    IMMEDIATE = 2
+    """Immediate, as LLVM holds it: a field's value, a literal's bits, a modifier mask."""
+    EXPRESSION = 3
+    """Index of the fixup that gives the value."""
+    LITERAL = 4
+    """An immediate that would fit the inline encoding but is encoded as a 32-bit literal; printed ``lit(…)``."""
+    LITERAL64 = 5
+    """The same as a 64-bit literal; printed ``lit64(…)``."""
+
+
+class InstructionFlag(IntFlag):
+    """What an instruction is. The first eleven are LLVM's own properties, the others its instruction class."""
+
+    BRANCH = 1 << 0
+    CONDITIONAL = 1 << 1
+    INDIRECT = 1 << 2
+    CALL = 1 << 3
+    RETURN = 1 << 4
+    TERMINATOR = 1 << 5
+    BARRIER = 1 << 6
+    """Control never falls through to the next instruction."""
+    LOAD = 1 << 7
+    STORE = 1 << 8
+    SIDE_EFFECTS = 1 << 9
+    COMPARE = 1 << 10
+    SALU = 1 << 11
+    VALU = 1 << 12
+    SMEM = 1 << 13
+    VMEM = 1 << 14
+    """Buffer or image access (MUBUF, MTBUF, MIMG, VIMAGE, VSAMPLE); not FLAT."""
+    FLAT = 1 << 15
+    """Any of flat, global and scratch."""
+    DS = 1 << 16
+    EXPORT = 1 << 17
+    MATRIX = 1 << 18
+    """MFMA, SMFMAC, WMMA, SWMMAC and moves to and from AGPRs."""
+    TRANS = 1 << 19
+    FLAT_GLOBAL = 1 << 20
+    FLAT_SCRATCH = 1 << 21
+    ATOMIC = 1 << 22
+    IMAGE = 1 << 23
+    SDWA = 1 << 24
+    DPP = 1 << 25
+    PACKED = 1 << 26
+    DOT = 1 << 27
+    GWS = 1 << 28
+    INTERPOLATION = 1 << 29
+    """Vertex attribute interpolation and LDS direct or parameter loads."""
+
+
+@dataclass(frozen=True, eq=False)
+class InstructionArray:
+    """Instructions in read-only columns: `n` instructions with `m` operands in all.
+
+    The operands of instruction `i` are ``operand_start[i]`` up to, not including, ``operand_start[i + 1]``.
+    """
+
+    address: int
+    """Virtual address of the first byte."""
+    code: bytes
+    """The bytes decoded, or made by assembling."""
+    offset: NDArray[np.int64]
+    """[n] byte offset in `code`."""
+    size: NDArray[np.int32]
+    """[n] bytes; of an undecodable place 4, or what is left."""
+    opcode: NDArray[np.int32]
+    """[n] LLVM opcode number, -1 where the bytes are no instruction."""
+    flags: NDArray[np.uint32]
+    """[n] `InstructionFlag` bits."""
+    target: NDArray[np.int64]
+    """[n] absolute address a branch or call names, `NO_TARGET` where there is none."""
+    operand_start: NDArray[np.int32]
+    """[n + 1]"""
+    operand_kind: NDArray[np.uint8]
+    """[m] `OperandKind`"""
+    operand_value: NDArray[np.int64]
+    """[m] register number, immediate or fixup index."""
+
+    def __len__(self) -> int:
+        return len(self.opcode)
+
+    @property
+    def addresses(self) -> NDArray[np.int64]:
+        """[n] virtual address of each instruction."""
+        return self.offset + self.address
+
+    def operands(self, index: int) -> list[tuple[OperandKind, int]]:
+        """The operands of one instruction, in LLVM's order (see `Opcode.operands` for their names)."""
+        begin, end = self.operand_start[index], self.operand_start[index + 1]
+        return [
+            (OperandKind(kind), int(value))
+            for kind, value in zip(self.operand_kind[begin:end], self.operand_value[begin:end], strict=True)
+        ]
+
+    def bytes_of(self, index: int) -> bytes:
+        """The encoding of one instruction."""
+        begin = int(self.offset[index])
+        return self.code[begin : begin + int(self.size[index])]
+
+
+@dataclass(frozen=True)
+class Fixup:
+    """A field of an assembled instruction whose value depends on a symbol.
+
+    The value is ``symbol - subtrahend + addend`` (addresses; an empty name is 0), taken relative to the place as `kind` says and
+    cut as `modifier` says.
+    """
+
+    instruction: int
+    """Index of the instruction."""
+    byte: int
+    """Byte of the field inside the instruction."""
+    kind: str
+    """``sopp_branch``: a signed 16-bit count of dwords from the end of the 4-byte instruction to the symbol.
+    ``literal32`` / ``literal64``: the literal after the instruction; with a ``rel32…`` modifier relative to the literal's own
+    address. Any other: LLVM's name of the fixup."""
+    symbol: str
+    addend: int = 0
+    modifier: str = ""
+    """Relocation specifier as written (``rel32@lo``, ``gotpcrel32@hi``, ``abs32@lo``, …); ``lo32`` for ``(…)&0xffffffff``, ``hi32``
+    for ``(…)>>32``; empty for the plain value."""
+    subtrahend: str = ""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What the text section of an assembly source contains."""
+
+    instructions: InstructionArray
+    labels: dict[str, int]
+    """Label -> index of the instruction it stands before; the number of instructions for a label at the end."""
+    fixups: tuple[Fixup, ...]

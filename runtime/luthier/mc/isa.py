@@ -1,0 +1,323 @@
+"""LLVM's MC view of one processor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier import _mc
+from luthier.errors import DecodeError, TargetError
+from luthier.mc import _operand_names
+from luthier.mc.instructions import Assembly, Fixup, InstructionArray, InstructionFlag
+from luthier.mc.opcodes import Opcode, OperandInfo
+from luthier.mc.registers import Register, register_units
+from luthier.targets import Target, TargetId, target_named
+
+
+class Isa:
+    """LLVM's MC view of one processor, its features and its wave size.
+
+    Get one from `Isa.of`, which keeps them. Reading is safe from several threads; decoding releases the interpreter lock.
+    """
+
+    target: TargetId
+    wave_size: int
+    """Lanes per wavefront: 32 or 64."""
+    register_first_unit: NDArray[np.int32]
+    """By LLVM register number: first register unit, -1 where there is none."""
+    register_unit_count: NDArray[np.int32]
+    register_is_half: NDArray[np.bool_]
+
+    @staticmethod
+    def of(target: TargetId | Target | str, wave_size: int | None = None) -> Isa:
+        """The instruction set of `target`, kept after the first call.
+
+        Args:
+            target: a target id such as ``"gfx942:xnack-"``, or what it parses to.
+            wave_size: lanes per wavefront; None is the target's default.
+
+        Raises:
+            TargetError: unknown target, or a wave size it does not have.
+        """
+        if isinstance(target, str):
+            target = TargetId.parse(target)
+        elif isinstance(target, Target):
+            target = TargetId(target)
+        return _isa(target, target.target.default_wave_size if wave_size is None else wave_size)
+
+    def __init__(self, target: TargetId, wave_size: int) -> None:
+        if wave_size not in target.target.wave_sizes:
+            raise TargetError(f"{target.target.name} has no wave size {wave_size}", target=str(target))
+        self.target = target
+        self.wave_size = wave_size
+        features = []
+        if target.target.major >= 10:
+            features += [f"{'+' if wave_size == size else '-'}wavefrontsize{size}" for size in (32, 64)]
+        for name, setting in (("xnack", target.xnack), ("sramecc", target.sramecc)):
+            if setting is not None:
+                features.append(f"{'+' if setting else '-'}{name}")
+        try:
+            self._native = _mc.Isa(target.target.name, ",".join(features))
+        except _mc.McError as problem:
+            raise TargetError(problem.args[0], target=str(target)) from None
+        self._opcodes: dict[int, Opcode] = {}
+        self._describe_registers()
+
+    def _describe_registers(self) -> None:
+        """Fill the register tables and, for each range of units, choose the register this processor's encoder wants."""
+        self._registers = self._native.registers()
+        count = len(self._registers)
+        first, units, half = np.full(count, -1, np.int32), np.zeros(count, np.int32), np.zeros(count, np.bool_)
+        self._at: dict[tuple[int, int], int] = {}
+        for number, (name, _, real, _) in enumerate(self._registers):
+            first[number], units[number], half[number] = register_units(name, self.target.target.major)
+            place = (int(first[number]), int(units[number]))
+            # Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that LLVM itself
+            # maps the generic one to, and never a read-only summary of it.
+            if real == number and place[0] >= 0 and not half[number] and self._allocatable(name):
+                self._at.setdefault(place, number)
+        for column in (first, units, half):
+            column.flags.writeable = False
+        self.register_first_unit, self.register_unit_count, self.register_is_half = first, units, half
+
+    def _allocatable(self, name: str) -> bool:
+        if name.startswith("SRC_"):
+            return False
+        # GFX9 has FLAT_SCRATCH and XNACK_MASK where later generations have SGPR 102 to 105.
+        return self.target.target.major > 9 or not any(f"SGPR{number}" in name for number in range(102, 106))
+
+    # Instructions
+
+    def decode(self, code: bytes | bytearray | memoryview, address: int = 0) -> InstructionArray:
+        """Decode all of `code`, whose first byte is at virtual address `address`.
+
+        Bytes that are no instruction become entries with opcode -1; nothing raises.
+        """
+        code = bytes(code)
+        return InstructionArray(address, code, *self._native.decode(code, address & (2**64 - 1)))
+
+    def texts(self, code: InstructionArray) -> list[str]:
+        """Assembly text of every instruction, with single spaces and no comment; ``.long`` and bytes where undecodable."""
+        return self._texts(code, range(len(code)))
+
+    def text(self, code: InstructionArray, index: int) -> str:
+        """Assembly text of one instruction."""
+        return self._texts(code, range(index, index + 1))[0]
+
+    def _texts(self, code: InstructionArray, which: range) -> list[str]:
+        good = [index for index in which if code.opcode[index] >= 0]
+        whole = len(good) == len(code)
+        start, kind, value = code.operand_start, code.operand_kind, code.operand_value
+        if not whole:
+            pieces = [slice(start[index], start[index + 1]) for index in good]
+            sizes = [0, *(piece.stop - piece.start for piece in pieces)]
+            start = np.cumsum(sizes, dtype=np.int32)
+            kind = np.concatenate([kind[piece] for piece in pieces]) if pieces else kind[:0]
+            value = np.concatenate([value[piece] for piece in pieces]) if pieces else value[:0]
+        addresses = code.addresses
+        try:
+            printed = iter(
+                self._native.print(
+                    code.opcode if whole else code.opcode[good],
+                    start,
+                    kind,
+                    value,
+                    addresses if whole else addresses[good],
+                )
+            )
+        except _mc.McError as problem:
+            raise DecodeError(problem.args[0], target=str(self.target)) from None
+        return [next(printed) if code.opcode[index] >= 0 else _data_text(code.bytes_of(index)) for index in which]
+
+    def encode(self, code: InstructionArray) -> tuple[bytes, NDArray[np.int32]]:
+        """Encode from opcodes and operands alone: the bytes, and [n + 1] the offset of each instruction and the end.
+
+        EXPRESSION operands encode as a field or literal of value 0.
+
+        Raises:
+            DecodeError: an opcode, register or operand list that has no encoding, or an undecodable entry.
+        """
+        try:
+            return self._native.encode(code.opcode, code.operand_start, code.operand_kind, code.operand_value)
+        except _mc.McError as problem:
+            raise DecodeError(problem.args[0], target=str(self.target)) from None
+
+    def assemble(self, source: str) -> Assembly:
+        """Assemble `source` and return what its text section holds; other sections are left out.
+
+        Raises:
+            DecodeError: with the line and LLVM's message.
+        """
+        try:
+            columns, code, labels, fixups = self._native.assemble(source)
+        except _mc.McError as problem:
+            message, line = problem.args
+            raise DecodeError(f"line {line}: {message}" if line else message, target=str(self.target)) from None
+        return Assembly(
+            InstructionArray(0, code, *columns),
+            dict(labels),
+            tuple(
+                Fixup(instruction, byte, kind, symbol, addend, modifier, subtrahend)
+                for instruction, byte, kind, symbol, subtrahend, addend, modifier in fixups
+            ),
+        )
+
+    # Descriptions
+
+    def opcode(self, number: int) -> Opcode:
+        """The opcode `number`, kept after the first call.
+
+        Raises:
+            DecodeError: there is none (-1 is what an undecodable entry has).
+        """
+        try:
+            return self._opcodes[number]
+        except KeyError:
+            return self._opcodes.setdefault(number, self._describe_opcode(int(number)))
+
+    def opcode_named(self, name: str) -> Opcode:
+        """The opcode LLVM calls exactly `name`, e.g. ``V_ADD_F32_e32_gfx11``.
+
+        Raises:
+            DecodeError: there is none.
+        """
+        number = _opcode_numbers().get(name)
+        if number is None:
+            raise DecodeError(f"LLVM has no opcode {name!r}")
+        return self.opcode(number)
+
+    def _describe_opcode(self, number: int) -> Opcode:
+        if not 0 <= number < len(_opcode_numbers()):
+            raise DecodeError(f"no opcode has the number {number}", target=str(self.target))
+        name, mnemonic, pseudo, pseudo_number, operands, uses, defs, size, flags, ts_flags, is_pseudo = (
+            self._native.describe_opcode(number)
+        )
+        names = _names_of(number, len(operands)) or _names_of(pseudo_number, len(operands)) or {}
+        classes = _register_class_names()
+        return Opcode(
+            number,
+            name,
+            mnemonic,
+            pseudo,
+            pseudo_number,
+            tuple(
+                OperandInfo(names.get(index, ""), is_def, tied, kind, classes[cls] if cls >= 0 else None)
+                for index, (is_def, tied, kind, cls) in enumerate(operands)
+            ),
+            tuple(self._wave_register(register) for register in uses),
+            tuple(self._wave_register(register) for register in defs),
+            size,
+            InstructionFlag(flags),
+            ts_flags,
+            not is_pseudo,
+        )
+
+    def _wave_register(self, number: int) -> int:
+        """In wave32 an instruction that LLVM describes as using VCC or EXEC uses only the low half."""
+        if self.wave_size == 32 and self._registers[number][0] in ("VCC", "EXEC"):
+            return _register_numbers()[self._registers[number][0] + "_LO"]
+        return number
+
+    def register(self, number: int) -> Register:
+        """The register `number`.
+
+        Raises:
+            DecodeError: there is none.
+        """
+        if not 0 <= number < len(self._registers):
+            raise DecodeError(f"no register has the number {number}", target=str(self.target))
+        name, text, _, _ = self._registers[number]
+        return Register(
+            int(number),
+            name,
+            text,
+            int(self.register_first_unit[number]),
+            int(self.register_unit_count[number]),
+            bool(self.register_is_half[number]),
+        )
+
+    def register_named(self, name: str) -> Register:
+        """The register LLVM calls exactly `name`, e.g. ``SGPR0_SGPR1``.
+
+        Raises:
+            DecodeError: there is none.
+        """
+        number = _register_numbers().get(name)
+        if number is None:
+            raise DecodeError(f"LLVM has no register {name!r}")
+        return self.register(number)
+
+    def register_at(self, unit: int, count: int = 1) -> int | None:
+        """The register number that instructions of this processor use for exactly these units, None where there is none."""
+        return self._at.get((unit, count))
+
+    def registers_in_class(self, name: str) -> list[int]:
+        """Numbers of the registers in LLVM's register class `name`, in LLVM's order.
+
+        Raises:
+            DecodeError: there is no such class.
+        """
+        try:
+            return list(_register_classes()[name])
+        except KeyError:
+            raise DecodeError(f"LLVM has no register class {name!r}") from None
+
+
+@functools.lru_cache(maxsize=None)
+def _isa(target: TargetId, wave_size: int) -> Isa:
+    return Isa(target, wave_size)
+
+
+# The tables below are the same for every processor.
+
+
+@functools.cache
+def _any() -> _mc.Isa:
+    return _mc.Isa(target_named("gfx942").name, "")
+
+
+@functools.cache
+def _opcode_numbers() -> dict[str, int]:
+    native = _any()
+    return {native.opcode_name(number): number for number in range(native.opcode_count())}
+
+
+@functools.cache
+def _register_numbers() -> dict[str, int]:
+    return {name: number for number, (name, _, _, _) in enumerate(_any().registers())}
+
+
+@functools.cache
+def _register_classes() -> dict[str, list[int]]:
+    return dict(_any().register_classes())
+
+
+@functools.cache
+def _register_class_names() -> list[str]:
+    return list(_register_classes())
+
+
+@functools.cache
+def _operand_name_numbers() -> dict[int, str]:
+    return _operand_names.calibrate(_opcode_numbers(), _mc.named_operand_index)
+
+
+def _names_of(opcode: int, operands: int) -> dict[int, str]:
+    """Operand position -> name; empty where LLVM gives this opcode no names."""
+
+    def pairs() -> Iterator[tuple[int, str]]:
+        for number, name in _operand_name_numbers().items():
+            position = _mc.named_operand_index(opcode, number)
+            if 0 <= position < operands:
+                yield position, name
+
+    return dict(pairs())
+
+
+def _data_text(data: bytes) -> str:
+    if len(data) == 4:
+        return f".long {int.from_bytes(data, 'little'):#010x}"
+    return ".byte " + ", ".join(f"{byte:#04x}" for byte in data)

@@ -1,0 +1,39 @@
+// Functions that LLVM's AMDGPU libraries export but whose headers LLVM does not install.
+//
+// Only their names and signatures are repeated here. Enumeration values are never repeated by hand: operand names are calibrated
+// against known opcodes (luthier.mc._operand_names), so that a library with another numbering is noticed and not misread.
+#pragma once
+
+#include "llvm/MC/MCRegister.h"
+
+#include <cstdint>
+
+namespace llvm {
+class MCContext;
+class MCExpr;
+class MCSubtargetInfo;
+
+enum class LitModifier { None, Lit, Lit64 };
+
+class AMDGPUMCExpr {
+public:
+  static const AMDGPUMCExpr *createLit(LitModifier Lit, int64_t Value, MCContext &Ctx);
+};
+
+class AMDGPUInstPrinter {
+public:
+  static const char *getRegisterName(MCRegister Reg);
+};
+
+namespace AMDGPU {
+enum class OpName : uint32_t;
+enum class Subtarget;
+
+int16_t getNamedOperandIdx(uint16_t Opcode, OpName Name);
+int getMCOpcode(uint16_t Opcode, unsigned Gen);
+MCRegister getMCReg(MCRegister Reg, const MCSubtargetInfo &STI);
+MCRegister mc2PseudoReg(MCRegister Reg);
+bool isLitExpr(const MCExpr *Expr);
+int64_t getLitValue(const MCExpr *Expr);
+} // namespace AMDGPU
+} // namespace llvm

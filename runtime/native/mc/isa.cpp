@@ -1,0 +1,177 @@
+#include "isa.h"
+
+#include "amdgpu_private.h"
+
+#include "llvm/MC/MCDisassembler/MCDisassembler.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <mutex>
+#include <unordered_map>
+
+extern "C" {
+void LLVMInitializeAMDGPUTargetInfo();
+void LLVMInitializeAMDGPUTargetMC();
+void LLVMInitializeAMDGPUAsmParser();
+void LLVMInitializeAMDGPUDisassembler();
+}
+
+using namespace llvm;
+
+namespace luthier {
+
+void initializeLLVM() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUAsmParser();
+    LLVMInitializeAMDGPUDisassembler();
+    // This LLVM is private to the module, so the handler meets no other user. LLVM's frames are unwound without running their
+    // destructors' equivalents: what they held leaks, which is the price of surviving a condition LLVM calls fatal.
+    install_fatal_error_handler(
+        [](void *, const char *reason, bool) { throw McError(std::string("LLVM: ") + reason); });
+  });
+}
+
+Isa::Isa(const std::string &cpu, const std::string &features) : triple_("amdgcn-amd-amdhsa") {
+  initializeLLVM();
+  std::string error;
+  target_ = TargetRegistry::lookupTarget(triple_, error);
+  if (!target_)
+    throw McError(error);
+  registerInfo_.reset(target_->createMCRegInfo(triple_));
+  asmInfo_.reset(target_->createMCAsmInfo(*registerInfo_, triple_, options_));
+  instrInfo_.reset(target_->createMCInstrInfo());
+  subtarget_.reset(target_->createMCSubtargetInfo(triple_, cpu, features));
+  if (!subtarget_ || !subtarget_->isCPUStringValid(cpu))
+    throw McError("LLVM knows no processor " + cpu);
+
+  const unsigned count = instrInfo_->getNumOpcodes();
+  flags_.resize(count);
+  branchOperand_.assign(count, -1);
+  for (unsigned opcode = 0; opcode < count; ++opcode) {
+    const MCInstrDesc &desc = instrInfo_->get(opcode);
+    flags_[opcode] = instructionFlags(desc, instrInfo_->getName(opcode));
+    for (unsigned i = 0; i < desc.getNumOperands(); ++i)
+      if (desc.operands()[i].OperandType == MCOI::OPERAND_PCREL)
+        branchOperand_[opcode] = int8_t(i);
+  }
+}
+
+std::unique_ptr<MCInstPrinter> Isa::printer() const {
+  return std::unique_ptr<MCInstPrinter>(target_->createMCInstPrinter(triple_, asmInfo_->getAssemblerDialect(), *asmInfo_,
+                                                                     *instrInfo_, *registerInfo_));
+}
+
+uint32_t Isa::realRegister(uint32_t number) const {
+  return AMDGPU::getMCReg(AMDGPU::mc2PseudoReg(MCRegister(number)), *subtarget_).id();
+}
+
+std::string Isa::mnemonic(unsigned opcode) const {
+  MCInst inst;
+  inst.setOpcode(opcode);
+  const char *text = printer()->getMnemonic(inst).first;
+  return text ? StringRef(text).trim().str() : std::string();
+}
+
+std::string Isa::registerText(uint32_t number) const {
+  // MCInstPrinter::printRegName of this target prints only the number.
+  return number ? AMDGPUInstPrinter::getRegisterName(MCRegister(number)) : "";
+}
+
+unsigned Isa::genericOpcode(unsigned opcode) const {
+  // Real opcode -> the generic one it encodes. The mapping table in LLVM goes the other way, one column an encoding family.
+  static std::once_flag once;
+  static std::unordered_map<unsigned, unsigned> generic;
+  std::call_once(once, [this] {
+    constexpr unsigned Families = 32; // more than there are: the table answers -1 beyond its last column
+    for (unsigned pseudo = 0; pseudo < instrInfo_->getNumOpcodes(); ++pseudo)
+      for (unsigned family = 0; family < Families; ++family) {
+        const int real = AMDGPU::getMCOpcode(uint16_t(pseudo), family);
+        if (real < 0 || unsigned(real) >= instrInfo_->getNumOpcodes() || unsigned(real) == pseudo)
+          continue;
+        auto [entry, added] = generic.try_emplace(unsigned(real), pseudo);
+        // Where two generic opcodes share an encoding, the one the real name was made from wins.
+        if (!added && instrInfo_->getName(unsigned(real)).starts_with(instrInfo_->getName(pseudo)))
+          entry->second = pseudo;
+      }
+  });
+  auto found = generic.find(opcode);
+  return found == generic.end() ? opcode : found->second;
+}
+
+Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
+  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
+  std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
+  if (!disassembler)
+    throw McError("LLVM has no disassembler for this processor");
+
+  Instructions out;
+  const size_t estimate = code.size() / 6 + 1;
+  out.offset.reserve(estimate);
+  out.size.reserve(estimate);
+  out.opcode.reserve(estimate);
+  out.flags.reserve(estimate);
+  out.target.reserve(estimate);
+  out.operandStart.reserve(estimate + 1);
+  out.operandKind.reserve(estimate * 6);
+  out.operandValue.reserve(estimate * 6);
+  out.operandStart.push_back(0);
+
+  MCInst inst;
+  for (size_t offset = 0; offset < code.size();) {
+    inst.clear();
+    uint64_t size = 0;
+    const ArrayRef<uint8_t> rest = code.drop_front(offset);
+    bool good =
+        disassembler->getInstruction(inst, size, rest, address + offset, nulls()) != MCDisassembler::Fail;
+    const size_t firstOperand = out.operandKind.size();
+    if (good && size != 0 && size <= rest.size() && inst.getOpcode() < flags_.size()) {
+      for (const MCOperand &operand : inst) {
+        if (operand.isReg()) {
+          out.operandKind.push_back(KindRegister);
+          out.operandValue.push_back(operand.getReg().id());
+        } else if (operand.isImm()) {
+          out.operandKind.push_back(KindImmediate);
+          out.operandValue.push_back(operand.getImm());
+        } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
+          std::string text;
+          raw_string_ostream stream(text);
+          asmInfo_->printExpr(stream, *operand.getExpr());
+          out.operandKind.push_back(StringRef(text).starts_with("lit64") ? KindLiteral64 : KindLiteral);
+          out.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
+        } else {
+          good = false;
+          break;
+        }
+      }
+    } else {
+      good = false;
+    }
+
+    out.offset.push_back(int64_t(offset));
+    int64_t target = NoTarget;
+    if (good) {
+      const unsigned opcode = inst.getOpcode();
+      out.opcode.push_back(int32_t(opcode));
+      out.flags.push_back(flags_[opcode]);
+      const int branch = branchOperand_[opcode];
+      if (branch >= 0 && unsigned(branch) < inst.getNumOperands() && inst.getOperand(unsigned(branch)).isImm())
+        target = int64_t(address + offset + size + uint64_t(SignExtend64<16>(uint64_t(inst.getOperand(unsigned(branch)).getImm())) * 4));
+    } else {
+      size = std::min<size_t>(4, rest.size());
+      out.opcode.push_back(-1);
+      out.flags.push_back(0);
+      out.operandKind.resize(firstOperand);
+      out.operandValue.resize(firstOperand);
+    }
+    out.size.push_back(int32_t(size));
+    out.target.push_back(target);
+    out.operandStart.push_back(int32_t(out.operandKind.size()));
+    offset += size;
+  }
+  return out;
+}
+
+} // namespace luthier

@@ -1,0 +1,124 @@
+// LLVM's MC view of one AMDGPU processor.
+#pragma once
+
+#include "llvm/MC/MCAsmInfo.h"
+#include "llvm/MC/MCContext.h"
+#include "llvm/MC/MCInst.h"
+#include "llvm/MC/MCInstPrinter.h"
+#include "llvm/MC/MCInstrInfo.h"
+#include "llvm/MC/MCRegisterInfo.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/MCTargetOptions.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/TargetParser/Triple.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace luthier {
+
+/// Something LLVM refuses: malformed text, operands that fit no encoding, or what LLVM itself would call a fatal error.
+class McError : public std::runtime_error {
+public:
+  explicit McError(const std::string &message, int line = 0) : std::runtime_error(message), line(line) {}
+  int line; ///< 1-based source line, 0 where there is none.
+};
+
+enum OperandKind : uint8_t {
+  KindRegister = 1,   ///< value: LLVM register number
+  KindImmediate = 2,  ///< value: the immediate as LLVM holds it
+  KindExpression = 3, ///< value: index of the fixup
+  KindLiteral = 4,    ///< value: an immediate that must be encoded as a 32-bit literal although it would fit inline
+  KindLiteral64 = 5,  ///< the same as a 64-bit literal
+};
+
+constexpr int64_t NoTarget = INT64_MIN;
+
+/// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
+struct Instructions {
+  std::vector<int64_t> offset;
+  std::vector<int32_t> size;
+  std::vector<int32_t> opcode;
+  std::vector<uint32_t> flags;
+  std::vector<int64_t> target;
+  std::vector<int32_t> operandStart;
+  std::vector<uint8_t> operandKind;
+  std::vector<int64_t> operandValue;
+};
+
+struct Fixup {
+  int32_t instruction;
+  int32_t byte;
+  std::string kind;
+  std::string symbol;
+  std::string subtrahend;
+  int64_t addend;
+  std::string modifier;
+};
+
+struct AssemblyResult {
+  Instructions instructions;
+  std::string code;
+  std::vector<std::pair<std::string, int32_t>> labels;
+  std::vector<Fixup> fixups;
+};
+
+/// Operands as the caller gives them: borrowed columns.
+struct OperandColumns {
+  const int32_t *opcode;
+  size_t count;
+  const int32_t *start;
+  const uint8_t *kind;
+  const int64_t *value;
+  size_t operands;
+};
+
+class Isa {
+public:
+  Isa(const std::string &cpu, const std::string &features);
+
+  Instructions decode(llvm::ArrayRef<uint8_t> code, uint64_t address) const;
+  std::pair<std::string, std::vector<int32_t>> encode(const OperandColumns &columns) const;
+  std::vector<std::string> print(const OperandColumns &columns, const int64_t *addresses) const;
+  AssemblyResult assemble(const std::string &source) const;
+
+  const llvm::MCInstrInfo &instructions() const { return *instrInfo_; }
+  const llvm::MCRegisterInfo &registers() const { return *registerInfo_; }
+  const llvm::MCSubtargetInfo &subtarget() const { return *subtarget_; }
+  uint32_t flags(unsigned opcode) const { return flags_[opcode]; }
+  uint32_t realRegister(uint32_t number) const;
+  std::string mnemonic(unsigned opcode) const;
+  std::string registerText(uint32_t number) const;
+  unsigned genericOpcode(unsigned opcode) const;
+
+private:
+  struct Context; // a context with its source manager; MC contexts are not thread-safe, so each call makes its own
+
+  llvm::MCInst instruction(const OperandColumns &columns, size_t index, llvm::MCContext &context) const;
+  std::unique_ptr<llvm::MCInstPrinter> printer() const;
+
+  llvm::Triple triple_;
+  llvm::MCTargetOptions options_;
+  const llvm::Target *target_;
+  std::unique_ptr<llvm::MCRegisterInfo> registerInfo_;
+  std::unique_ptr<llvm::MCAsmInfo> asmInfo_;
+  std::unique_ptr<llvm::MCSubtargetInfo> subtarget_;
+  std::unique_ptr<llvm::MCInstrInfo> instrInfo_;
+  std::vector<uint32_t> flags_;
+  std::vector<int8_t> branchOperand_; ///< index of the PC-relative operand of an opcode, -1 where there is none
+
+  friend class Collector;
+};
+
+/// What an instruction is, for every opcode alike; the bits are public (luthier.mc.InstructionFlag).
+uint32_t instructionFlags(const llvm::MCInstrDesc &desc, llvm::StringRef name);
+
+/// Runs once: LLVM's AMDGPU target and a handler that turns fatal errors into exceptions.
+void initializeLLVM();
+
+} // namespace luthier

@@ -1,0 +1,146 @@
+// Python bindings: luthier._mc. The typed interface for users is luthier.mc.
+#include "isa.h"
+
+#include "amdgpu_private.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+namespace py = pybind11;
+using namespace luthier;
+
+namespace {
+
+template <typename T> py::array_t<T> column(std::vector<T> &&values) {
+  auto *owned = new std::vector<T>(std::move(values));
+  py::capsule owner(owned, [](void *pointer) { delete static_cast<std::vector<T> *>(pointer); });
+  py::array_t<T> array(static_cast<py::ssize_t>(owned->size()), owned->data(), owner);
+  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  return array;
+}
+
+py::tuple columns(Instructions &&instructions) {
+  return py::make_tuple(column(std::move(instructions.offset)), column(std::move(instructions.size)),
+                        column(std::move(instructions.opcode)), column(std::move(instructions.flags)),
+                        column(std::move(instructions.target)), column(std::move(instructions.operandStart)),
+                        column(std::move(instructions.operandKind)), column(std::move(instructions.operandValue)));
+}
+
+template <typename T> using In = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+/// Columns from Python, with their lengths proven to agree before anything is read.
+OperandColumns borrowed(const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind, const In<int64_t> &value) {
+  if (opcode.ndim() != 1 || start.ndim() != 1 || kind.ndim() != 1 || value.ndim() != 1 || start.size() != opcode.size() + 1 ||
+      kind.size() != value.size())
+    throw McError("instruction columns have inconsistent lengths");
+  return {opcode.data(), size_t(opcode.size()), start.data(), kind.data(), value.data(), size_t(kind.size())};
+}
+
+py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
+  if (opcode >= isa.instructions().getNumOpcodes())
+    throw McError("opcode " + std::to_string(opcode) + " does not exist");
+  const llvm::MCInstrDesc &desc = isa.instructions().get(opcode);
+  py::list operands;
+  for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
+    const llvm::MCOperandInfo &info = desc.operands()[i];
+    const int tied = desc.getOperandConstraint(i, llvm::MCOI::TIED_TO);
+    int registerClass = -1;
+    if (const int16_t id = isa.instructions().getOpRegClassID(info, 0); id >= 0)
+      registerClass = id;
+    operands.append(py::make_tuple(i < desc.getNumDefs(), tied, int(info.OperandType), registerClass));
+  }
+  std::vector<uint32_t> uses(desc.implicit_uses().begin(), desc.implicit_uses().end());
+  std::vector<uint32_t> defs(desc.implicit_defs().begin(), desc.implicit_defs().end());
+  return py::make_tuple(isa.instructions().getName(opcode).str(), isa.mnemonic(opcode),
+                        isa.instructions().getName(isa.genericOpcode(opcode)).str(), isa.genericOpcode(opcode), operands, uses, defs,
+                        int(desc.getSize()), isa.flags(opcode), uint64_t(desc.TSFlags), desc.isPseudo());
+}
+
+} // namespace
+
+PYBIND11_MODULE(_mc, m) {
+  m.doc() = "LLVM's MC layer for AMDGPU. Use luthier.mc.";
+  initializeLLVM();
+  m.attr("LLVM_VERSION") = LLVM_VERSION_STRING;
+
+  static py::handle error = py::exception<McError>(m, "McError", PyExc_ValueError).release();
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer)
+        std::rethrow_exception(pointer);
+    } catch (const McError &problem) {
+      py::object raised = error(problem.what(), problem.line);
+      PyErr_SetObject(error.ptr(), raised.ptr());
+    }
+  });
+
+  py::class_<Isa>(m, "Isa")
+      .def(py::init<const std::string &, const std::string &>(), py::arg("cpu"), py::arg("features"))
+      .def(
+          "decode",
+          [](const Isa &isa, const py::buffer &code, uint64_t address) {
+            const py::buffer_info info = code.request();
+            if (info.ndim != 1 || info.itemsize != 1 || (info.size > 1 && info.strides[0] != 1))
+              throw McError("code must be one contiguous run of bytes");
+            llvm::ArrayRef<uint8_t> bytes(static_cast<const uint8_t *>(info.ptr), size_t(info.size));
+            Instructions instructions;
+            {
+              py::gil_scoped_release release;
+              instructions = isa.decode(bytes, address);
+            }
+            return columns(std::move(instructions));
+          },
+          py::arg("code"), py::arg("address"))
+      .def(
+          "encode",
+          [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind, const In<int64_t> &value) {
+            auto [code, offsets] = isa.encode(borrowed(opcode, start, kind, value));
+            return py::make_tuple(py::bytes(code), column(std::move(offsets)));
+          },
+          py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"), py::arg("operand_value"))
+      .def(
+          "print",
+          [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind, const In<int64_t> &value,
+             const In<int64_t> &addresses) {
+            const OperandColumns given = borrowed(opcode, start, kind, value);
+            if (addresses.ndim() != 1 || size_t(addresses.size()) != given.count)
+              throw McError("instruction columns have inconsistent lengths");
+            return isa.print(given, addresses.data());
+          },
+          py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"), py::arg("operand_value"), py::arg("addresses"))
+      .def("opcode_count", [](const Isa &isa) { return isa.instructions().getNumOpcodes(); })
+      .def("opcode_name",
+           [](const Isa &isa, unsigned opcode) {
+             if (opcode >= isa.instructions().getNumOpcodes())
+               throw McError("opcode " + std::to_string(opcode) + " does not exist");
+             return isa.instructions().getName(opcode).str();
+           })
+      .def("describe_opcode", &describeOpcode)
+      .def("register_count", [](const Isa &isa) { return isa.registers().getNumRegs(); })
+      .def("registers",
+           [](const Isa &isa) {
+             // (name, text, real register of this processor, encoding) for every register number
+             py::list all;
+             for (unsigned i = 0; i < isa.registers().getNumRegs(); ++i)
+               all.append(py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(i))), isa.registerText(i), isa.realRegister(i),
+                                         int(isa.registers().getEncodingValue(llvm::MCRegister(i)))));
+             return all;
+           })
+      .def("register_classes", [](const Isa &isa) {
+        py::list all;
+        for (unsigned i = 0; i < isa.registers().getNumRegClasses(); ++i) {
+          const llvm::MCRegisterClass &one = isa.registers().getRegClass(i);
+          std::vector<uint32_t> members(one.begin(), one.end());
+          all.append(py::make_tuple(std::string(isa.registers().getRegClassName(&one)), members));
+        }
+        return all;
+      });
+
+  m.def(
+      "named_operand_index",
+      [](unsigned opcode, unsigned name) {
+        return int(llvm::AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<llvm::AMDGPU::OpName>(name)));
+      },
+      py::arg("opcode"), py::arg("name"));
+}
