@@ -8,7 +8,7 @@ without it, leaves its names unknown, which `tests/mc/test_operand_names.py` wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 # Opcode -> its operands in order; "." is a position that is left open.
 ANCHORS: Mapping[str, str] = {
@@ -46,6 +46,7 @@ ANCHORS: Mapping[str, str] = {
     "V_DUAL_FMAAK_F32_X_FMAC_F32_e32_gfx11": "vdstX vdstY src0X vsrc1X imm src0Y vsrc1Y src2Y",
     "V_DUAL_FMAAK_F32_X_FMAAK_F32_gfx11": "vdstX vdstY src0X vsrc1X immDeferred src0Y vsrc1Y imm",
     "S_ADD_U32_vi": "sdst src0 src1",
+    "S_BITSET0_B32": "sdst src0 sdst_in",
     "S_SETREG_B32_vi": "sdst simm16",
     "S_LOAD_DWORD_SGPR_IMM_gfx9": "sdst sbase soffset offset cpol",
     "S_STORE_DWORD_IMM_vi": "sdata sbase offset cpol",
@@ -71,31 +72,25 @@ ANCHORS: Mapping[str, str] = {
     "IMAGE_BVH8_INTERSECT_RAY_gfx12": "vdata ray_origin_out ray_dir_out vaddr0 vaddr1 vaddr2 vaddr3 vaddr4 rsrc",
 }
 
-_MOST_NAMES = 138
+NAMES = 138
 """Names in LLVM 22's enumeration; the exported function must not be asked beyond."""
 
 
-def calibrate(opcodes: Mapping[str, int], index_of: Callable[[int, int], int]) -> dict[int, str]:
+def calibrate(opcodes: Mapping[str, int], positions_of: Callable[[int, int], list[int]]) -> dict[int, str]:
     """Number in LLVM's enumeration -> operand name.
 
     Args:
         opcodes: opcode name -> number.
-        index_of: LLVM's function: (opcode, number of a name) -> operand position, negative where the opcode has none.
+        positions_of: LLVM's function for a number of names: the operand position each has in an opcode, -1 where it has none.
     """
     candidates: dict[str, set[int]] = {}
     for opcode_name, text in ANCHORS.items():
         opcode = opcodes.get(opcode_name)
         if opcode is None:
             continue
-        at = {number: index_of(opcode, number) for number in range(_MOST_NAMES)}
+        positions = positions_of(opcode, NAMES)
         for position, name in enumerate(text.split()):
-            here = {number for number, found in at.items() if found == position}
+            here = {number for number, found in enumerate(positions) if found == position}
             if name != ".":
-                candidates[name] = candidates.get(name, set(range(_MOST_NAMES))) & here
-    return {number: name for name, number in _unique(candidates.items())}
-
-
-def _unique(candidates: Iterable[tuple[str, set[int]]]) -> Iterable[tuple[str, int]]:
-    for name, numbers in candidates:
-        if len(numbers) == 1:
-            yield name, next(iter(numbers))
+                candidates[name] = candidates.get(name, here) & here
+    return {next(iter(numbers)): name for name, numbers in candidates.items() if len(numbers) == 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import re
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,10 @@ from luthier.mc.instructions import Assembly, Fixup, InstructionArray, Instructi
 from luthier.mc.opcodes import Opcode, OperandInfo
 from luthier.mc.registers import Register, register_units
 from luthier.targets import Target, TargetId, target_named
+
+
+_PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
+_HIGH_SGPR = re.compile(r"SGPR10[2-5]")
 
 
 class Isa:
@@ -68,26 +72,22 @@ class Isa:
 
     def _describe_registers(self) -> None:
         """Fill the register tables and, for each range of units, choose the register this processor's encoder wants."""
-        self._registers = self._native.registers()
-        count = len(self._registers)
-        first, units, half = np.full(count, -1, np.int32), np.zeros(count, np.int32), np.zeros(count, np.bool_)
+        columns = _register_units(self.target.target.major == 9)
+        self.register_first_unit, self.register_unit_count, self.register_is_half = columns
+        first, units, half = (column.tolist() for column in columns)
+        # Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that LLVM itself
+        # maps the generic one to, and never a read-only summary of it.
         self._at: dict[tuple[int, int], int] = {}
-        for number, (name, _, real, _) in enumerate(self._registers):
-            first[number], units[number], half[number] = register_units(name, self.target.target.major)
-            place = (int(first[number]), int(units[number]))
-            # Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that LLVM itself
-            # maps the generic one to, and never a read-only summary of it.
-            if real == number and place[0] >= 0 and not half[number] and self._allocatable(name):
-                self._at.setdefault(place, number)
-        for column in (first, units, half):
-            column.flags.writeable = False
-        self.register_first_unit, self.register_unit_count, self.register_is_half = first, units, half
+        names = _registers()
+        for number, real in enumerate(self._native.real_registers().tolist()):
+            if real == number and first[number] >= 0 and not half[number] and self._allocatable(names[number][0]):
+                self._at.setdefault((first[number], units[number]), number)
 
     def _allocatable(self, name: str) -> bool:
         if name.startswith("SRC_"):
             return False
         # GFX9 has FLAT_SCRATCH and XNACK_MASK where later generations have SGPR 102 to 105.
-        return self.target.target.major > 9 or not any(f"SGPR{number}" in name for number in range(102, 106))
+        return self.target.target.major > 9 or not _HIGH_SGPR.search(name)
 
     # Instructions
 
@@ -195,13 +195,13 @@ class Isa:
         name, mnemonic, pseudo, pseudo_number, operands, uses, defs, size, flags, ts_flags, is_pseudo = (
             self._native.describe_opcode(number)
         )
-        names = _names_of(number, len(operands)) or _names_of(pseudo_number, len(operands)) or {}
+        names = _names_of(number, len(operands)) or _names_of(pseudo_number, len(operands))
         classes = _register_class_names()
         return Opcode(
             number,
             name,
             mnemonic,
-            pseudo,
+            pseudo if pseudo_number != number else _PROCESSOR.sub("", name),
             pseudo_number,
             tuple(
                 OperandInfo(names.get(index, ""), is_def, tied, kind, classes[cls] if cls >= 0 else None)
@@ -217,9 +217,8 @@ class Isa:
 
     def _wave_register(self, number: int) -> int:
         """In wave32 an instruction that LLVM describes as using VCC or EXEC uses only the low half."""
-        if self.wave_size == 32 and self._registers[number][0] in ("VCC", "EXEC"):
-            return _register_numbers()[self._registers[number][0] + "_LO"]
-        return number
+        name = _registers()[number][0]
+        return _register_numbers()[name + "_LO"] if self.wave_size == 32 and name in ("VCC", "EXEC") else number
 
     def register(self, number: int) -> Register:
         """The register `number`.
@@ -227,9 +226,9 @@ class Isa:
         Raises:
             DecodeError: there is none.
         """
-        if not 0 <= number < len(self._registers):
+        if not 0 <= number < len(_registers()):
             raise DecodeError(f"no register has the number {number}", target=str(self.target))
-        name, text, _, _ = self._registers[number]
+        name, text = _registers()[number]
         return Register(
             int(number),
             name,
@@ -286,8 +285,26 @@ def _opcode_numbers() -> dict[str, int]:
 
 
 @functools.cache
+def _registers() -> list[tuple[str, str]]:
+    return _any().registers()
+
+
+@functools.cache
 def _register_numbers() -> dict[str, int]:
-    return {name: number for number, (name, _, _, _) in enumerate(_any().registers())}
+    return {name: number for number, (name, _) in enumerate(_registers())}
+
+
+@functools.cache
+def _register_units(gfx9: bool) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    rows = [register_units(name, gfx9) for name, _ in _registers()]
+    columns = (
+        np.array([first for first, _, _ in rows], np.int32),
+        np.array([count for _, count, _ in rows], np.int32),
+        np.array([half for _, _, half in rows], np.bool_),
+    )
+    for column in columns:
+        column.flags.writeable = False
+    return columns
 
 
 @functools.cache
@@ -302,19 +319,16 @@ def _register_class_names() -> list[str]:
 
 @functools.cache
 def _operand_name_numbers() -> dict[int, str]:
-    return _operand_names.calibrate(_opcode_numbers(), _mc.named_operand_index)
+    return _operand_names.calibrate(_opcode_numbers(), _mc.named_operand_positions)
 
 
 def _names_of(opcode: int, operands: int) -> dict[int, str]:
     """Operand position -> name; empty where LLVM gives this opcode no names."""
-
-    def pairs() -> Iterator[tuple[int, str]]:
-        for number, name in _operand_name_numbers().items():
-            position = _mc.named_operand_index(opcode, number)
-            if 0 <= position < operands:
-                yield position, name
-
-    return dict(pairs())
+    names = _operand_name_numbers()
+    positions = _mc.named_operand_positions(opcode, _operand_names.NAMES)
+    return {
+        position: names[number] for number, position in enumerate(positions) if 0 <= position < operands and number in names
+    }
 
 
 def _data_text(data: bytes) -> str:

@@ -60,8 +60,8 @@ _NO_UNITS = {"", "PC_REG", "FP_REG", "SP_REG", "PRIVATE_RSRC_REG"}
 _SUMMARIES = {"SRC_VCCZ": Unit.VCC, "SRC_EXECZ": Unit.EXEC}
 
 
-def register_units(name: str, generation: int) -> tuple[int, int, bool]:
-    """First unit, number of units and whether it is a half, of the LLVM register `name` on GFX `generation`.
+def register_units(name: str, gfx9: bool) -> tuple[int, int, bool]:
+    """First unit, number of units and whether it is a half, of the LLVM register `name` on GFX9 or on a later generation.
 
     (-1, 0, …) where there is none: SGPR_NULL, code generation's pseudo registers, and register numbers beyond the file (some
     processors after GFX12 have more VGPRs than units are given to).
@@ -84,8 +84,8 @@ def register_units(name: str, generation: int) -> tuple[int, int, bool]:
         return _SUMMARIES[base], 2, half
     pairs = {
         **_PAIRS,
-        "FLAT_SCR": Unit.FLAT_SCRATCH_SGPR if generation == 9 else Unit.FLAT_SCRATCH,
-        **({"XNACK_MASK": Unit.XNACK_MASK} if generation == 9 else {}),
+        "FLAT_SCR": Unit.FLAT_SCRATCH_SGPR if gfx9 else Unit.FLAT_SCRATCH,
+        **({"XNACK_MASK": Unit.XNACK_MASK} if gfx9 else {}),
     }
     stem = re.sub(r"_(LO|HI)$", "", base)
     if stem in pairs:

@@ -25,6 +25,8 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
   const MCInstrDesc &desc = instrInfo_->get(unsigned(opcode));
   if (desc.isPseudo())
     fail("opcode " + instrInfo_->getName(unsigned(opcode)).str() + " has no encoding");
+  if (!fits(desc))
+    fail("opcode " + instrInfo_->getName(unsigned(opcode)).str() + " is not of this processor");
   if (unsigned(end - begin) != desc.getNumOperands())
     fail(instrInfo_->getName(unsigned(opcode)).str() + " takes " + std::to_string(desc.getNumOperands()) + " operands, not " +
          std::to_string(end - begin));

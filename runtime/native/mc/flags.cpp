@@ -55,25 +55,29 @@ constexpr uint64_t IsAtomicNoRet = bit(57), IsAtomicRet = bit(58), IsWMMA = bit(
 
 } // namespace
 
-uint32_t instructionFlags(const MCInstrDesc &desc, StringRef name) {
+uint32_t instructionFlags(const MCInstrDesc &real, const MCInstrDesc &generic, StringRef name) {
   uint32_t flags = 0;
   auto set = [&flags](bool condition, uint32_t bits) {
     if (condition)
       flags |= bits;
   };
-  set(desc.isBranch(), Branch);
-  set(desc.isConditionalBranch(), Conditional);
-  set(desc.isIndirectBranch(), Indirect);
-  set(desc.isCall(), Call);
-  set(desc.isReturn(), Return);
-  set(desc.isTerminator(), Terminator);
-  set(desc.isBarrier(), Barrier);
-  set(desc.mayLoad(), Load);
-  set(desc.mayStore(), Store);
-  set(desc.hasUnmodeledSideEffects(), SideEffects);
-  set(desc.isCompare(), Compare);
+  // LLVM copies most, not all, properties of a generic opcode to the real ones that are decoded.
+  for (const MCInstrDesc *desc : {&real, &generic}) {
+    set(desc->isBranch(), Branch);
+    set(desc->isConditionalBranch(), Conditional);
+    set(desc->isIndirectBranch(), Indirect);
+    set(desc->isCall(), Call);
+    set(desc->isReturn(), Return);
+    set(desc->isTerminator(), Terminator);
+    set(desc->isBarrier(), Barrier);
+    set(desc->mayLoad(), Load);
+    set(desc->mayStore(), Store);
+    set(desc->isCompare(), Compare);
+  }
+  // A real opcode has no pattern to infer this from, so only the generic one's is meant.
+  set(generic.hasUnmodeledSideEffects(), SideEffects);
 
-  const uint64_t bits = desc.TSFlags;
+  const uint64_t bits = real.TSFlags | generic.TSFlags;
   set(bits & ts::SALU, Salu);
   set(bits & ts::VALU, Valu);
   set(bits & ts::SMRD, Smem);
@@ -93,6 +97,12 @@ uint32_t instructionFlags(const MCInstrDesc &desc, StringRef name) {
   set(bits & ts::IsDOT, Dot);
   set(bits & ts::GWS, Gws);
   set(bits & (ts::VINTRP | ts::VINTERP | ts::LDSDIR), Interpolation);
+
+  // Control flow that LLVM, which never generates it, does not describe.
+  set(name.starts_with("S_SWAPPC_B64"), Indirect);
+  set(name.starts_with("S_CBRANCH_I_FORK"), Branch | Conditional | Terminator);
+  set(name.starts_with("S_CBRANCH_G_FORK") || name.starts_with("S_CBRANCH_JOIN"), Branch | Conditional | Indirect | Terminator);
+  set(name.starts_with("S_RFE_"), Branch | Indirect | Terminator | Barrier);
   return flags;
 }
 

@@ -47,12 +47,14 @@ Isa::Isa(const std::string &cpu, const std::string &features) : triple_("amdgcn-
   if (!subtarget_ || !subtarget_->isCPUStringValid(cpu))
     throw McError("LLVM knows no processor " + cpu);
 
+  hwMode_ = subtarget_->getHwMode(MCSubtargetInfo::HwMode_RegInfo);
+
   const unsigned count = instrInfo_->getNumOpcodes();
   flags_.resize(count);
   branchOperand_.assign(count, -1);
   for (unsigned opcode = 0; opcode < count; ++opcode) {
     const MCInstrDesc &desc = instrInfo_->get(opcode);
-    flags_[opcode] = instructionFlags(desc, instrInfo_->getName(opcode));
+    flags_[opcode] = instructionFlags(desc, instrInfo_->get(genericOpcode(opcode)), instrInfo_->getName(opcode));
     for (unsigned i = 0; i < desc.getNumOperands(); ++i)
       if (desc.operands()[i].OperandType == MCOI::OPERAND_PCREL)
         branchOperand_[opcode] = int8_t(i);
@@ -64,15 +66,41 @@ std::unique_ptr<MCInstPrinter> Isa::printer() const {
                                                                      *instrInfo_, *registerInfo_));
 }
 
+bool Isa::fits(const MCInstrDesc &desc) const {
+  for (const MCOperandInfo &info : desc.operands())
+    if (info.RegClass != -1) {
+      const int id = registerClass(info);
+      if (id < 0 || registerInfo_->getRegClass(unsigned(id)).getNumRegs() == 0)
+        return false;
+    }
+  return true;
+}
+
 uint32_t Isa::realRegister(uint32_t number) const {
   return AMDGPU::getMCReg(AMDGPU::mc2PseudoReg(MCRegister(number)), *subtarget_).id();
 }
 
 std::string Isa::mnemonic(unsigned opcode) const {
+  const MCInstrDesc &desc = instrInfo_->get(opcode);
+  const std::unique_ptr<MCInstPrinter> printer = this->printer();
   MCInst inst;
   inst.setOpcode(opcode);
-  const char *text = printer()->getMnemonic(inst).first;
-  return text ? StringRef(text).trim().str() : std::string();
+  if (desc.isPseudo() || !fits(desc)) {
+    const char *text = printer->getMnemonic(inst).first;
+    return text ? StringRef(text).trim().str() : std::string();
+  }
+  // The ending is printed with the first operand, so an instruction with operands of the right sort is printed.
+  for (const MCOperandInfo &info : desc.operands()) {
+    const int id = registerClass(info);
+    if (id >= 0)
+      inst.addOperand(MCOperand::createReg(*registerInfo_->getRegClass(unsigned(id)).begin()));
+    else
+      inst.addOperand(MCOperand::createImm(0));
+  }
+  std::string text;
+  raw_string_ostream stream(text);
+  printer->printInst(&inst, 0, "", *subtarget_, stream);
+  return StringRef(text).trim().split(' ').first.split('\t').first.str();
 }
 
 std::string Isa::registerText(uint32_t number) const {

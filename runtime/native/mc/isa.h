@@ -92,8 +92,14 @@ public:
   const llvm::MCSubtargetInfo &subtarget() const { return *subtarget_; }
   uint32_t flags(unsigned opcode) const { return flags_[opcode]; }
   uint32_t realRegister(uint32_t number) const;
+  /// The register class an operand takes on this processor, -1 where it takes no register.
+  int registerClass(const llvm::MCOperandInfo &info) const { return instrInfo_->getOpRegClassID(info, hwMode_); }
+  /// False where the opcode takes registers that this processor does not have; LLVM would print such an instruction out of bounds.
+  bool fits(const llvm::MCInstrDesc &desc) const;
+  /// The first word of what is printed: with its _e32, _e64, _dpp, _sdwa ending.
   std::string mnemonic(unsigned opcode) const;
   std::string registerText(uint32_t number) const;
+  /// The opcode that `opcode` encodes, common to all processors; itself where LLVM has no other.
   unsigned genericOpcode(unsigned opcode) const;
 
 private:
@@ -109,6 +115,7 @@ private:
   std::unique_ptr<llvm::MCAsmInfo> asmInfo_;
   std::unique_ptr<llvm::MCSubtargetInfo> subtarget_;
   std::unique_ptr<llvm::MCInstrInfo> instrInfo_;
+  unsigned hwMode_ = 0;
   std::vector<uint32_t> flags_;
   std::vector<int8_t> branchOperand_; ///< index of the PC-relative operand of an opcode, -1 where there is none
 
@@ -116,7 +123,7 @@ private:
 };
 
 /// What an instruction is, for every opcode alike; the bits are public (luthier.mc.InstructionFlag).
-uint32_t instructionFlags(const llvm::MCInstrDesc &desc, llvm::StringRef name);
+uint32_t instructionFlags(const llvm::MCInstrDesc &real, const llvm::MCInstrDesc &generic, llvm::StringRef name);
 
 /// Runs once: LLVM's AMDGPU target and a handler that turns fatal errors into exceptions.
 void initializeLLVM();

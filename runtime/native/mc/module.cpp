@@ -45,10 +45,7 @@ py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
   for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
     const llvm::MCOperandInfo &info = desc.operands()[i];
     const int tied = desc.getOperandConstraint(i, llvm::MCOI::TIED_TO);
-    int registerClass = -1;
-    if (const int16_t id = isa.instructions().getOpRegClassID(info, 0); id >= 0)
-      registerClass = id;
-    operands.append(py::make_tuple(i < desc.getNumDefs(), tied, int(info.OperandType), registerClass));
+    operands.append(py::make_tuple(i < desc.getNumDefs(), tied, int(info.OperandType), isa.registerClass(info)));
   }
   std::vector<uint32_t> uses(desc.implicit_uses().begin(), desc.implicit_uses().end());
   std::vector<uint32_t> defs(desc.implicit_defs().begin(), desc.implicit_defs().end());
@@ -120,12 +117,17 @@ PYBIND11_MODULE(_mc, m) {
       .def("register_count", [](const Isa &isa) { return isa.registers().getNumRegs(); })
       .def("registers",
            [](const Isa &isa) {
-             // (name, text, real register of this processor, encoding) for every register number
              py::list all;
              for (unsigned i = 0; i < isa.registers().getNumRegs(); ++i)
-               all.append(py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(i))), isa.registerText(i), isa.realRegister(i),
-                                         int(isa.registers().getEncodingValue(llvm::MCRegister(i)))));
+               all.append(py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(i))), isa.registerText(i)));
              return all;
+           })
+      .def("real_registers",
+           [](const Isa &isa) {
+             std::vector<uint32_t> real;
+             for (unsigned i = 0; i < isa.registers().getNumRegs(); ++i)
+               real.push_back(isa.realRegister(i));
+             return column(std::move(real));
            })
       .def("register_classes", [](const Isa &isa) {
         py::list all;
@@ -138,9 +140,12 @@ PYBIND11_MODULE(_mc, m) {
       });
 
   m.def(
-      "named_operand_index",
-      [](unsigned opcode, unsigned name) {
-        return int(llvm::AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<llvm::AMDGPU::OpName>(name)));
+      "named_operand_positions",
+      [](unsigned opcode, unsigned names) {
+        std::vector<int> positions;
+        for (unsigned name = 0; name < names; ++name)
+          positions.push_back(llvm::AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<llvm::AMDGPU::OpName>(name)));
+        return positions;
       },
-      py::arg("opcode"), py::arg("name"));
+      py::arg("opcode"), py::arg("names"));
 }
