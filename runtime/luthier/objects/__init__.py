@@ -5,6 +5,7 @@ from __future__ import annotations
 from luthier.objects.code_object import CodeObject, Kernel, Relocation, Section, Segment, Symbol
 from luthier.objects.container import Image, find_images, load_object, load_objects
 from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
+from luthier.objects.editor import ObjectEditor
 from luthier.objects.metadata import KernelArgument, Metadata
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "KernelArgument",
     "KernelDescriptor",
     "Metadata",
+    "ObjectEditor",
     "Relocation",
     "Section",
     "Segment",

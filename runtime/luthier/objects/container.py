@@ -1,7 +1,7 @@
 """Finding AMD GPU code objects in the containers they come in.
 
-Containers nest (an archive of host objects with fat binaries of compressed bundles), so one recursive walk looks at the
-first bytes of each and hands its parts on.
+Containers nest (an archive of host objects with fat binaries of compressed bundles), so one recursive walk looks at
+the first bytes of each and hands its parts on.
 
 Sources: clang "ClangOffloadBundler" (bundles, CCOB), llvm/Object/OffloadBinary.h, System V ar.
 """

@@ -1,8 +1,8 @@
 """The kernel descriptor: 64 bytes that tell the hardware how to start a kernel.
 
-The fields of `KernelDescriptor` *are* the format: each is declared with its bits and the generations that have it, and
-that one table both decodes and encodes. Bits no field of the target's generation covers are kept in `reserved`, so decode
-and encode are exact inverses for every 64 bytes.
+The fields of `KernelDescriptor` *are* the format: each is declared with its bits and the generations that have it,
+and that one table both decodes and encodes. Bits no field of the target's generation covers are kept in `reserved`,
+so decode and encode are exact inverses for every 64 bytes.
 
 Source: LLVM AMDGPUUsage "Kernel Descriptor", llvm/Support/AMDHSAKernelDescriptor.h.
 """

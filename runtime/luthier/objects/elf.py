@@ -1,7 +1,7 @@
 """ELF64 records, each declared once and used both to read and to write, and a reader that trusts no byte.
 
-The reader and `ObjectEditor` share these records. pyelftools, which reads DWARF elsewhere, is not used here: it cannot
-write, and takes some twenty times as long for headers and symbols.
+The reader and `ObjectEditor` share these records. pyelftools, which reads DWARF elsewhere, is not used here: it
+cannot write, and takes some twenty times as long for headers and symbols.
 
 Source: System V ABI, ELF-64; LLVM AMDGPUUsage "ELF Code Object".
 """

@@ -1,0 +1,227 @@
+"""`Image`: the layout of an ELF file being rewritten; what is in its sections is `ObjectEditor`'s matter.
+
+Loaded bytes keep their virtual addresses. A loaded section that outgrows its place, and the program header table when
+it grows, go to one new segment above all others. What is not loaded (.symtab, .comment, DWARF) is laid out anew
+behind the segments, and the section headers come last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from luthier.errors import ObjectError
+from luthier.objects import elf as E
+
+PAGE = 0x1000
+_DESCRIBED_BY = {E.SHT_NOTE: E.PT_NOTE, E.SHT_DYNAMIC: E.PT_DYNAMIC}
+
+
+@dataclass
+class NewSegment:
+    """A PT_LOAD segment being added."""
+
+    address: int
+    flags: int
+    align: int
+    data: bytearray
+
+    @property
+    def end(self) -> int:
+        return self.address + len(self.data)
+
+
+class Image:
+    """A mutable copy of `elf`."""
+
+    def __init__(self, elf: E.ElfFile) -> None:
+        self.name = elf.name
+        self.data = bytearray(elf.data)
+        self.header = elf.header
+        self.headers = list(elf.segments)
+        self.sections = list(elf.sections)
+        self.section_names = list(elf.section_names)
+        self.new_segments: list[NewSegment] = []
+        self._loaded_end = max((s.offset + s.filesz for s in elf.segments if s.type == E.PT_LOAD), default=0)
+        self._next_address = max((s.vaddr + s.memsz for s in elf.segments if s.type == E.PT_LOAD), default=0)
+        self._contents: dict[int, bytes] = {}
+        """Section index -> contents that are written anew, at a place found in the end."""
+        self._names = bytearray(self.contents(self.header.names_index))
+
+    def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        raise ObjectError(message, object=self.name, offset=offset)
+
+    def contents(self, index: int) -> bytes:
+        """The bytes of a section as they are now."""
+        section = self.sections[index]
+        if index in self._contents:
+            return self._contents[index]
+        if section.type == E.SHT_NOBITS:
+            return b""
+        for new in self.new_segments:
+            if section.flags & E.SHF_ALLOC and new.address <= section.address < new.end:
+                return bytes(new.data[section.address - new.address :][: section.size])
+        return bytes(self.data[section.offset : section.offset + section.size])
+
+    def find(self, kind: int, *, allocated: bool) -> int | None:
+        """Index of the only section of type `kind` that is loaded, or is not.
+
+        Raises:
+            ObjectError: there are several.
+        """
+        found = [i for i, s in enumerate(self.sections) if s.type == kind and bool(s.flags & E.SHF_ALLOC) == allocated]
+        if len(found) > 1:
+            self.fail(f"several sections of type {kind}", self.sections[found[1]].offset)
+        return found[0] if found else None
+
+    def section_at(self, address: int) -> int:
+        """Index of the loaded section that holds `address`, or ends there."""
+        loaded = [(i, s) for i, s in enumerate(self.sections) if s.flags & E.SHF_ALLOC and s.type != 0]
+        for slack in (0, 1):
+            for index, section in loaded:
+                if section.address <= address < section.address + section.size + slack:
+                    return index
+        self.fail("no section holds this address", address)
+
+    def add_section(self, name: str, template: E.SectionHeader) -> int:
+        """Append a section header called `name`; `template` gives everything but the name."""
+        self.sections.append(template._replace(name=len(self._names)))
+        self.section_names.append(name)
+        self._names += name.encode() + b"\0"
+        return len(self.sections) - 1
+
+    def add_segment(self, size: int, flags: int, align: int = PAGE) -> NewSegment:
+        """A zero-filled PT_LOAD segment above all others."""
+        segment = NewSegment(round_up(self._next_address, align), flags, align, bytearray(size))
+        self._next_address = segment.end
+        self.new_segments.append(segment)
+        return segment
+
+    def write(self, address: int, data: bytes) -> None:
+        """Replace bytes at a virtual address that the file holds."""
+        for new in self.new_segments:
+            if new.address <= address and address + len(data) <= new.end:
+                new.data[address - new.address : address - new.address + len(data)] = data
+                return
+        for old in self.headers:
+            if old.type == E.PT_LOAD and old.vaddr <= address and address + len(data) <= old.vaddr + old.filesz:
+                start = old.offset + address - old.vaddr
+                self.data[start : start + len(data)] = data
+                return
+        self.fail(f"no segment has {len(data):#x} bytes in the file at this address", address)
+
+    def in_memory(self, address: int, size: int) -> bool:
+        """One segment has all these bytes, in the file or not."""
+        ranges = [(s.vaddr, s.vaddr + s.memsz) for s in self.headers if s.type == E.PT_LOAD]
+        ranges += [(new.address, new.end) for new in self.new_segments]
+        return any(low <= address and address + size <= high for low, high in ranges)
+
+    def replace(self, index: int, data: bytes) -> None:
+        """Give a section other contents; a loaded one stays where it is only if they are of the same size."""
+        section = self.sections[index]
+        if section.flags & E.SHF_ALLOC and len(data) == section.size:
+            self.write(section.address, data)
+        else:
+            self._contents[index] = data
+            self.sections[index] = section._replace(size=len(data))
+
+    def place_loaded(self, flags: int) -> None:
+        """Find addresses for loaded sections that were replaced, and for the program headers if there are more of them.
+
+        Adds the last segment, with `flags`. Program headers that describe a section go with it.
+        """
+        moving = [i for i in self._contents if self.sections[i].flags & E.SHF_ALLOC]
+        if not moving and not self.new_segments and len(self.headers) == self.header.segment_count:
+            return
+        table_size = (len(self.headers) + len(self.new_segments) + 1) * E.SEGMENT_HEADER.size
+        offsets, size = {}, table_size
+        for index in moving:
+            size = round_up(size, max(self.sections[index].align, 8))
+            offsets[index] = size
+            size += len(self._contents[index])
+        segment = self.add_segment(size, flags)
+        for index, offset in offsets.items():
+            old = self.sections[index]
+            self.sections[index] = old._replace(address=segment.address + offset)
+            data = self._contents.pop(index)
+            segment.data[offset : offset + len(data)] = data
+            for i, h in enumerate(self.headers):
+                if _DESCRIBED_BY.get(old.type) == h.type and h.vaddr == old.address:
+                    address = segment.address + offset
+                    self.headers[i] = h._replace(vaddr=address, paddr=address, filesz=len(data), memsz=len(data))
+        for i, h in enumerate(self.headers):
+            if h.type == E.PT_PHDR:
+                address = segment.address
+                self.headers[i] = h._replace(vaddr=address, paddr=address, filesz=table_size, memsz=table_size)
+
+    def finish(self) -> bytes:
+        """The file, after `place_loaded`."""
+        if len(self._names) != self.sections[self.header.names_index].size:
+            self.replace(self.header.names_index, bytes(self._names))
+        out = self.data[: self._loaded_end]
+        segments_offset, headers = self._write_segments(out)
+        for index, section in enumerate(self.sections):
+            self.sections[index] = self._write_section(index, section, out, headers)
+        out += bytes(-len(out) % 8)
+        header = self.header._replace(
+            segments_offset=segments_offset,
+            segment_count=len(headers),
+            sections_offset=len(out),
+            section_count=len(self.sections),
+        )
+        out += E.SECTION_HEADER.pack_all(self.sections)
+        if segments_offset == self.header.segments_offset:
+            out[segments_offset : segments_offset + len(headers) * E.SEGMENT_HEADER.size] = E.SEGMENT_HEADER.pack_all(
+                headers
+            )
+        out[: E.FILE_HEADER.size] = E.FILE_HEADER.pack(header)
+        return bytes(out)
+
+    def _write_segments(self, out: bytearray) -> tuple[int, list[E.SegmentHeader]]:
+        """Append the new segments; returns where the program headers are in the file, and them."""
+        if not self.new_segments:
+            return self.header.segments_offset, self.headers
+        loads = []
+        for new in self.new_segments:
+            out += bytes(-len(out) % PAGE)  # addresses are page-aligned, so offsets are congruent to them
+            size = len(new.data)
+            loads.append(
+                E.SegmentHeader(E.PT_LOAD, new.flags, len(out), new.address, new.address, size, size, new.align)
+            )
+            out += new.data
+        last_load = max((i for i, h in enumerate(self.headers) if h.type == E.PT_LOAD), default=-1)
+        headers = [*self.headers[: last_load + 1], *loads, *self.headers[last_load + 1 :]]
+        for i, h in enumerate(headers):
+            if h.type in (E.PT_PHDR, E.PT_NOTE, E.PT_DYNAMIC):
+                headers[i] = h._replace(offset=_file_offset(h.vaddr, headers, h.offset))
+        table = loads[-1].offset
+        out[table : table + len(headers) * E.SEGMENT_HEADER.size] = E.SEGMENT_HEADER.pack_all(headers)
+        return table, headers
+
+    def _write_section(
+        self, index: int, section: E.SectionHeader, out: bytearray, headers: list[E.SegmentHeader]
+    ) -> E.SectionHeader:
+        """Append a section that is not loaded, if it lay behind the segments or is new; returns its header."""
+        if section.type == 0:
+            return section
+        if section.flags & E.SHF_ALLOC:
+            return section._replace(offset=_file_offset(section.address, headers, section.offset))
+        if index not in self._contents and section.offset + section.size <= self._loaded_end:
+            return section
+        data = self.contents(index)
+        out += bytes(-len(out) % max(section.align, 1))
+        offset = len(out)
+        out += data
+        return section._replace(offset=offset, size=section.size if section.type == E.SHT_NOBITS else len(data))
+
+
+def round_up(value: int, align: int) -> int:
+    return -(-value // align) * align
+
+
+def _file_offset(address: int, headers: list[E.SegmentHeader], otherwise: int) -> int:
+    """Where the file has the byte at a virtual address; `otherwise` if it has not (.bss)."""
+    for h in headers:
+        if h.type == E.PT_LOAD and h.vaddr <= address < h.vaddr + h.filesz:
+            return h.offset + address - h.vaddr
+    return otherwise

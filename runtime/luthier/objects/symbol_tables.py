@@ -1,0 +1,152 @@
+"""Symbol tables in a form that can be changed and written again, and the two hash tables over .dynsym.
+
+Sources: System V ABI "Symbol Table", "Hash Table"; for DT_GNU_HASH the layout that LLVM's linker writes and llvm-
+readelf reads.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from luthier.objects.elf import SHN_UNDEF, STB_LOCAL, SYMBOL, SymbolRecord
+
+_BLOOM_SHIFT = 26
+_BLOOM_BITS_PER_SYMBOL = 12
+
+
+class Strings:
+    """A string table that only grows, so that offsets into it stay valid."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = bytearray(data or b"\0")
+        self._offsets: dict[bytes, int] = {}
+        self.grown = False
+
+    def add(self, name: str) -> int:
+        """Offset of `name`, appended if this table did not add it before."""
+        encoded = name.encode()
+        if encoded not in self._offsets:
+            self._offsets[encoded] = len(self.data)
+            self.data += encoded + b"\0"
+            self.grown = True
+        return self._offsets[encoded]
+
+    def get(self, offset: int) -> bytes:
+        end = self.data.find(b"\0", offset)
+        return bytes(self.data[offset : end if end >= 0 else len(self.data)])
+
+
+class SymbolTable:
+    """The symbols of one table with the strings they are named in."""
+
+    def __init__(self, data: bytes, strings: Strings) -> None:
+        self.records = SYMBOL.unpack_all(data) or [SymbolRecord(0, 0, 0, 0, 0, 0)]
+        self.strings = strings
+        self.changed = False
+        self.order = list(range(len(self.records)))
+        """Where each symbol was put by `sort`, by its index before."""
+        self._by_name: dict[bytes, list[int]] = {}
+        for index, name in enumerate(self.names()):
+            self._by_name.setdefault(name, []).append(index)
+
+    def find_global(self, name: str) -> list[int]:
+        """Indices of the symbols called `name` that are not local."""
+        return [i for i in self._by_name.get(name.encode(), []) if self.records[i].info >> 4 != STB_LOCAL]
+
+    def find_local(self, name: str) -> list[int]:
+        """Indices of the local symbols called `name`."""
+        return [i for i in self._by_name.get(name.encode(), []) if i and self.records[i].info >> 4 == STB_LOCAL]
+
+    def add(self, name: str, info: int, other: int, section: int, value: int, size: int) -> None:
+        self._by_name.setdefault(name.encode(), []).append(len(self.records))
+        self.order.append(len(self.records))
+        self.records.append(SymbolRecord(self.strings.add(name), info, other, section, value, size))
+        self.changed = True
+
+    def update(self, index: int, **values: int) -> None:
+        """Change fields of one symbol."""
+        self.records[index] = self.records[index]._replace(**values)
+        self.changed = True
+
+    @property
+    def first_global(self) -> int:
+        """What sh_info must say."""
+        return next((i for i, r in enumerate(self.records) if i and r.info >> 4 != STB_LOCAL), len(self.records))
+
+    def sort(self, hashed: bool) -> None:
+        """Put locals first and, for .gnu.hash (`hashed`), undefined ones before the hashed, those by bucket.
+
+        Nothing can be found by name afterwards.
+        """
+        count = sum(self._is_hashed(r) for r in self.records[1:])
+        buckets = gnu_bucket_count(count)
+
+        def key(index: int) -> tuple[bool, bool, int]:
+            record = self.records[index]
+            if record.info >> 4 == STB_LOCAL:
+                return False, False, 0
+            if not hashed or not self._is_hashed(record):
+                return True, False, 0
+            return True, True, gnu_hash(self.strings.get(record.name)) % buckets
+
+        new_order = [0, *sorted(range(1, len(self.records)), key=key)]
+        moved = {old: new for new, old in enumerate(new_order)}
+        self.records = [self.records[old] for old in new_order]
+        self.order = [moved[index] for index in self.order]
+
+    def names(self) -> list[bytes]:
+        return [self.strings.get(record.name) for record in self.records]
+
+    def gnu_hash_table(self) -> bytes:
+        """DT_GNU_HASH contents; the table must have been sorted for it."""
+        first = next((i for i, r in enumerate(self.records) if i and self._is_hashed(r)), len(self.records))
+        hashes = [gnu_hash(name) for name in self.names()[first:]]
+        buckets = [0] * gnu_bucket_count(len(hashes))
+        words = 1 << (len(hashes) * _BLOOM_BITS_PER_SYMBOL // 64).bit_length()
+        bloom = [0] * words
+        chain = []
+        for i, value in enumerate(hashes):
+            bucket = value % len(buckets)
+            buckets[bucket] = buckets[bucket] or first + i
+            last = i + 1 == len(hashes) or hashes[i + 1] % len(buckets) != bucket
+            chain.append(value & ~1 | last)
+            bloom[value // 64 % words] |= 1 << value % 64 | 1 << (value >> _BLOOM_SHIFT) % 64
+        return struct.pack(
+            f"<IIII{words}Q{len(buckets)}I{len(chain)}I",
+            len(buckets), first, words, _BLOOM_SHIFT, *bloom, *buckets, *chain,
+        )  # fmt: skip
+
+    def sysv_hash_table(self) -> bytes:
+        """DT_HASH contents."""
+        count = len(self.records)
+        buckets = [0] * count
+        chain = [0] * count
+        for i, name in enumerate(self.names()):
+            if i:
+                bucket = sysv_hash(name) % count
+                chain[i] = buckets[bucket]
+                buckets[bucket] = i
+        return struct.pack(f"<{2 + 2 * count}I", count, count, *buckets, *chain)
+
+    @staticmethod
+    def _is_hashed(record: SymbolRecord) -> bool:
+        return record.section != SHN_UNDEF and record.info >> 4 != STB_LOCAL
+
+
+def gnu_bucket_count(symbols: int) -> int:
+    return max(1, symbols // 4)
+
+
+def gnu_hash(name: bytes) -> int:
+    value = 5381
+    for byte in name:
+        value = value * 33 + byte & 0xFFFFFFFF
+    return value
+
+
+def sysv_hash(name: bytes) -> int:
+    value = 0
+    for byte in name:
+        value = (value << 4) + byte
+        value = (value ^ (value >> 24 & 0xF0)) & 0x0FFFFFFF
+    return value
