@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from luthier.errors import BuildError, LuthierError
@@ -18,8 +18,11 @@ def run(
     env: Mapping[str, str] | None = None,
     error: type[LuthierError] = BuildError,
     stdin: str | None = None,
+    warnings: Callable[[str], object] | None = None,
 ) -> str:
     """Run `command` to its end and return its standard output.
+
+    What a successful program writes to standard error goes to `warnings`, if there is anything and it is given.
 
     Raises:
         LuthierError: of class `error`, if the program is missing or exits with another code than 0; the message holds the
@@ -34,4 +37,6 @@ def run(
         raise error(
             f"{shlex.join(argv)} failed with exit code {done.returncode}:\n{(done.stderr or done.stdout).strip()}"
         )
+    if warnings is not None and done.stderr.strip():
+        warnings(done.stderr)
     return done.stdout

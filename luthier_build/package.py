@@ -1,0 +1,118 @@
+"""A whole tool: every device module compiled, described, and put into the tool's Python package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from luthier import __version__
+from luthier.errors import BuildError
+from luthier.processes import run
+
+from luthier_build import sources
+from luthier_build.bitcode import read_contents
+from luthier_build.compile import DeviceModule, Report, compile_modules
+from luthier_build.manifest import Manifest, make_manifest
+from luthier_build.settings import ModuleSettings, Settings
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import build_folder, digest_text, forget, is_current, remember, write_atomic
+
+HEADER_SUFFIXES = frozenset({".h", ".hpp", ".hh", ".hxx", ".cuh", ".inc", ".inl"})
+
+
+@dataclass(frozen=True)
+class BuiltModule:
+    """The files of one device module as they are installed."""
+
+    device: DeviceModule
+    manifest: Manifest
+    artefacts: tuple[Path, ...]
+
+
+def artefact_names(module: ModuleSettings) -> tuple[str, ...]:
+    """The files a device module adds to its package."""
+    return (f"{module.name}.hipfb", f"{module.name}.json")
+
+
+def source_files(settings: Settings, project: Path) -> list[str]:
+    """What a source distribution must carry: the sources and the headers beside them and in include folders.
+
+    Paths are relative to the project.
+
+    Raises:
+        BuildError: a source outside the project, which no source distribution could carry.
+    """
+    found: set[Path] = set()
+    project = project.resolve()
+    for module in settings.modules:
+        for source in module.sources:
+            path = (project / source).resolve()
+            if not path.is_relative_to(project):
+                raise BuildError(f"module {module.name!r}: source {source} lies outside the project {project}")
+            found.add(path)
+            found.update(path for path in path.parent.iterdir() if path.suffix in HEADER_SUFFIXES)
+        for folder in (*module.include_dirs, *settings.include_dirs):
+            base = (project / folder).resolve()
+            if base.is_relative_to(project) and base.is_dir():
+                found.update(path for path in base.rglob("*") if path.suffix in HEADER_SUFFIXES)
+    return sorted(str(path.relative_to(project)) for path in found)
+
+
+def compile_tool(
+    settings: Settings,
+    *,
+    project: Path,
+    destination: Path,
+    toolchain: Toolchain | None = None,
+    report: Report = print,
+) -> list[BuiltModule]:
+    """Build every device module of a tool and put bundle and manifest into `destination`, the folder of its package.
+
+    Raises:
+        BuildError: no toolchain, a compiler error, a hook that cannot be called, a folder that cannot be written.
+    """
+    if not settings.modules:
+        raise BuildError("no device modules: add a table [tool.luthier.modules.NAME] with sources to pyproject.toml")
+    source_files(settings, project)
+    if settings.verbose:
+        for name, origin in settings.origins.items():
+            report(f"{name.replace('_', '-')} = {getattr(settings, name)!r} (from {origin})")
+    chosen = toolchain or (Toolchain.find(settings.compiler) if settings.compiler else Toolchain.find())
+    built = []
+    with build_folder((project / settings.build_dir).resolve()) as folder:
+        devices = compile_modules(
+            settings.modules, settings, chosen, project=project, folder=folder, report=report
+        )
+        for device in devices:
+            text = describe_module(device, settings.package, chosen, project.resolve(), folder)
+            bundle, manifest = (destination / name for name in artefact_names(settings.module(device.name)))
+            write_atomic(bundle, device.bundle.read_bytes())
+            write_atomic(manifest, text)
+            built.append(BuiltModule(device, Manifest.read(manifest), (bundle, manifest)))
+    return built
+
+
+def describe_module(
+    device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path
+) -> str:
+    """The manifest's text, made anew only if a code object or a source changed."""
+    output = folder / device.name / f"{device.name}.json"
+    with_sources = sources.available()
+    inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
+    key = digest_text(package, __version__, str(toolchain.llvm_major), str(with_sources), *device.arguments)
+    if is_current(output, key):
+        return output.read_text()
+    forget(output)
+    declarations = {}
+    if with_sources:
+        resource_dir = Path(run([toolchain.clang, "-print-resource-dir"]).strip())
+        declarations = sources.read_declarations(
+            Path(toolchain.clang), toolchain.llvm_major, resource_dir, device.arguments, device.sources[-1], project
+        )
+    contents = [read_contents(path, target) for target, path in device.objects.items()]
+    compiler = run([toolchain.clang, "--version"]).partition("\n")[0]
+    manifest = make_manifest(package, device.name, f"{device.name}.hipfb", compiler, contents, declarations)
+    write_atomic(output, manifest.to_json())
+    remember(output, key, inputs)
+    return output.read_text()

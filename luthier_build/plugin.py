@@ -1,0 +1,120 @@
+"""The compiler plugin: built on demand for the compiler at hand, kept per user, given to clang."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from luthier.errors import BuildError
+from luthier.processes import run
+
+from luthier_build.cache import cache_dir, locked
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import replacing
+
+_FLAGS = (
+    "-std=c++17",
+    "-O1",
+    "-DNDEBUG",
+    "-fPIC",
+    "-shared",
+    "-fno-exceptions",
+    "-fno-rtti",  # needs nothing of LLVM's, whether LLVM was built with or without
+)
+
+
+def _root() -> Path:
+    """The folder ``compiler_plugin``: part of the installed package, or of the source tree."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "compiler_plugin", here.parent / "compiler_plugin"):
+        if (folder / "src/Plugin.cpp").is_file():
+            return folder
+    raise BuildError(f"Luthier's installation in {here} lacks the sources of its compiler plugin")
+
+
+def include_dir() -> Path:
+    """The folder to give to ``-I`` so that device code can ``#include <luthier/luthier.h>``."""
+    return _root() / "include"
+
+
+def plugin_for(toolchain: Toolchain) -> Path:
+    """The plugin for exactly this compiler, built if it is not in the cache.
+
+    Raises:
+        BuildError: LLVM's headers or a C++ compiler are missing, the cache cannot be written, or the plugin does not
+            compile or load.
+    """
+    return _plugin(toolchain.clang, toolchain.version, toolchain, os.environ.get("CXX", ""))
+
+
+@functools.lru_cache(maxsize=8)
+def _plugin(clang: Path, version: str, toolchain: Toolchain, cxx: str) -> Path:
+    # The compiler may have been replaced since `Toolchain.find`; a plugin for another one is refused or crashes.
+    if run([clang, "--version"]) != version:
+        raise BuildError(f"{clang} changed while it was in use; start again")
+    folder = _root() / "src"
+    sources = sorted(folder.glob("*.cpp"))
+    key = hashlib.sha256("\0".join([version, os.fspath(clang.resolve()), *_FLAGS]).encode())
+    for path in sorted(folder.iterdir()):
+        key.update(path.name.encode() + b"\0" + path.read_bytes())
+    plugin = cache_dir("plugins") / f"luthier-llvm{toolchain.llvm_major}-{key.hexdigest()[:16]}.so"
+    if plugin.is_file():
+        return plugin
+    with locked(plugin.with_suffix(".lock")):
+        if not plugin.is_file():  # another process may have built it meanwhile
+            with replacing(plugin) as fresh:
+                _build(sources, toolchain, cxx, fresh)
+    return plugin
+
+
+def _build(sources: list[Path], toolchain: Toolchain, cxx: str, output: Path) -> None:
+    # One translation unit: reading LLVM's headers is most of the work.
+    unit = "".join(f'#include "{source.name}"\n' for source in sources)
+    headers = toolchain.llvm_include
+    run(
+        [
+            _host_compiler(toolchain, cxx),
+            *("-x", "c++", *_FLAGS, "-I", sources[0].parent, "-isystem", headers),
+            *("-D_GNU_SOURCE", "-D__STDC_CONSTANT_MACROS", "-D__STDC_FORMAT_MACROS", "-D__STDC_LIMIT_MACROS"),
+            *("-o", output, "-"),
+        ],
+        stdin=unit,
+    )
+    try:
+        run([toolchain.clang, f"-fpass-plugin={output}", "-x", "c", "-c", "-o", os.devnull, os.devnull])
+    except BuildError as problem:
+        raise BuildError(
+            f"the compiler plugin built with the headers in {headers} does not load into {toolchain.clang}: they are "
+            f"of different builds of LLVM\n{problem}"
+        ) from problem
+
+
+def _host_compiler(toolchain: Toolchain, cxx: str) -> str:
+    if cxx:
+        if found := shutil.which(cxx):
+            return found
+        raise BuildError(f"CXX is {cxx}, which is no program")
+    beside = toolchain.clang.with_name("clang++")
+    for name in ("g++", "c++", "clang++", os.fspath(beside)):
+        if found := shutil.which(name):
+            return found
+    raise BuildError("no C++ compiler to build Luthier's compiler plugin with: apt install g++, or set CXX")
+
+
+def plugin_flags(toolchain: Toolchain) -> list[str]:
+    """Compiler flags that load the plugin where device code is generated, and nowhere else.
+
+    Compiler caches do not hash ``-fpass-plugin``, nor does ``-MD`` name it: ``-fplugin`` of the same file and a
+    dependency entry make a new plugin cause a new object.
+    """
+    plugin = plugin_for(toolchain)
+    return [
+        "-Xarch_device",
+        f"-fpass-plugin={plugin}",
+        f"-fplugin={plugin}",
+        "-Xclang",
+        f"-fdepfile-entry={plugin}",
+    ]

@@ -1,0 +1,256 @@
+"""What a tool's author can say about its build: one dataclass, read from four places.
+
+A value given in several places is taken from the first of: a command-line flag, a configuration setting of the build
+frontend (``pip install -C luthier.targets=gfx942 .``), the environment (``LUTHIER_TARGETS``), the project's
+``pyproject.toml`` or `setup.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from luthier.errors import BuildError, TargetError
+from luthier.targets import TargetId
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - the same parser under its earlier name
+    import tomli as tomllib
+
+DEFAULT_TARGETS = ("gfx90a", "gfx942", "gfx1100")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _setting(help: str, default: Any) -> Any:
+    """A dataclass field with the sentence that documents it (read by `describe`)."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The table ``[tool.luthier]``; keys are the field names with ``-`` for ``_``."""
+
+    package: str = _setting("Import package that receives the device modules; default: the project's only package.", "")
+    modules: tuple[ModuleSettings, ...] = _setting("Device modules, one table `[tool.luthier.modules.NAME]` each.", ())
+    targets: tuple[str, ...] = _setting("Target ids to compile for, e.g. `gfx942:xnack-`.", DEFAULT_TARGETS)
+    include_dirs: tuple[str, ...] = _setting("Folders of headers, relative to the project.", ())
+    defines: tuple[str, ...] = _setting("Preprocessor definitions, `NAME` or `NAME=VALUE`.", ())
+    flags: tuple[str, ...] = _setting("Further compiler flags, after all others.", ())
+    optimization: str = _setting("Optimization level: 1, 2, 3 or s.", "3")
+    code_object_version: int = _setting("Code object version 4, 5 or 6; 0: the compiler's default.", 0)
+    compress: bool = _setting("Compress the offload bundles.", False)
+    compiler: str = _setting("The clang to use, a path or a name; default: the best one found.", "")
+    jobs: int = _setting("Compilations at once; 0: as many as processors and memory allow.", 0)
+    build_dir: str = _setting("Folder that keeps intermediate files between builds.", "build/luthier")
+    verbose: bool = _setting("Show every command, and where each setting came from.", False)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Setting -> the place its value was taken from."""
+
+    def module(self, name: str) -> ModuleSettings:
+        """The device module called `name`.
+
+        Raises:
+            BuildError: there is none, with those there are.
+        """
+        for module in self.modules:
+            if module.name == name:
+                return module
+        known = ", ".join(module.name for module in self.modules) or "none"
+        raise BuildError(f"no device module {name!r} in [tool.luthier.modules]; there are: {known}")
+
+
+@dataclass(frozen=True)
+class ModuleSettings:
+    """The table ``[tool.luthier.modules.NAME]``: what one device module adds to the common settings, or replaces."""
+
+    name: str
+    """Name of the module: it is an attribute in Python and the stem of the artefacts."""
+    sources: tuple[str, ...] = _setting("HIP sources, relative to the project; compiled together as one unit.", ())
+    targets: tuple[str, ...] = _setting("Target ids in place of the common ones.", ())
+    include_dirs: tuple[str, ...] = _setting("Folders of headers, before the common ones.", ())
+    defines: tuple[str, ...] = _setting("Definitions, after the common ones.", ())
+    flags: tuple[str, ...] = _setting("Compiler flags, after the common ones.", ())
+
+
+_LISTS_IN_TEXT = {"targets": None, "include_dirs": None, "defines": ";", "flags": " "}
+"""How a list is written in one string: as shell words (" "), with ";" between, or with comma, ";" or blank (None)."""
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """(key, default, meaning) of every setting, for help texts and documentation."""
+    return [
+        (item.name.replace("_", "-"), str(item.default), item.metadata["help"])
+        for item in dataclasses.fields(Settings)
+        if "help" in item.metadata
+    ]
+
+
+def _value(name: str, raw: object, origin: str) -> Any:
+    """`raw` (from TOML or text) as the type of the setting `name`; every mismatch is a `BuildError` naming `origin`."""
+    key = name.replace("_", "-")
+    default = next(item.default for item in dataclasses.fields(Settings) if item.name == name)
+    if isinstance(default, bool):
+        if isinstance(raw, str) and raw.lower() in ("1", "true", "yes", "on", "0", "false", "no", "off", ""):
+            return raw.lower() in ("1", "true", "yes", "on")
+        if isinstance(raw, bool):
+            return raw
+        raise BuildError(f"{key} from {origin} must be true or false, not {raw!r}")
+    if isinstance(default, int):
+        if isinstance(raw, int) and not isinstance(raw, bool):
+            return raw
+        if isinstance(raw, str) and raw.strip().isdigit():
+            return int(raw)
+        raise BuildError(f"{key} from {origin} must be a whole number, not {raw!r}")
+    if isinstance(default, tuple):
+        if isinstance(raw, str):
+            separator = _LISTS_IN_TEXT[name]
+            if separator is None:
+                return tuple(part for part in re.split(r"[,;\s]+", raw) if part)
+            try:
+                return tuple(shlex.split(raw) if separator == " " else (part for part in raw.split(separator) if part))
+            except ValueError as problem:
+                raise BuildError(f"{key} from {origin}: {problem}: {raw!r}") from problem
+        return _strings(key, raw, origin)
+    if isinstance(raw, (str, int)) and not isinstance(raw, bool):
+        return str(raw)
+    raise BuildError(f"{key} from {origin} must be a string, not {raw!r}")
+
+
+def _strings(key: str, raw: object, origin: str) -> tuple[str, ...]:
+    if not isinstance(raw, (list, tuple)) or not all(isinstance(part, str) for part in raw):
+        raise BuildError(f"{key} from {origin} must be a list of strings, not {raw!r}")
+    return tuple(raw)
+
+
+def _modules(raw: object, origin: str) -> tuple[ModuleSettings, ...]:
+    if not isinstance(raw, Mapping):
+        raise BuildError(f"modules from {origin} must be tables [tool.luthier.modules.NAME], not {raw!r}")
+    known = {item.name for item in dataclasses.fields(ModuleSettings)} - {"name"}
+    modules = []
+    for name, table in raw.items():
+        place = f"module {name!r} in {origin}"
+        if not _NAME.match(name):
+            raise BuildError(f"{place}: a module's name must be a Python identifier")
+        if isinstance(table, (list, tuple)):  # the short form NAME = ["a.hip"]
+            table = {"sources": table}
+        if not isinstance(table, Mapping):
+            raise BuildError(f"{place} must be a table or a list of sources, not {table!r}")
+        values = {}
+        for key, value in table.items():
+            attribute = key.replace("-", "_")
+            if attribute not in known:
+                raise BuildError(f"{place}: unknown key {key!r}; known: {', '.join(sorted(known)).replace('_', '-')}")
+            values[attribute] = _strings(key, value, place)
+        if not values.get("sources"):
+            raise BuildError(f"{place} has no sources")
+        modules.append(ModuleSettings(name, **values))
+    return tuple(modules)
+
+
+def read_table(project: Path) -> dict[str, Any] | None:
+    """The table ``[tool.luthier]`` of the project's ``pyproject.toml``; None if there is none."""
+    path = project / "pyproject.toml"
+    try:
+        with path.open("rb") as file:
+            document = tomllib.load(file)
+    except FileNotFoundError:
+        return None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise BuildError(f"{path}: {problem}") from problem
+    table = document.get("tool", {}).get("luthier")
+    if table is not None and not isinstance(table, dict):
+        raise BuildError(f"{path}: [tool.luthier] must be a table")
+    return table
+
+
+def load_settings(
+    table: Mapping[str, Any],
+    *,
+    table_origin: str = "pyproject.toml",
+    flags: Mapping[str, object] | None = None,
+    config: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Settings from their four sources, with `Settings.origins` saying where each value is from.
+
+    Args:
+        table: contents of ``[tool.luthier]`` or of the `setup.py` keyword ``luthier=``.
+        table_origin: how to name `table` in messages.
+        flags: values of command-line flags by field name; None values are not given.
+        config: configuration settings of the build frontend; only keys ``luthier.NAME`` are read.
+        environment: default `os.environ`; only ``LUTHIER_NAME`` of settings that exist are read.
+
+    Raises:
+        BuildError: an unknown key or a value of the wrong type, with its place.
+        TargetError: a target that does not exist.
+    """
+    environment = os.environ if environment is None else environment
+    fields = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]
+    spelled = {name.replace("_", "-"): name for name in fields}
+    for key in table:
+        if key.replace("_", "-") not in spelled:
+            raise BuildError(f"unknown key {key!r} in {table_origin} [tool.luthier]; known: {', '.join(spelled)}")
+    given_table = {key.replace("-", "_"): value for key, value in table.items()}
+    given_config = {}
+    for key, value in (config or {}).items():
+        if key.startswith("luthier."):
+            name = key.removeprefix("luthier.")
+            if name.replace("_", "-") not in spelled or name == "modules":
+                raise BuildError(f"unknown config setting {key!r}; known: {', '.join(f'luthier.{k}' for k in spelled)}")
+            given_config[name.replace("-", "_")] = value
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name in fields:
+        variable = f"LUTHIER_{name.upper()}"
+        if name == "modules":
+            if name in given_table:
+                values[name], origins[name] = _modules(given_table[name], table_origin), table_origin
+            continue
+        for raw, origin in (
+            ((flags or {}).get(name), f"flag --{name.replace('_', '-')}"),
+            (given_config.get(name), f"config setting luthier.{name.replace('_', '-')}"),
+            (environment.get(variable), f"environment {variable}"),
+            (given_table.get(name), table_origin),
+        ):
+            if raw is not None:
+                values[name], origins[name] = _value(name, raw, origin), origin
+                break
+        else:
+            origins[name] = "default"
+    settings = Settings(**values, origins=origins)
+    _check(settings)
+    return settings
+
+
+def _check(settings: Settings) -> None:
+    if settings.code_object_version not in (0, 4, 5, 6):
+        raise BuildError(
+            f"code-object-version from {settings.origins['code_object_version']} must be 4, 5 or 6, "
+            f"not {settings.code_object_version}"
+        )
+    if settings.optimization not in ("1", "2", "3", "s"):
+        raise BuildError(
+            f"optimization from {settings.origins['optimization']} must be 1, 2, 3 or s, not {settings.optimization!r}"
+            " (the plugin reads annotations after optimization, and hooks need it)"
+        )
+    if not settings.targets:
+        raise BuildError(f"targets from {settings.origins['targets']} is empty")
+    for origin, targets in (
+        (settings.origins["targets"], settings.targets),
+        *((f"module {module.name!r}", module.targets) for module in settings.modules),
+    ):
+        for position, target in enumerate(targets):
+            try:
+                TargetId.parse(target)
+            except TargetError as problem:
+                raise TargetError(f"targets from {origin}: {problem.message}", target=target) from None
+            if target in targets[:position]:
+                raise BuildError(f"targets from {origin}: {target} is given twice")

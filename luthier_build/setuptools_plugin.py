@@ -1,0 +1,144 @@
+"""The setuptools extension: ``[tool.luthier]`` in ``pyproject.toml``, or ``setup(luthier={...})``, adds a build step.
+
+setuptools calls `finalize_distribution` in every project built where Luthier is installed, so it returns at once for
+projects that do not ask for it and imports nothing that they would pay for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, ClassVar
+
+from luthier.errors import LuthierError
+from setuptools import Command, Distribution
+from setuptools.errors import CompileError, OptionError, SetupError
+
+from luthier_build.settings import Settings, describe, load_settings, read_table
+
+COMMAND = "build_luthier"
+_NOT_FLAGS = ("modules", "package", "verbose")
+
+config_settings: dict[str, object] = {}
+"""Configuration settings of the build frontend, put here by `luthier_build.backend`."""
+
+
+def finalize_distribution(distribution: Distribution) -> None:
+    """Entry point ``setuptools.finalize_distribution_options``: add the command if the project has settings for it."""
+    try:
+        if getattr(distribution, "luthier", None) is None and read_table(Path.cwd()) is None:
+            return
+    except LuthierError as problem:
+        raise SetupError(str(problem)) from problem
+    distribution.cmdclass.setdefault(COMMAND, BuildLuthier)
+    build: Any = distribution.get_command_class("build")
+    if not any(name == COMMAND for name, _ in build.sub_commands):
+        with_device = [*build.sub_commands, (COMMAND, None)]
+        distribution.cmdclass["build"] = type("build", (build,), {"sub_commands": with_device})
+
+
+def check_keyword(distribution: Distribution, name: str, value: object) -> None:
+    """Entry point ``distutils.setup_keywords`` for ``setup(luthier={...})``; the same keys as ``[tool.luthier]``."""
+    if value is not None and not isinstance(value, dict):
+        raise SetupError(f"setup({name}=…) must be a dictionary with the keys of [tool.luthier], not {value!r}")
+
+
+class BuildLuthier(Command):
+    """Compile the device modules of a tool (a sub-command of ``build``)."""
+
+    description = "compile Luthier device modules"
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = [
+        *(
+            (key if isinstance(item.default, bool) else f"{key}=", None, meaning)
+            for item in dataclasses.fields(Settings)
+            if item.name not in _NOT_FLAGS
+            for key, _, meaning in describe()
+            if key == item.name.replace("_", "-")
+        ),
+        ("build-lib=", "b", "folder the package is built in"),
+        ("inplace", "i", "put the artefacts into the source tree"),
+        ("show-settings", None, "show every command, and where each setting came from"),
+    ]
+    boolean_options: ClassVar[list[str]] = ["compress", "inplace", "show-settings"]
+
+    def initialize_options(self) -> None:
+        for item in dataclasses.fields(Settings):
+            if item.name not in _NOT_FLAGS:
+                setattr(self, item.name, None)
+        self.build_lib: str | None = None
+        self.inplace = False
+        self.show_settings = False
+        self.editable_mode = False
+        self.settings = Settings()
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build", ("build_lib", "build_lib"))
+        flags = {
+            item.name: getattr(self, item.name)
+            for item in dataclasses.fields(Settings)
+            if item.name not in _NOT_FLAGS and hasattr(self, item.name)
+        }
+        keyword = getattr(self.distribution, "luthier", None)
+        try:
+            table = keyword if keyword is not None else read_table(Path.cwd())
+            origin = "setup(luthier=…)" if keyword is not None else "pyproject.toml"
+            settings = load_settings(table or {}, table_origin=origin, flags=flags, config=config_settings)
+        except LuthierError as problem:
+            raise OptionError(str(problem)) from problem
+        self.settings = dataclasses.replace(
+            settings,
+            package=settings.package or self._only_package(),
+            verbose=settings.verbose or bool(self.show_settings),
+        )
+
+    def _only_package(self) -> str:
+        packages = sorted(self.distribution.packages or [])
+        top = [name for name in packages if "." not in name]
+        if len(top) != 1:
+            raise OptionError(
+                "the device modules' package is not clear: set `package` in [tool.luthier]; "
+                f"the project has {', '.join(packages) or 'no packages'}"
+            )
+        return str(top[0])
+
+    def _package_folder(self) -> Path:
+        build_py: Any = self.get_finalized_command("build_py")
+        return Path(build_py.get_package_dir(self.settings.package))
+
+    def _built_folder(self) -> Path:
+        return Path(self.build_lib or "build/lib", *self.settings.package.split("."))
+
+    def run(self) -> None:
+        from luthier_build.package import compile_tool
+
+        into_sources = self.inplace or self.editable_mode
+        destination = self._package_folder() if into_sources else self._built_folder()
+        try:
+            compile_tool(
+                self.settings, project=Path.cwd(), destination=destination, report=lambda line: self.announce(line, 2)
+            )
+        except LuthierError as problem:
+            raise CompileError(str(problem)) from problem
+
+    def get_source_files(self) -> list[str]:
+        """Files for the source distribution."""
+        from luthier_build.package import source_files
+
+        try:
+            return source_files(self.settings, Path.cwd())
+        except LuthierError as problem:
+            raise OptionError(str(problem)) from problem
+
+    def get_outputs(self) -> list[str]:
+        """The artefacts, where a regular build puts them."""
+        from luthier_build.package import artefact_names
+
+        folder = self._built_folder()
+        return [str(folder / name) for module in self.settings.modules for name in artefact_names(module)]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Where each artefact is in the source tree; empty unless it was put there."""
+        if not (self.inplace or self.editable_mode):
+            return {}
+        folder = self._package_folder()
+        return {output: str(folder / Path(output).name) for output in self.get_outputs()}

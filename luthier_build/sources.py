@@ -1,0 +1,192 @@
+"""What only the sources say of hooks and variables: parameters' names and C types, comments, places; by libclang."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from luthier.errors import BuildError
+
+if TYPE_CHECKING:
+    from clang.cindex import Cursor, Type
+
+OLDEST_LIBRARY = 18
+"""The oldest libclang that the Python bindings' functions are all in."""
+
+
+@dataclass(frozen=True)
+class SourceParameter:
+    """A parameter of a hook as declared."""
+
+    name: str
+    type: str
+    """The type as written, e.g. ``uint32_t``."""
+    kind: str
+    """``bool``, ``int``, ``uint``, ``float``, ``pointer``, ``vector``; anything else cannot be passed to a hook."""
+    size: int
+    """Bytes."""
+    location: str
+    """``file:line:column``"""
+
+
+@dataclass(frozen=True)
+class SourceDeclaration:
+    """A function or a variable as declared."""
+
+    name: str
+    """Qualified name, e.g. ``counters::total``."""
+    type: str
+    parameters: tuple[SourceParameter, ...]
+    documentation: str
+    location: str
+
+
+def available() -> bool:
+    """True if libclang's Python bindings are installed."""
+    return importlib.util.find_spec("clang") is not None and importlib.util.find_spec("clang.cindex") is not None
+
+
+@functools.cache
+def _bindings(library: str | None) -> Any:
+    from clang import cindex
+
+    if library is not None and not cindex.Config.loaded:
+        cindex.Config.set_library_file(library)
+    return cindex
+
+
+def _library_of(clang: Path, major: int) -> str | None:
+    """The libclang that belongs to this compiler, else None: then the one that came with the bindings is used."""
+    if major < OLDEST_LIBRARY:
+        return None
+    folder = clang.resolve().parent.parent / "lib"
+    found = sorted(folder.glob(f"libclang-{major}.so*")) + sorted(folder.glob("libclang.so*"))
+    return str(found[0]) if found else None
+
+
+def read_declarations(
+    clang: Path, major: int, resource_dir: Path, arguments: Sequence[str], source: Path, project: Path
+) -> dict[str, SourceDeclaration]:
+    """Mangled name -> declaration, of every function and variable outside system headers.
+
+    Args:
+        clang: the compiler whose headers and, if it has one, libclang are used.
+        arguments: the compiler's arguments without plugin, input and output; paths in them relative to `project`.
+
+    Raises:
+        BuildError: libclang cannot be loaded or does not understand the source at all.
+    """
+    cindex = _bindings(_library_of(clang, major))
+    pairs = zip(["", *arguments], arguments, strict=False)
+    absolute = [_from_project(part, previous, project) for previous, part in pairs]
+    try:
+        unit = cindex.Index.create().parse(
+            str(source), [*absolute, "-nogpulib", "-w", f"-resource-dir={resource_dir}"]
+        )
+    except (cindex.LibclangError, cindex.TranslationUnitLoadError) as problem:
+        raise BuildError(f"libclang cannot read {source}: {problem}", object=str(source)) from problem
+    found: dict[str, SourceDeclaration] = {}
+    for cursor, prefix, comment in _walk(unit.cursor, "", "", cindex):
+        declaration = _declaration(cursor, prefix, comment, project, cindex)
+        known = found.get(cursor.mangled_name)
+        if known is None or (declaration.documentation and not known.documentation):
+            found[cursor.mangled_name] = declaration
+    return found
+
+
+def _from_project(argument: str, previous: str, project: Path) -> str:
+    """`argument` with a relative path in it made absolute: libclang has no working folder of its own."""
+    if previous == "-include":
+        return str(project / argument)
+    if argument.startswith("-I") and len(argument) > 2:
+        return f"-I{project / argument[2:]}"
+    return argument
+
+
+def _walk(parent: Cursor, prefix: str, outer_comment: str, cindex: Any) -> Iterator[tuple[Cursor, str, str]]:
+    """(cursor, qualifier, comment) of functions and variables, through namespaces, classes and ``extern "C"``."""
+    kinds = cindex.CursorKind
+    for cursor in parent.get_children():
+        if cursor.location.is_in_system_header:
+            continue
+        comment = cursor.raw_comment or outer_comment
+        if cursor.kind in (kinds.FUNCTION_DECL, kinds.VAR_DECL):
+            yield cursor, prefix, comment
+        elif cursor.kind in (kinds.LINKAGE_SPEC, kinds.UNEXPOSED_DECL):
+            yield from _walk(cursor, prefix, cursor.raw_comment or "", cindex)
+        elif cursor.kind in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL):
+            yield from _walk(cursor, f"{prefix}{cursor.spelling}::" if cursor.spelling else prefix, "", cindex)
+
+
+def _place(cursor: Cursor, project: Path) -> str:
+    location = cursor.location
+    path = Path(location.file.name) if location.file else Path("?")
+    if path.is_relative_to(project):
+        path = path.relative_to(project)
+    return f"{path}:{location.line}:{location.column}"
+
+
+def _declaration(cursor: Cursor, prefix: str, comment: str, project: Path, cindex: Any) -> SourceDeclaration:
+    parent = cursor.semantic_parent
+    kinds = cindex.CursorKind
+    if parent is not None and parent.kind in (kinds.STRUCT_DECL, kinds.CLASS_DECL) and not prefix:
+        prefix = f"{parent.spelling}::"  # a static member defined outside its class
+    parameters = tuple(
+        SourceParameter(
+            argument.spelling or f"arg{position}",
+            argument.type.spelling,
+            _kind(argument.type, cindex),
+            argument.type.get_size(),
+            _place(argument, project),
+        )
+        for position, argument in enumerate(cursor.get_arguments() if cursor.kind == kinds.FUNCTION_DECL else ())
+    )
+    spelled = cursor.result_type.spelling if cursor.kind == kinds.FUNCTION_DECL else cursor.type.spelling
+    return SourceDeclaration(
+        prefix + cursor.spelling, spelled, parameters, clean_comment(comment), _place(cursor, project)
+    )
+
+
+def _kind(declared: Type, cindex: Any) -> str:
+    kinds = cindex.TypeKind
+    canonical = declared.get_canonical()
+    if canonical.kind == kinds.ENUM:
+        canonical = canonical.get_declaration().enum_type.get_canonical()
+    if canonical.kind == kinds.BOOL:
+        return "bool"
+    if canonical.kind in (kinds.CHAR_S, kinds.SCHAR, kinds.SHORT, kinds.INT, kinds.LONG, kinds.LONGLONG, kinds.WCHAR):
+        return "int"
+    if canonical.kind in (
+        kinds.CHAR_U, kinds.UCHAR, kinds.USHORT, kinds.UINT, kinds.ULONG, kinds.ULONGLONG, kinds.CHAR16, kinds.CHAR32,
+    ):  # fmt: skip
+        return "uint"
+    if canonical.kind in (kinds.HALF, kinds.FLOAT, kinds.DOUBLE) or canonical.spelling in ("_Float16", "__bf16"):
+        return "float"
+    if canonical.kind == kinds.POINTER:
+        return "pointer"
+    if canonical.kind in (kinds.VECTOR, kinds.EXTVECTOR) or "ext_vector_type" in canonical.spelling:
+        return "vector"
+    return str(canonical.kind.name).lower()
+
+
+def clean_comment(raw: str) -> str:
+    """The text of a documentation comment without its stars and slashes; empty for an ordinary comment.
+
+    Only comments that documentation tools read are taken: ``///``, ``//!``, ``/** */`` and ``/*! */``.
+    """
+    raw = raw.strip()
+    if raw.startswith(("/**", "/*!")):
+        body = raw[3:].removesuffix("*/")
+        lines = [re.sub(r"^\s*\* ?", "", line) for line in body.splitlines()]
+    elif raw.startswith(("///", "//!")):
+        lines = [re.sub(r"^\s*//[/!]<? ?", "", line) for line in raw.splitlines()]
+    else:
+        return ""
+    first, *rest = lines
+    return "\n".join([first.strip(), *textwrap.dedent("\n".join(rest)).splitlines()]).strip()

@@ -1,0 +1,204 @@
+"""Finding what compiles HIP device code: a clang with its tools, HIP's headers, ROCm's device library."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from luthier.errors import BuildError
+from luthier.processes import run
+from luthier.targets import TargetId
+
+from luthier_build.device_library import find_library, library_for
+
+Kind = Literal["rocm", "upstream", "debian-hipcc"]
+
+OLDEST_LLVM = 15
+READABLE_LLVM = 22
+"""Newest LLVM whose bitcode the runtime's own LLVM reads; newer compilers come after it in the search."""
+
+_VARIABLES = ("LUTHIER_CLANG", "LUTHIER_ROCM_PATH", "ROCM_PATH", "PATH")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """One compiler for HIP device code and everything that goes with it; made by `find`."""
+
+    clang: Path
+    version: str = field(repr=False)
+    """All of ``clang --version``: what plugins and generated files are valid for."""
+    llvm_major: int
+    kind: Kind
+    """``rocm``: AMD's own; ``upstream``: LLVM's, with HIP from elsewhere; ``debian-hipcc``: what Debian 12's hipcc uses."""
+    resource_dir: Path
+    rocm_path: Path
+    """Folder with ``include/hip``."""
+    hip_version: tuple[int, int]
+    device_library: Path
+    """Folder with ``ocml.bc``, as installed."""
+    bundler: Path
+    """clang-offload-bundler of the same LLVM."""
+
+    @staticmethod
+    def find(environment: Mapping[str, str] | None = None) -> Toolchain:
+        """The toolchain to use, the same for the same environment.
+
+        In this order: the compiler that ``LUTHIER_CLANG`` names; the one of the ROCm installation in
+        ``LUTHIER_ROCM_PATH``, ``ROCM_PATH``, ``/opt/rocm``; ``clang-22`` and other LLVM releases on the path. HIP's
+        headers and device library come from the first of those folders that has them, then ``/usr``.
+
+        Raises:
+            BuildError: something is missing; the message names the package or setting that supplies it.
+        """
+        variables = os.environ if environment is None else environment
+        return _find(tuple(variables.get(name, "") for name in _VARIABLES))
+
+    def device_flags(self, target: str) -> list[str]:
+        """Compiler flags that every HIP device compilation for `target` (e.g. ``gfx942:xnack-``) needs.
+
+        Raises:
+            TargetError: unknown target.
+            BuildError: the device library lacks the target and the cache for its supplement cannot be written.
+        """
+        known = TargetId.parse(target).target
+        library = library_for(self.device_library, known.name, self.clang, self.version)
+        flags = ["-x", "hip", f"--offload-arch={target}", f"--rocm-path={self.rocm_path}"]
+        if self.kind != "rocm" or library != self.device_library:
+            flags.append(f"--rocm-device-lib-path={library}")
+        if self.llvm_major >= 22 and self.hip_version < (7, 0):
+            # Older headers size their wavefront masks by this macro, which clang 22 no longer predefines.
+            flags.append(f"-D__AMDGCN_WAVEFRONT_SIZE={known.default_wave_size}")
+        return flags
+
+    @functools.cached_property
+    def llvm_include(self) -> Path:
+        """Folder with the C++ headers of exactly this LLVM, which the compiler plugin is built with.
+
+        Raises:
+            BuildError: not installed.
+        """
+        beside = self.clang.resolve().parent
+        config = beside / "llvm-config"
+        folders = [Path(run([config, "--includedir"]).strip())] if config.is_file() else []
+        folders += [beside.parent / "include", Path(f"/usr/lib/llvm-{self.llvm_major}/include")]
+        for folder in folders:
+            header = folder / "llvm/Config/llvm-config.h"
+            if header.is_file() and _llvm_major_of(header) == self.llvm_major:
+                return folder
+        package = "rocm-llvm-dev" if self.kind == "rocm" else f"llvm-{self.llvm_major}-dev"
+        raise BuildError(
+            f"no C++ headers of LLVM {self.llvm_major} beside {self.clang}, which Luthier's compiler plugin is built "
+            f"with: install the package {package}"
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def _find(settings: tuple[str, ...]) -> Toolchain:
+    clang_setting, rocm_setting, rocm_path, search = settings
+    roots = [Path(root) for root in (rocm_setting, rocm_path, "/opt/rocm") if root]
+    if rocm_setting and not roots[0].is_dir():
+        raise BuildError(f"LUTHIER_ROCM_PATH is {rocm_setting}, which is no folder")
+    clang = _find_clang(clang_setting, roots, search)
+    version = run([clang, "--version"])
+    match = re.search(r"clang version (\d+)", version)
+    if not match:
+        raise BuildError(f"{clang} is not clang: `{clang} --version` says {version.splitlines()[:1]}")
+    major = int(match[1])
+    if major < OLDEST_LLVM:
+        raise BuildError(
+            f"{clang} is clang {major}; Luthier needs {OLDEST_LLVM} or later: set LUTHIER_CLANG, or apt install clang-22"
+        )
+    resource_dir = Path(run([clang, "-print-resource-dir"]).strip())
+
+    own_root = _rocm_root_of(clang)
+    places = [*([own_root] if own_root else []), *roots, Path("/usr")]
+    headers = next((root for root in places if (root / "include/hip/hip_runtime.h").is_file()), None)
+    if headers is None:
+        raise BuildError(
+            f"no HIP headers (include/hip/hip_runtime.h) in {_listed(places)}: set LUTHIER_ROCM_PATH to a ROCm "
+            "installation, or apt install libamdhip64-dev"
+        )
+    hip_version = _hip_version(headers)
+    library = next((found for root in (headers, *places) if (found := find_library(root, resource_dir))), None)
+    if library is None:
+        raise BuildError(
+            f"no ROCm device library (amdgcn/bitcode/ocml.bc) in {_listed(places)}: set LUTHIER_ROCM_PATH to a ROCm "
+            "installation, or apt install rocm-device-libs"
+        )
+    kind: Kind = "upstream"
+    if own_root or "roc-" in version or "AMD clang" in version:
+        kind = "rocm"
+    elif major == 15 and headers == Path("/usr"):
+        kind = "debian-hipcc"
+    package = "rocm-llvm" if kind == "rocm" else f"clang-tools-{major}"
+    bundler = _tool(clang, "clang-offload-bundler", package)
+    _tool(clang, "lld", "rocm-llvm" if kind == "rocm" else f"lld-{major}")
+    return Toolchain(clang, version, major, kind, resource_dir, headers, hip_version, library, bundler)
+
+
+def _find_clang(setting: str, roots: list[Path], search: str) -> Path:
+    if setting:
+        named = shutil.which(setting, path=search or None)
+        if not named:
+            raise BuildError(f"LUTHIER_CLANG is {setting}, which is no program")
+        return Path(named)
+    for root in roots:
+        for folder in ("llvm/bin", "lib/llvm/bin"):
+            if os.access(root / folder / "clang", os.X_OK):
+                return root / folder / "clang"
+    older = range(READABLE_LLVM, OLDEST_LLVM - 1, -1)
+    newer = range(READABLE_LLVM + 1, READABLE_LLVM + 8)
+    names = [*(f"clang-{major}" for major in (*older, *newer)), "clang"]
+    for name in names:
+        if found := shutil.which(name, path=search or None):
+            return Path(found)
+    raise BuildError(
+        f"no clang in {_listed(roots)} nor on the path: install ROCm and set LUTHIER_ROCM_PATH, or apt install clang-22 "
+        "clang-tools-22 lld-22 llvm-22-dev, or set LUTHIER_CLANG"
+    )
+
+
+def _rocm_root_of(clang: Path) -> Path | None:
+    """The ROCm installation that `clang` is part of, if any: ROOT/llvm/bin/clang or ROOT/lib/llvm/bin/clang."""
+    for path in (clang, clang.resolve()):
+        parents = [*path.parents]
+        if len(parents) > 3 and parents[1].name == "llvm":
+            root = parents[3] if parents[2].name == "lib" else parents[2]
+            if (root / "include/hip").is_dir():
+                return root
+    return None
+
+
+def _tool(clang: Path, name: str, package: str) -> Path:
+    beside = clang.resolve().parent / name
+    path = beside if beside.is_file() else Path(run([clang, f"-print-prog-name={name}"]).strip())
+    if not path.is_absolute():
+        raise BuildError(f"no {name} for {clang}: install the package {package}")
+    return path
+
+
+def _hip_version(root: Path) -> tuple[int, int]:
+    header = root / "include/hip/hip_version.h"
+    try:
+        text = header.read_text(errors="replace")
+    except OSError as problem:
+        raise BuildError(f"cannot read {header}: {problem.strerror}") from problem
+    numbers = dict(re.findall(r"#define\s+HIP_VERSION_(MAJOR|MINOR)\s+(\d+)", text))
+    if len(numbers) != 2:
+        raise BuildError(f"{header} defines no HIP version")
+    return int(numbers["MAJOR"]), int(numbers["MINOR"])
+
+
+def _llvm_major_of(header: Path) -> int:
+    match = re.search(r"#define\s+LLVM_VERSION_MAJOR\s+(\d+)", header.read_text(errors="replace"))
+    return int(match[1]) if match else 0
+
+
+def _listed(places: list[Path]) -> str:
+    return ", ".join(str(place) for place in dict.fromkeys(places))

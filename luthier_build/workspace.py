@@ -1,0 +1,164 @@
+"""The folder that keeps intermediate files between builds: ownership, lock, atomic outputs, and what is up to date.
+
+An output is up to date when its record says it was made by the same key (command, compiler, plugin) from inputs with
+the same contents, and it still has the contents it was made with. Time stamps decide nothing, so a fresh checkout, a
+touched header or a clock that jumps never cause a stale or a needless build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from luthier.errors import BuildError
+
+MARKER = ".luthier-build"
+_MARKER_TEXT = "This folder belongs to Luthier's build and may be deleted at any time.\n"
+
+_PREREQUISITE = re.compile(r"(?:\\[ #]|\$\$|\S)+")
+_digests: dict[tuple[str, int, int, int], str] = {}
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of the file's contents, in hexadecimal; remembered in the process until the file is written to."""
+    state = path.stat()
+    key = (os.fspath(path), state.st_ino, state.st_size, state.st_mtime_ns)
+    if key not in _digests:
+        _digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return _digests[key]
+
+
+def digest_text(*parts: str) -> str:
+    """SHA-256 of a list of strings; different lists give different digests."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A fresh path beside `path` that takes its place when the block ends, and vanishes if the block fails."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    except OSError as problem:
+        raise BuildError(f"cannot write {path}: {problem.strerror}", object=str(path)) from problem
+    os.close(handle)
+    fresh = Path(name)
+    try:
+        yield fresh
+        fresh.chmod(0o666 & ~_umask())
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, data: bytes | str) -> bool:
+    """Give `path` this content, whole or not at all; False if it had it already (and was left alone)."""
+    content = data.encode() if isinstance(data, str) else data
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            return False
+    with replacing(path) as fresh:
+        fresh.write_bytes(content)
+    return True
+
+
+def _umask() -> int:
+    """The process's umask, without changing it (`os.umask` would, under other threads)."""
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        status = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
+    return 0o022
+
+
+@contextlib.contextmanager
+def build_folder(path: Path) -> Iterator[Path]:
+    """The folder, made and marked as ours, for this process alone while the block runs (another build waits).
+
+    Raises:
+        BuildError: the folder holds something that Luthier's build did not make, or cannot be written.
+    """
+    marker = path / MARKER
+    if path.exists() and not marker.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise BuildError(
+            f"{path} exists and was not made by Luthier's build (it has no {MARKER}); "
+            "choose another build-dir or remove it",
+            object=str(path),
+        )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = marker.open("a+")
+    except OSError as problem:
+        raise BuildError(f"cannot use build folder {path}: {problem.strerror}", object=str(path)) from problem
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not lock.tell():
+            lock.write(_MARKER_TEXT)
+            lock.flush()
+        yield path
+
+
+def remove_build_folder(path: Path) -> None:
+    """Delete the folder if it is ours; others are left alone."""
+    if (path / MARKER).is_file():
+        shutil.rmtree(path)
+
+
+def _record_of(output: Path) -> Path:
+    return output.with_name(output.name + ".record")
+
+
+def is_current(output: Path, key: str) -> bool:
+    """True if `output` was made by `key` from inputs that have not changed since, and is whole."""
+    try:
+        record = json.loads(_record_of(output).read_text())
+        return bool(
+            record["key"] == key
+            and record["output"] == digest(output)
+            and all(digest(Path(name)) == known for name, known in record["inputs"].items())
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # never made, half made, or an input is gone: make it
+
+
+def forget(output: Path) -> None:
+    """Drop the record before `output` is made anew, so that an interrupted build cannot pass for a finished one."""
+    _record_of(output).unlink(missing_ok=True)
+
+
+def remember(output: Path, key: str, inputs: Iterable[Path]) -> None:
+    """Record that `output` is now complete, made by `key` from `inputs`."""
+    record = {"key": key, "output": digest(output), "inputs": {os.fspath(path): digest(path) for path in inputs}}
+    write_atomic(_record_of(output), json.dumps(record, indent=0))
+
+
+def inputs_of(output: Path) -> tuple[Path, ...]:
+    """The inputs recorded for `output`; empty if there is no record."""
+    try:
+        return tuple(Path(name) for name in json.loads(_record_of(output).read_text())["inputs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def read_depfile(path: Path) -> list[str]:
+    """Prerequisites named in a Makefile-style dependency file of clang (``\\ ``, ``\\#`` and ``$$`` unescaped).
+
+    Raises:
+        BuildError: no such file, or no rule in it.
+    """
+    try:
+        text = path.read_text(errors="surrogateescape")
+    except OSError as problem:
+        raise BuildError(f"the compiler wrote no dependency file {path}: {problem.strerror}") from problem
+    _, colon, rest = text.replace("\\\n", " ").partition(": ")
+    if not colon:
+        raise BuildError(f"{path}: no rule in dependency file", object=str(path))
+    prerequisites = _PREREQUISITE.findall(rest.split("\n", 1)[0])
+    return [re.sub(r"\\([ #])|\$(\$)", r"\1\2", name) for name in prerequisites]

@@ -1,0 +1,183 @@
+"""`luthier tools`: the installed tools, what their device modules offer, and what, if anything, is wrong with them.
+
+Tools are found through entry points of group ``luthier.tools``. A tool's Python code is not run to list it: everything
+comes from the package's metadata and the manifests beside its device modules, so a broken tool is a row like any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from luthier import __version__
+from luthier.errors import LuthierError, ToolError
+from luthier_build.manifest import Manifest
+
+GROUP = "luthier.tools"
+
+
+@dataclass(frozen=True)
+class InstalledTool:
+    """One row of the list."""
+
+    name: str
+    package: str
+    """Distribution that installed it."""
+    version: str
+    entry_point: str
+    modules: tuple[str, ...]
+    targets: tuple[str, ...]
+    """Targets that every device module was compiled for."""
+    hooks: tuple[str, ...]
+    """As ``module.hook(type parameter, …)``."""
+    variables: tuple[str, ...]
+    """As ``module.variable``."""
+    problems: tuple[str, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """1 if a tool has a problem, else 0."""
+    tools = installed_tools()
+    if args.json:
+        print(json.dumps([dataclasses.asdict(tool) for tool in tools], indent=2))
+    elif not tools:
+        print("No tools are installed. A tool is a Python package with an entry point in group luthier.tools;")
+        print("`luthier new NAME` starts one.")
+    else:
+        _print_table(tools)
+    return int(any(tool.problems for tool in tools))
+
+
+def installed_tools(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> list[InstalledTool]:
+    """Every installed tool, sorted by name; never raises for a tool that is broken.
+
+    Args:
+        entry_points: default: those of group ``luthier.tools`` in this Python environment.
+    """
+    found = list(importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points)
+    # One distribution can be seen twice, in the environment and in the current folder.
+    unique = {(point.name, point.value, _distribution(point)[0]): point for point in found}
+    times = Counter(point.name for point in unique.values())
+    owners: dict[str, list[str]] = {}
+    for point in unique.values():
+        owners.setdefault(point.name, []).append(_distribution(point)[0])
+    rows = []
+    for point in unique.values():
+        package, version = _distribution(point)
+        problems = []
+        if times[point.name] > 1:
+            problems.append(f"name clash: {point.name} is provided by {' and '.join(sorted(owners[point.name]))}")
+        rows.append(_describe(point, package, version, problems))
+    return sorted(rows, key=lambda row: (row.name, row.package))
+
+
+def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    """Name and version of the distribution; "?" for metadata that is damaged."""
+    try:
+        distribution = point.dist
+        if distribution is not None:
+            return str(distribution.metadata["Name"] or "?"), str(distribution.version or "?")
+    except Exception:  # any damage to another package's metadata files
+        pass
+    return "?", "?"
+
+
+def _describe(
+    point: importlib.metadata.EntryPoint, package: str, version: str, problems: list[str]
+) -> InstalledTool:
+    manifests: list[Manifest] = []
+    try:
+        folder = package_folder(point.module)
+        for path in sorted(folder.glob("*.hipfb")):
+            try:
+                manifests.append(Manifest.read(path.with_suffix(".json")))
+            except LuthierError as problem:
+                problems.append(str(problem))
+        if not manifests and not problems:
+            problems.append(f"no device modules in {folder}")
+    except LuthierError as problem:
+        problems.append(str(problem))
+    problems += [complaint for manifest in manifests for complaint in _skew(manifest)]
+    every = manifests[0].targets if manifests else ()
+    return InstalledTool(
+        point.name,
+        package,
+        version,
+        point.value,
+        tuple(manifest.module for manifest in manifests),
+        tuple(target for target in every if all(target in manifest.targets for manifest in manifests)),
+        tuple(
+            f"{manifest.module}.{hook.name}({', '.join(f'{p.type} {p.name}' for p in hook.parameters)})"
+            for manifest in manifests
+            for hook in manifest.hooks
+        ),
+        tuple(f"{manifest.module}.{variable.name}" for manifest in manifests for variable in manifest.variables),
+        tuple(problems),
+    )
+
+
+def _skew(manifest: Manifest) -> Iterable[str]:
+    """Complaints about a module that this Luthier cannot use because it was built by a later one, or a later LLVM."""
+    if _numbers(manifest.luthier)[:2] > _numbers(__version__)[:2]:
+        yield (
+            f"version skew: {manifest.module} was built with luthier {manifest.luthier}, this is {__version__}: "
+            "update luthier"
+        )
+    from llvmlite import binding
+
+    ours = binding.llvm_version_info
+    if _numbers(manifest.llvm)[:1] > ours[:1]:
+        yield (
+            f"version skew: {manifest.module} holds bitcode of LLVM {manifest.llvm}, but hooks are compiled with LLVM "
+            f"{'.'.join(map(str, ours))}: build the tool with clang {ours[0]} or older"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def package_folder(module: str) -> Path:
+    """The folder of an import package, found without running any of its code.
+
+    Raises:
+        ToolError: no such package, or it is a single-file module.
+    """
+    top, *below = module.split(".")
+    try:
+        spec: importlib.machinery.ModuleSpec | None = importlib.util.find_spec(top)
+    except (ImportError, ValueError, AttributeError) as problem:
+        raise ToolError(f"cannot find package {top}: {problem}") from problem
+    if spec is None:
+        raise ToolError(f"package {top} is not installed; was the tool removed without pip?")
+    for location in spec.submodule_search_locations or ():
+        folder = Path(location, *below)
+        if folder.is_dir():
+            return folder
+    raise ToolError(f"{module} is not a package with device modules in it")
+
+
+def _print_table(tools: list[InstalledTool]) -> None:
+    header = ("tool", "package", "version", "targets", "hooks")
+    rows = [
+        (tool.name, tool.package, tool.version, " ".join(tool.targets) or "-", ", ".join(tool.hooks) or "-")
+        for tool in tools
+    ]
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    for row, tool in zip((header, *rows), (None, *tools), strict=True):
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        for problem in tool.problems if tool else ():
+            print(f"  ! {problem}", file=sys.stdout)

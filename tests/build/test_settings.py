@@ -1,0 +1,148 @@
+"""Settings: every source, every type, every way to get one wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from luthier.errors import BuildError, TargetError
+
+from luthier_build.settings import DEFAULT_TARGETS, ModuleSettings, Settings, describe, load_settings, read_table
+
+MODULES = {"modules": {"device": {"sources": ["a.hip"]}}}
+
+
+def test_values_come_from_the_table() -> None:
+    settings = load_settings(
+        {
+            "package": "tool",
+            "targets": ["gfx942:xnack-"],
+            "include-dirs": ["include"],
+            "code-object-version": 5,
+            "compress": True,
+            "modules": {"first": {"sources": ["a.hip", "b.hip"], "defines": ["X=1"]}, "second": ["c.hip"]},
+        },
+        environment={},
+    )
+    assert settings == Settings(
+        package="tool",
+        targets=("gfx942:xnack-",),
+        include_dirs=("include",),
+        code_object_version=5,
+        compress=True,
+        modules=(
+            ModuleSettings("first", ("a.hip", "b.hip"), defines=("X=1",)),
+            ModuleSettings("second", ("c.hip",)),
+        ),
+    )
+    assert settings.module("second").sources == ("c.hip",)
+    with pytest.raises(BuildError, match="there are: first, second"):
+        settings.module("third")
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "origin"),
+    [
+        (("flag", "config", "environment", "table"), "gfx900", "flag --targets"),
+        (("config", "environment", "table"), "gfx906", "config setting luthier.targets"),
+        (("environment", "table"), "gfx908", "environment LUTHIER_TARGETS"),
+        (("table",), "gfx90a", "pyproject.toml"),
+    ],
+)
+def test_precedence_and_origin(given: tuple[str, ...], value: str, origin: str) -> None:
+    settings = load_settings(
+        {**MODULES, **({"targets": ["gfx90a"]} if "table" in given else {})},
+        flags={"targets": "gfx900" if "flag" in given else None},
+        config={"luthier.targets": "gfx906"} if "config" in given else {},
+        environment={"LUTHIER_TARGETS": "gfx908"} if "environment" in given else {},
+    )
+    assert settings.targets == (value,)
+    assert settings.origins["targets"] == origin
+    assert settings.origins["jobs"] == "default"
+
+
+def test_nothing_given_is_the_default() -> None:
+    settings = load_settings({}, environment={})
+    assert settings.targets == DEFAULT_TARGETS
+    assert set(settings.origins.values()) == {"default"}
+
+
+def test_lists_in_text() -> None:
+    settings = load_settings(
+        {},
+        environment={
+            "LUTHIER_TARGETS": "gfx90a;gfx942:sramecc+:xnack-, gfx1100",
+            "LUTHIER_DEFINES": "A=x y;B",
+            "LUTHIER_FLAGS": "-Wall '-DNAME=two words'",
+            "LUTHIER_COMPRESS": "yes",
+            "LUTHIER_JOBS": "3",
+        },
+    )
+    assert settings.targets == ("gfx90a", "gfx942:sramecc+:xnack-", "gfx1100")
+    assert settings.defines == ("A=x y", "B")
+    assert settings.flags == ("-Wall", "-DNAME=two words")
+    assert settings.compress
+    assert settings.jobs == 3
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"target": ["gfx942"]}, "unknown key 'target'"),
+        ({"targets": "gfx942"}, None),  # one string is a list of one
+        ({"targets": [1]}, "targets from pyproject.toml must be a list of strings"),
+        ({"targets": []}, "targets from pyproject.toml is empty"),
+        ({"targets": ["gfx942", "gfx942"]}, "given twice"),
+        ({"jobs": "many"}, "jobs from pyproject.toml must be a whole number, not 'many'"),
+        ({"jobs": True}, "must be a whole number"),
+        ({"compress": "perhaps"}, "compress from pyproject.toml must be true or false"),
+        ({"package": ["a"]}, "package from pyproject.toml must be a string"),
+        ({"code-object-version": 3}, "must be 4, 5 or 6, not 3"),
+        ({"optimization": "0"}, "must be 1, 2, 3 or s"),
+        ({"flags": "'open"}, "No closing quotation"),
+        ({"modules": ["a.hip"]}, "must be tables"),
+        ({"modules": {"a-b": ["a.hip"]}}, "must be a Python identifier"),
+        ({"modules": {"a": {}}}, "module 'a' in pyproject.toml has no sources"),
+        ({"modules": {"a": {"source": ["a.hip"]}}}, "unknown key 'source'"),
+        ({"modules": {"a": 1}}, "must be a table or a list of sources"),
+    ],
+)
+def test_wrong_values_are_named_with_their_place(table: dict[str, object], message: str | None) -> None:
+    if message is None:
+        load_settings(table, environment={})
+        return
+    with pytest.raises(BuildError, match=message):
+        load_settings(table, environment={})
+
+
+def test_unknown_targets_say_where_they_were_given() -> None:
+    with pytest.raises(TargetError, match=r"targets from environment LUTHIER_TARGETS: unknown target 'gfx1'"):
+        load_settings({}, environment={"LUTHIER_TARGETS": "gfx1"})
+    with pytest.raises(TargetError, match=r"targets from module 'm': gfx1100 has no feature xnack"):
+        load_settings({"modules": {"m": {"sources": ["a"], "targets": ["gfx1100:xnack+"]}}}, environment={})
+
+
+def test_unknown_config_setting_is_refused_and_foreign_ones_ignored() -> None:
+    with pytest.raises(BuildError, match=r"unknown config setting 'luthier\.target'"):
+        load_settings({}, config={"luthier.target": "gfx942"}, environment={})
+    load_settings({}, config={"--build-option": "--quiet", "editable_mode": "strict"}, environment={})
+
+
+def test_read_table(tmp_path: Path) -> None:
+    assert read_table(tmp_path) is None
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "x"\n')
+    assert read_table(tmp_path) is None
+    project.write_text('[tool.luthier]\ntargets = ["gfx942"]\n')
+    assert read_table(tmp_path) == {"targets": ["gfx942"]}
+    project.write_text("[tool.luthier\n")
+    with pytest.raises(BuildError, match=r"pyproject\.toml"):
+        read_table(tmp_path)
+    project.write_text("tool.luthier = 3\n")
+    with pytest.raises(BuildError, match="must be a table"):
+        read_table(tmp_path)
+
+
+def test_every_setting_is_documented() -> None:
+    assert all(meaning.endswith(".") for _, _, meaning in describe())
+    assert {key for key, _, _ in describe()} >= {"targets", "modules", "build-dir", "code-object-version"}

@@ -1,0 +1,191 @@
+"""The build folder: ownership, atomic outputs, and what counts as up to date."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from luthier.errors import BuildError
+
+from luthier_build import jobs
+from luthier_build.workspace import (
+    MARKER,
+    build_folder,
+    forget,
+    inputs_of,
+    is_current,
+    read_depfile,
+    remember,
+    remove_build_folder,
+    replacing,
+    write_atomic,
+)
+
+
+def test_a_folder_of_someone_else_is_refused_and_never_removed(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("precious")
+    with pytest.raises(BuildError, match="was not made by Luthier's build"), build_folder(foreign):
+        pass
+    remove_build_folder(foreign)
+    assert (foreign / "thesis.tex").read_text() == "precious"
+
+    own = tmp_path / "own"
+    with build_folder(own):
+        pass
+    with build_folder(own):  # and again
+        assert (own / MARKER).exists()
+    remove_build_folder(own)
+    assert not own.exists()
+
+
+def test_an_unwritable_folder_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BuildError, match="file"), build_folder(tmp_path / "file"):
+        pass
+    below = tmp_path / "file/below"
+    with pytest.raises(BuildError, match=r"cannot use build folder .*file/below"), build_folder(below):
+        pass
+
+
+def test_two_builds_of_one_folder_wait_for_each_other(tmp_path: Path) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def build() -> None:
+        with build_folder(tmp_path / "b"):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.02)
+            inside.pop()
+
+    threads = [threading.Thread(target=build) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1, 1]
+
+
+def test_replacing_is_all_or_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "sub/out.bin"
+    with replacing(path) as fresh:
+        fresh.write_bytes(b"one")
+
+    def interrupted() -> None:
+        with replacing(path) as fresh:
+            fresh.write_bytes(b"half of tw")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"one"
+    assert os.listdir(path.parent) == ["out.bin"]
+    assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
+
+
+def current_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_write_atomic_leaves_equal_files_alone(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    assert write_atomic(path, "same")
+    before = path.stat().st_mtime_ns, path.stat().st_ino
+    assert not write_atomic(path, "same")
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == before
+    assert write_atomic(path, "other")
+
+
+def test_up_to_date_means_same_key_same_inputs_same_output(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.hip", tmp_path / "a.o"
+    source.write_text("one")
+    output.write_text("made")
+    assert not is_current(output, "key")
+    remember(output, "key", [source])
+    assert is_current(output, "key")
+    assert inputs_of(output) == (source,)
+    assert not is_current(output, "other key")
+
+    os.utime(source, (1, 1))  # only time stamps changed
+    assert is_current(output, "key")
+    source.write_text("two")
+    assert not is_current(output, "key")
+    source.write_text("one")
+    assert is_current(output, "key")
+    output.write_text("damaged")
+    assert not is_current(output, "key")
+    output.write_text("made")
+    source.unlink()
+    assert not is_current(output, "key")
+    source.write_text("one")
+    forget(output)
+    assert not is_current(output, "key")
+
+
+@pytest.mark.parametrize("record", ["", "[]", "{}", '{"key": "key"}', '{"key": "key", "output": 3, "inputs": 4}'])
+def test_a_damaged_record_only_means_building_again(tmp_path: Path, record: str) -> None:
+    output = tmp_path / "a.o"
+    output.write_text("made")
+    (tmp_path / "a.o.record").write_text(record)
+    assert not is_current(output, "key")
+    assert inputs_of(output) == ()
+
+
+def test_depfile_names_are_unescaped(tmp_path: Path) -> None:
+    path = tmp_path / "a.d"
+    path.write_text("a.o: a.hip /usr/include/x.h \\\n  with\\ blank.h dollar$$.h \\\n  hash\\#.h\n\nx.h:\n")
+    assert read_depfile(path) == ["a.hip", "/usr/include/x.h", "with blank.h", "dollar$.h", "hash#.h"]
+    path.write_text("nothing")
+    with pytest.raises(BuildError, match="no rule"):
+        read_depfile(path)
+    with pytest.raises(BuildError, match="wrote no dependency file"):
+        read_depfile(tmp_path / "missing.d")
+
+
+def test_jobs_are_capped_by_memory_and_obey_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "available_memory", lambda: 3 * jobs.MEMORY_OF_ONE_COMPILATION)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
+    assert jobs.job_count(0, 100) == 3
+    assert jobs.job_count(0, 2) == 2
+    assert jobs.job_count(8, 100) == 8
+    monkeypatch.setattr(jobs, "available_memory", lambda: 0)
+    assert jobs.job_count(0, 100) == 1
+    monkeypatch.setattr(jobs, "available_memory", lambda: None)
+    assert jobs.job_count(0, 100) == 64
+
+
+def test_run_all_keeps_order_and_stops_after_a_failure() -> None:
+    def value(number: int) -> int:
+        time.sleep(0.02 if number == 0 else 0)
+        return number
+
+    assert jobs.run_all([lambda n=n: value(n) for n in range(5)], 4) == [0, 1, 2, 3, 4]  # type: ignore[misc]
+
+    started: list[int] = []
+
+    def fail(number: int) -> None:
+        started.append(number)
+        raise BuildError(f"number {number}")
+
+    with pytest.raises(BuildError, match="number 0"):
+        jobs.run_all([lambda n=n: fail(n) for n in range(5)], 1)  # type: ignore[misc]
+    assert started == [0]
+
+    barrier = threading.Barrier(2)
+
+    def fail_together(number: int) -> None:
+        barrier.wait(5)
+        raise BuildError(f"number {number}")
+
+    with pytest.raises(BuildError, match=r"2 compilations failed:\nnumber 0\nnumber 1"):
+        jobs.run_all([lambda n=n: fail_together(n) for n in range(2)], 2)  # type: ignore[misc]
+    with pytest.raises(ZeroDivisionError):  # a bug is not dressed up as a build error
+        jobs.run_all([lambda: 1 // 0], 1)
+    assert jobs.run_all([], 0) == []
