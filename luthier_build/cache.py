@@ -10,6 +10,8 @@ from pathlib import Path
 
 from luthier.errors import BuildError
 
+_FIX = "set LUTHIER_CACHE_DIR to a writable folder"
+
 
 def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
     """Folder `name` of the cache, made if it is not there.
@@ -33,7 +35,7 @@ def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
             f"cannot use Luthier's cache: {problem}; set LUTHIER_CACHE_DIR to a writable folder"
         ) from problem
     if not writable:
-        raise BuildError(f"cannot write to Luthier's cache {folder}; set LUTHIER_CACHE_DIR to a writable folder")
+        raise BuildError(f"cannot write to Luthier's cache {folder}; {_FIX}")
     return folder
 
 
@@ -43,9 +45,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         lock = path.open("a")
     except OSError as problem:
-        raise BuildError(
-            f"cannot write {path}: {problem.strerror}; set LUTHIER_CACHE_DIR to a writable folder"
-        ) from problem
+        raise BuildError(f"cannot write {path}: {problem.strerror}; {_FIX}") from problem
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -35,7 +35,7 @@ class Toolchain:
     """All of ``clang --version``: what plugins and generated files are valid for."""
     llvm_major: int
     kind: Kind
-    """``rocm``: AMD's own; ``upstream``: LLVM's, with HIP from elsewhere; ``debian-hipcc``: what Debian 12's hipcc uses."""
+    """``rocm``: AMD's own; ``debian-hipcc``: what Debian 12's hipcc uses; ``upstream``: LLVM's, HIP from elsewhere."""
     resource_dir: Path
     rocm_path: Path
     """Folder with ``include/hip``."""
@@ -159,8 +159,8 @@ def _find_clang(setting: str, roots: list[Path], search: str) -> Path:
         if found := shutil.which(name, path=search or None):
             return Path(found)
     raise BuildError(
-        f"no clang in {_listed(roots)} nor on the path: install ROCm and set LUTHIER_ROCM_PATH, or apt install clang-22 "
-        "clang-tools-22 lld-22 llvm-22-dev, or set LUTHIER_CLANG"
+        f"no clang in {_listed(roots)} nor on the path: install ROCm and set LUTHIER_ROCM_PATH, or apt install "
+        "clang-22 clang-tools-22 lld-22 llvm-22-dev, or set LUTHIER_CLANG"
     )
 
 

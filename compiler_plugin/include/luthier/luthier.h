@@ -1,0 +1,132 @@
+//===- luthier/luthier.h - writing Luthier hooks in HIP --------------------===//
+//
+// Part of Luthier, under the Apache License v2.0.
+//
+// A tool's device module is one HIP source that includes this header, says MARK_LUTHIER_DEVICE_MODULE once, and defines
+// hooks. Luthier's compiler plugin embeds the module's LLVM IR in each device code object; only that IR is used for
+// instrumentation, never the compiled functions.
+//
+//   #include <hip/hip_runtime.h>
+//   #include <luthier/luthier.h>
+//
+//   MARK_LUTHIER_DEVICE_MODULE
+//
+//   __managed__ unsigned long long counter = 0;
+//
+//   LUTHIER_HOOK_ANNOTATE count(int step) {
+//     if (__lane_id() == 0) atomicAdd(&counter, step);
+//   }
+//
+//===----------------------------------------------------------------------===//
+#ifndef LUTHIER_LUTHIER_H
+#define LUTHIER_LUTHIER_H
+
+#if !defined(__HIP__)
+#error "luthier/luthier.h is for HIP sources: compile with clang -x hip"
+#endif
+#if defined(__CLANG_RDC__)
+#error                                                                                                                 \
+    "a Luthier device module cannot be compiled with -fgpu-rdc: device code is then generated at link time, where the module's IR can no longer be embedded; drop -fgpu-rdc for this source"
+#endif
+
+#include <luthier/registers.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+//===----------------------------------------------------------------------===//
+// The module and its hooks
+//===----------------------------------------------------------------------===//
+
+/// Says, once per tool, that this is a Luthier device module. Being a managed variable, it also makes the HIP runtime
+/// load the module at the first launch rather than lazily.
+#define MARK_LUTHIER_DEVICE_MODULE                                                                                     \
+  extern "C" {                                                                                                         \
+  __attribute__((managed, used)) char __luthier_reserved = 0;                                                          \
+  }
+
+/// Starts the definition of a hook: `LUTHIER_HOOK_ANNOTATE name(parameters) { … }`. A hook is a device function with C
+/// linkage that returns nothing. It is inlined at every point where it is inserted; what it calls need not be. Its
+/// arguments are constants and register values of the instrumented program: integers, floating-point numbers, pointers.
+#define LUTHIER_HOOK_ANNOTATE extern "C" __attribute__((device, used, annotate("luthier_hook"))) void
+
+/// Defines the handle of a hook, an empty kernel, so that C++ host code can name the hook.
+#define LUTHIER_EXPORT_HOOK_HANDLE(name)                                                                               \
+  extern "C" __attribute__((global, used)) void __luthier_hook_handle_##name() {}
+
+/// Older spelling of LUTHIER_EXPORT_HOOK_HANDLE.
+#define LUTHIER_EXPORT_FUNC(name) LUTHIER_EXPORT_HOOK_HANDLE(name)
+
+/// The address of a hook's handle in host code.
+#define LUTHIER_GET_HOOK_HANDLE(name) reinterpret_cast<const void *>(__luthier_hook_handle_##name)
+
+//===----------------------------------------------------------------------===//
+// Intrinsics
+//===----------------------------------------------------------------------===//
+
+/// Starts the declaration of an intrinsic: a device function whose calls Luthier replaces by code of its own. The body
+/// exists only so that the HIP compiler keeps the calls and their arguments; make it `return luthier::opaque<T>(arguments…)`.
+/// Its IR name is `<namespace::name>[.<return type>].<argument types…>`, e.g. `luthier::readReg.i32.i32`.
+#define LUTHIER_INTRINSIC_ANNOTATE __attribute__((device, noinline, optnone, annotate("luthier_intrinsic")))
+
+namespace luthier {
+
+namespace detail {
+
+/// Uses a value in a way no optimizer can see through. By address, so that it works for every type.
+template <typename T> __attribute__((device, always_inline)) inline void use(const T &value) {
+  __asm__ __volatile__("" : : "X"(&value) : "memory");
+}
+
+template <typename T> struct Opaque {
+  static __attribute__((device, always_inline)) T value() {
+    T result;
+    __asm__ __volatile__("" : : "X"(&result) : "memory");
+    return result;
+  }
+};
+
+template <> struct Opaque<void> {
+  static __attribute__((device, always_inline)) void value() {}
+};
+
+} // namespace detail
+
+/// The body of an intrinsic: keeps `arguments` alive and returns a value the optimizer knows nothing of.
+template <typename T, typename... Arguments>
+__attribute__((device, always_inline)) inline T opaque(const Arguments &...arguments) {
+  const int each[] = {0, (detail::use(arguments), 0)...};
+  (void)each;
+  return detail::Opaque<T>::value();
+}
+
+/// The application's value of the register whose first unit is `reg`; `reg` must be constant once the hook is inlined.
+/// `T` is any trivially copyable type; it spans `(sizeof(T) + 3) / 4` consecutive registers. Vector registers give each
+/// lane its own value.
+template <typename T> LUTHIER_INTRINSIC_ANNOTATE T readReg(int reg) { return opaque<T>(reg); }
+
+/// Sets the application's register whose first unit is `reg` to `value`, for the application to see after the hook. A
+/// vector register changes in the active lanes only; a scalar register takes the value of the first active lane.
+template <typename T> LUTHIER_INTRINSIC_ANNOTATE void writeReg(int reg, T value) { opaque<void>(reg, value); }
+
+/// Sets the execution mask for the rest of the hook and for the application after it. On wave32 the upper half is ignored.
+LUTHIER_INTRINSIC_ANNOTATE inline void writeExec(uint64_t mask) { opaque<void>(mask); }
+
+/// Adds `value` to `*address` once per wave, whatever the number of active lanes, and returns the value from before.
+/// Address and value must be the same in all lanes. `T` is a 32- or 64-bit integer.
+template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "sAtomicAdd takes a 32- or 64-bit integer");
+  return opaque<T>(address, value);
+}
+
+/// The application kernel's implicit (hidden) kernel arguments.
+LUTHIER_INTRINSIC_ANNOTATE inline uint32_t *implicitArgPtr() { return opaque<uint32_t *>(); }
+
+/// The application's work-group id in each dimension.
+LUTHIER_INTRINSIC_ANNOTATE inline uint32_t workgroupIdX() { return opaque<uint32_t>(); }
+LUTHIER_INTRINSIC_ANNOTATE inline uint32_t workgroupIdY() { return opaque<uint32_t>(); }
+LUTHIER_INTRINSIC_ANNOTATE inline uint32_t workgroupIdZ() { return opaque<uint32_t>(); }
+
+} // namespace luthier
+
+#endif // LUTHIER_LUTHIER_H

@@ -1,0 +1,52 @@
+//===- DeviceModule.h - a tool's device module, made ready ----------------===//
+//
+// Part of Luthier, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+#ifndef LUTHIER_DEVICEMODULE_H
+#define LUTHIER_DEVICEMODULE_H
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/Twine.h>
+#include <llvm/IR/Module.h>
+
+#include <string>
+
+namespace luthier {
+
+/// The variable that MARK_LUTHIER_DEVICE_MODULE defines.
+constexpr char ReservedVariable[] = "__luthier_reserved";
+/// Managed variable NAME is a pointer NAME and its initial contents NAME.managed.
+constexpr char ManagedSuffix[] = ".managed";
+/// Prefix of the symbol that identifies one source across targets; followed by its hash.
+constexpr char CuidPrefix[] = "__hip_cuid_";
+/// Function attributes, and the annotations they come from.
+constexpr char HookAttribute[] = "luthier_hook";
+constexpr char IntrinsicAttribute[] = "luthier_intrinsic";
+
+/// A function with the source place of its annotation.
+struct AnnotatedFunction {
+  llvm::Function *Function;
+  std::string File;
+  unsigned Line;
+};
+
+/// What `llvm.global.annotations` says, without duplicates, in module order.
+struct Annotations {
+  llvm::SmallVector<AnnotatedFunction, 8> Hooks;
+  llvm::SmallVector<AnnotatedFunction, 8> Intrinsics;
+};
+
+/// Whether `M` is device code of a Luthier tool, not host code nor device code of another program.
+bool isLuthierDeviceModule(const llvm::Module &M);
+
+/// Turns a copy of the module into what the runtime instruments with. The format is described in compiler_plugin/README.md.
+/// Returns false after reporting why it cannot be done.
+bool prepareDeviceModule(llvm::Module &M);
+
+/// Reports an error that makes the compilation fail.
+void reportError(llvm::Module &M, const llvm::Twine &Message);
+
+} // namespace luthier
+
+#endif // LUTHIER_DEVICEMODULE_H
