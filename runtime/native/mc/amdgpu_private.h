@@ -4,18 +4,18 @@
 // against known opcodes (luthier.mc._operand_names), so that a library with another numbering is noticed and not misread.
 #pragma once
 
+#include "llvm/MC/MCExpr.h"
 #include "llvm/MC/MCRegister.h"
 
 #include <cstdint>
 
 namespace llvm {
 class MCContext;
-class MCExpr;
 class MCSubtargetInfo;
 
 enum class LitModifier { None, Lit, Lit64 };
 
-class AMDGPUMCExpr {
+class AMDGPUMCExpr : public MCTargetExpr { // only the base class matters here: it places the MCExpr in the object
 public:
   static const AMDGPUMCExpr *createLit(LitModifier Lit, int64_t Value, MCContext &Ctx);
 };

@@ -45,13 +45,13 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
       inst.addOperand(MCOperand::createImm(value));
       break;
     case KindExpression:
-      inst.addOperand(MCOperand::createExpr(MCSymbolRefExpr::create(context.getOrCreateSymbol("fixup"), context)));
+      inst.addOperand(MCOperand::createExpr(
+          MCSymbolRefExpr::create(context.getOrCreateSymbol("fixup" + std::to_string(value)), context)));
       break;
     case KindLiteral:
     case KindLiteral64: {
       const LitModifier modifier = columns.kind[i] == KindLiteral ? LitModifier::Lit : LitModifier::Lit64;
-      // createLit returns a class of which only the name is declared here; it derives from MCExpr alone, at offset 0.
-      inst.addOperand(MCOperand::createExpr(reinterpret_cast<const MCExpr *>(AMDGPUMCExpr::createLit(modifier, value, context))));
+      inst.addOperand(MCOperand::createExpr(AMDGPUMCExpr::createLit(modifier, value, context)));
       break;
     }
     default:

@@ -129,6 +129,21 @@ unsigned Isa::genericOpcode(unsigned opcode) const {
   return found == generic.end() ? opcode : found->second;
 }
 
+OperandKind Isa::literalKind(const MCExpr &expression) const {
+  std::string text;
+  raw_string_ostream stream(text);
+  asmInfo_->printExpr(stream, expression);
+  return StringRef(text).starts_with("lit64") ? KindLiteral64 : KindLiteral;
+}
+
+int64_t Isa::branchTarget(const MCInst &inst, uint64_t address, uint64_t size) const {
+  const int operand = branchOperand_[inst.getOpcode()];
+  if (operand < 0 || unsigned(operand) >= inst.getNumOperands() || !inst.getOperand(unsigned(operand)).isImm())
+    return NoTarget;
+  const int64_t words = SignExtend64<16>(uint64_t(inst.getOperand(unsigned(operand)).getImm()));
+  return int64_t(address + size + uint64_t(words * 4));
+}
+
 Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
   MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
   std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
@@ -164,10 +179,7 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
           out.operandKind.push_back(KindImmediate);
           out.operandValue.push_back(operand.getImm());
         } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
-          std::string text;
-          raw_string_ostream stream(text);
-          asmInfo_->printExpr(stream, *operand.getExpr());
-          out.operandKind.push_back(StringRef(text).starts_with("lit64") ? KindLiteral64 : KindLiteral);
+          out.operandKind.push_back(literalKind(*operand.getExpr()));
           out.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
         } else {
           good = false;
@@ -184,9 +196,7 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
       const unsigned opcode = inst.getOpcode();
       out.opcode.push_back(int32_t(opcode));
       out.flags.push_back(flags_[opcode]);
-      const int branch = branchOperand_[opcode];
-      if (branch >= 0 && unsigned(branch) < inst.getNumOperands() && inst.getOperand(unsigned(branch)).isImm())
-        target = int64_t(address + offset + size + uint64_t(SignExtend64<16>(uint64_t(inst.getOperand(unsigned(branch)).getImm())) * 4));
+      target = branchTarget(inst, address + offset, size);
     } else {
       size = std::min<size_t>(4, rest.size());
       out.opcode.push_back(-1);

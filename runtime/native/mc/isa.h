@@ -96,6 +96,10 @@ public:
   int registerClass(const llvm::MCOperandInfo &info) const { return instrInfo_->getOpRegClassID(info, hwMode_); }
   /// False where the opcode takes registers that this processor does not have; LLVM would print such an instruction out of bounds.
   bool fits(const llvm::MCInstrDesc &desc) const;
+  /// KindLiteral or KindLiteral64, of an expression that forces a literal.
+  OperandKind literalKind(const llvm::MCExpr &expression) const;
+  /// The address an instruction at `address` branches to, NoTarget where it names none.
+  int64_t branchTarget(const llvm::MCInst &inst, uint64_t address, uint64_t size) const;
   /// The first word of what is printed: with its _e32, _e64, _dpp, _sdwa ending.
   std::string mnemonic(unsigned opcode) const;
   std::string registerText(uint32_t number) const;
@@ -103,7 +107,7 @@ public:
   unsigned genericOpcode(unsigned opcode) const;
 
 private:
-  struct Context; // a context with its source manager; MC contexts are not thread-safe, so each call makes its own
+  // LLVM's contexts and printers are not safe to share between threads, so each call makes its own.
 
   llvm::MCInst instruction(const OperandColumns &columns, size_t index, llvm::MCContext &context) const;
   std::unique_ptr<llvm::MCInstPrinter> printer() const;
@@ -118,8 +122,6 @@ private:
   unsigned hwMode_ = 0;
   std::vector<uint32_t> flags_;
   std::vector<int8_t> branchOperand_; ///< index of the PC-relative operand of an opcode, -1 where there is none
-
-  friend class Collector;
 };
 
 /// What an instruction is, for every opcode alike; the bits are public (luthier.mc.InstructionFlag).

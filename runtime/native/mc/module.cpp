@@ -106,6 +106,17 @@ PYBIND11_MODULE(_mc, m) {
             return isa.print(given, addresses.data());
           },
           py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"), py::arg("operand_value"), py::arg("addresses"))
+      .def(
+          "assemble",
+          [](const Isa &isa, const std::string &source) {
+            AssemblyResult result = isa.assemble(source);
+            py::list fixups;
+            for (const Fixup &fixup : result.fixups)
+              fixups.append(py::make_tuple(fixup.instruction, fixup.byte, fixup.kind, fixup.symbol, fixup.subtrahend, fixup.addend,
+                                           fixup.modifier));
+            return py::make_tuple(columns(std::move(result.instructions)), py::bytes(result.code), result.labels, fixups);
+          },
+          py::arg("source"))
       .def("opcode_count", [](const Isa &isa) { return isa.instructions().getNumOpcodes(); })
       .def("opcode_name",
            [](const Isa &isa, unsigned opcode) {

@@ -1,0 +1,280 @@
+// Assembly text to instructions, labels and fixups.
+#include "isa.h"
+
+#include "amdgpu_private.h"
+
+#include "llvm/MC/MCCodeEmitter.h"
+#include "llvm/MC/MCExpr.h"
+#include "llvm/MC/MCFixup.h"
+#include "llvm/MC/MCObjectFileInfo.h"
+#include "llvm/MC/MCParser/MCAsmParser.h"
+#include "llvm/MC/MCParser/MCTargetAsmParser.h"
+#include "llvm/MC/MCSection.h"
+#include "llvm/MC/MCStreamer.h"
+#include "llvm/MC/MCSymbol.h"
+#include "llvm/MC/MCValue.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <optional>
+
+using namespace llvm;
+
+namespace luthier {
+
+/// Receives what the parser understands and keeps the part that is code.
+class Collector : public MCStreamer {
+public:
+  Collector(MCContext &context, const Isa &isa, MCCodeEmitter &emitter, AssemblyResult &result)
+      : MCStreamer(context), isa_(isa), emitter_(emitter), result_(result) {
+    result_.instructions.operandStart.push_back(0);
+  }
+
+  void emitLabel(MCSymbol *symbol, SMLoc location) override {
+    MCStreamer::emitLabel(symbol, location);
+    if (inText()) {
+      flushData();
+      result_.labels.emplace_back(symbol->getName().str(), int32_t(count()));
+    }
+  }
+
+  void emitInstruction(const MCInst &inst, const MCSubtargetInfo &) override {
+    if (!inText())
+      return;
+    flushData();
+    add(inst);
+  }
+
+  void emitBytes(StringRef data) override {
+    if (inText())
+      data_ += data;
+  }
+
+  void emitValueImpl(const MCExpr *value, unsigned size, SMLoc location) override {
+    MCStreamer::emitValueImpl(value, size, location);
+    if (!inText())
+      return;
+    int64_t number;
+    if (!value->evaluateAsAbsolute(number))
+      getContext().reportError(location, "data between instructions must be a constant");
+    else
+      for (unsigned i = 0; i < size; ++i)
+        data_.push_back(char(uint64_t(number) >> (8 * i)));
+  }
+
+  // Padding is not code: blocks are laid out again anyway. The base class would turn it into bytes.
+  void emitFill(const MCExpr &, uint64_t, SMLoc) override {}
+  void emitFill(const MCExpr &, int64_t, int64_t, SMLoc) override {}
+  void emitValueToAlignment(Align, int64_t, uint8_t, unsigned) override {}
+  void emitCodeAlignment(Align, const MCSubtargetInfo *, unsigned) override {}
+
+  bool emitSymbolAttribute(MCSymbol *, MCSymbolAttr) override { return true; }
+  void emitCommonSymbol(MCSymbol *, uint64_t, Align) override {}
+
+  void flushData() {
+    if (data_.empty())
+      return;
+    const std::string data = std::move(data_);
+    data_.clear();
+    const size_t base = result_.code.size();
+    const Instructions more =
+        isa_.decode(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(data.data()), data.size()), base);
+    Instructions &all = result_.instructions;
+    const int32_t operandBase = int32_t(all.operandKind.size());
+    for (size_t i = 0; i < more.opcode.size(); ++i) {
+      all.offset.push_back(int64_t(base) + more.offset[i]);
+      all.size.push_back(more.size[i]);
+      all.opcode.push_back(more.opcode[i]);
+      all.flags.push_back(more.flags[i]);
+      all.target.push_back(more.target[i]);
+      all.operandStart.push_back(operandBase + more.operandStart[i + 1]);
+    }
+    all.operandKind.insert(all.operandKind.end(), more.operandKind.begin(), more.operandKind.end());
+    all.operandValue.insert(all.operandValue.end(), more.operandValue.begin(), more.operandValue.end());
+    result_.code += data;
+  }
+
+private:
+  bool inText() const {
+    const MCSection *section = getCurrentSectionOnly();
+    return section && section->isText();
+  }
+
+  size_t count() const { return result_.instructions.opcode.size(); }
+
+  void add(MCInst inst) {
+    const unsigned opcode = inst.getOpcode();
+    Instructions &all = result_.instructions;
+    const auto index = int32_t(count());
+
+    // Absolute expressions become immediates before encoding; the others are found again by identity in the encoder's fixups.
+    struct Symbolic {
+      const MCExpr *expression;
+      size_t operand;
+    };
+    SmallVector<Symbolic, 2> symbolic;
+    for (MCOperand &operand : inst) {
+      int64_t number;
+      if (operand.isReg()) {
+        all.operandKind.push_back(KindRegister);
+        all.operandValue.push_back(operand.getReg().id());
+      } else if (operand.isImm()) {
+        all.operandKind.push_back(KindImmediate);
+        all.operandValue.push_back(operand.getImm());
+      } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
+        all.operandKind.push_back(isa_.literalKind(*operand.getExpr()));
+        all.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
+      } else if (operand.isExpr() && operand.getExpr()->evaluateAsAbsolute(number)) {
+        operand = MCOperand::createImm(number);
+        all.operandKind.push_back(KindImmediate);
+        all.operandValue.push_back(number);
+      } else if (operand.isExpr()) {
+        symbolic.push_back({operand.getExpr(), all.operandValue.size()});
+        all.operandKind.push_back(KindExpression);
+        all.operandValue.push_back(-1);
+      } else {
+        throw McError("LLVM assembled an operand that is neither register, immediate nor expression");
+      }
+    }
+
+    SmallVector<char, 32> bytes;
+    SmallVector<MCFixup, 2> fixups;
+    emitter_.encodeInstruction(inst, bytes, fixups, isa_.subtarget());
+    for (const MCFixup &fixup : fixups)
+      for (const Symbolic &one : symbolic)
+        if (one.expression == fixup.getValue()) {
+          all.operandValue[one.operand] = int64_t(result_.fixups.size());
+          result_.fixups.push_back(describe(index, fixup));
+        }
+    for (const Symbolic &one : symbolic)
+      if (all.operandValue[one.operand] < 0) {
+        getContext().reportError(inst.getLoc(), "this operand cannot depend on a symbol");
+        all.operandKind[one.operand] = KindImmediate;
+        all.operandValue[one.operand] = 0;
+      }
+
+    all.offset.push_back(int64_t(result_.code.size()));
+    all.size.push_back(int32_t(bytes.size()));
+    all.opcode.push_back(int32_t(opcode));
+    all.flags.push_back(isa_.flags(opcode));
+    all.target.push_back(isa_.branchTarget(inst, result_.code.size(), bytes.size()));
+    all.operandStart.push_back(int32_t(all.operandKind.size()));
+    result_.code.append(bytes.data(), bytes.size());
+  }
+
+  Fixup describe(int32_t instruction, const MCFixup &fixup) {
+    Fixup out{instruction, int32_t(fixup.getOffset()), "", "", "", 0, ""};
+    switch (fixup.getKind()) {
+    case FirstTargetFixupKind: // the target has this one alone: the 16-bit displacement of SOPP branches
+      out.kind = "sopp_branch";
+      break;
+    case FK_Data_4:
+      out.kind = "literal32";
+      break;
+    case FK_Data_8:
+      out.kind = "literal64";
+      break;
+    default:
+      out.kind = "llvm" + std::to_string(fixup.getKind());
+    }
+
+    const MCExpr *expression = fixup.getValue();
+    if (const auto *binary = dyn_cast<MCBinaryExpr>(expression)) {
+      const auto *right = dyn_cast<MCConstantExpr>(binary->getRHS());
+      const auto operation = binary->getOpcode();
+      if (right && operation == MCBinaryExpr::And && right->getValue() == 0xffffffff)
+        out.modifier = "lo32";
+      else if (right && (operation == MCBinaryExpr::AShr || operation == MCBinaryExpr::LShr) && right->getValue() == 32)
+        out.modifier = "hi32";
+      if (!out.modifier.empty())
+        expression = binary->getLHS();
+    }
+    MCValue value;
+    const MCAsmInfo &asmInfo = *getContext().getAsmInfo();
+    if (!expression->evaluateAsRelocatable(value, nullptr)) {
+      std::string text;
+      raw_string_ostream stream(text);
+      asmInfo.printExpr(stream, *expression);
+      getContext().reportError(fixup.getLoc(), "cannot express '" + text + "' as a symbol and an addend");
+      return out;
+    }
+    if (value.getAddSym())
+      out.symbol = value.getAddSym()->getName().str();
+    if (value.getSubSym())
+      out.subtrahend = value.getSubSym()->getName().str();
+    out.addend = value.getConstant();
+    if (value.getSpecifier())
+      out.modifier = asmInfo.getSpecifierName(value.getSpecifier()).str();
+    return out;
+  }
+
+  const Isa &isa_;
+  MCCodeEmitter &emitter_;
+  AssemblyResult &result_;
+  std::string data_;
+};
+
+namespace {
+
+/// LLVM parses and evaluates expressions recursively, so a line of a hundred thousand brackets would overflow the stack.
+void refuseDeepNesting(StringRef source) {
+  constexpr unsigned Most = 2000;
+  unsigned nesting = 0;
+  int line = 1;
+  bool quoted = false;
+  for (const char c : source) {
+    if (c == '\n') {
+      ++line;
+      nesting = 0;
+      quoted = false;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && StringRef("([{+-~!*/%|&^<>=").contains(c) && ++nesting > Most) {
+      throw McError("expression is too long", line);
+    }
+  }
+}
+
+} // namespace
+
+AssemblyResult Isa::assemble(const std::string &source) const {
+  refuseDeepNesting(source);
+  SourceMgr sources;
+  sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(source, "assembly"), SMLoc());
+
+  // The first error counts; those after it are often its consequence.
+  std::optional<std::pair<std::string, int>> error;
+  auto note = [&error](const SMDiagnostic &diagnostic) {
+    if (diagnostic.getKind() == SourceMgr::DK_Error && !error)
+      error = {diagnostic.getMessage().str(), std::max(0, diagnostic.getLineNo())};
+  };
+  sources.setDiagHandler([](const SMDiagnostic &diagnostic, void *noter) { (*static_cast<decltype(note) *>(noter))(diagnostic); },
+                         &note);
+  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get(), &sources, &options_);
+  context.setDiagnosticHandler(
+      [&note](const SMDiagnostic &diagnostic, bool, const SourceMgr &, std::vector<const MDNode *> &) { note(diagnostic); });
+  std::unique_ptr<MCObjectFileInfo> objectFile(target_->createMCObjectFileInfo(context, /*PIC=*/true));
+  context.setObjectFileInfo(objectFile.get());
+
+  AssemblyResult result;
+  std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instrInfo_, context));
+  // The parser may switch processor modes; it works on a subtarget of its own.
+  MCSubtargetInfo &subtarget = context.getSubtargetCopy(*subtarget_);
+  Collector collector(context, *this, *emitter, result);
+  target_->createNullTargetStreamer(collector); // owned by the collector
+  std::unique_ptr<MCAsmParser> parser(createMCAsmParser(sources, context, collector, *asmInfo_));
+  std::unique_ptr<MCTargetAsmParser> targetParser(target_->createMCAsmParser(subtarget, *parser, *instrInfo_, options_));
+  if (!targetParser)
+    throw McError("LLVM has no assembly parser for this processor");
+  parser->setTargetParser(*targetParser);
+  const bool failed = parser->Run(/*NoInitialTextSection=*/false);
+  collector.flushData();
+  if (error)
+    throw McError(error->first, error->second);
+  if (failed)
+    throw McError("LLVM refused the source without saying why");
+  return result;
+}
+
+} // namespace luthier
