@@ -32,6 +32,8 @@ class Target:
     has_agprs: bool = False
     unified_vgprs: bool = False
     """AGPRs share the VGPR allocation and start at ``accum_offset`` (gfx90a and later GFX9)."""
+    waves_per_simd: int = 10
+    """Most waves resident on one SIMD."""
     large_vgpr_file: bool = False
     """The register file is half as large again as its generation's (LLVM's 1_5xVGPRs), in larger allocation steps."""
     sgpr_limit: int = 102
@@ -68,6 +70,12 @@ class Target:
         size = 1024 if wave_size == 32 else 512
         return size * 3 // 2 if self.large_vgpr_file else size
 
+    def occupancy(self, vgprs: int, wave_size: int) -> int:
+        """Waves of one SIMD that can be resident when each has `vgprs` (in a unified file: VGPRs and AGPRs together)."""
+        granule = self.vgpr_allocation_granule(wave_size)
+        allocated = -(-max(vgprs, 1) // granule) * granule
+        return min(self.waves_per_simd, self.vgpr_file_size(wave_size) // allocated)
+
 
 def _table() -> dict[str, Target]:
     gfx9 = Target("gfx900", 0x2C, 9, 64, (64,), 256, supports_xnack=True)
@@ -77,16 +85,19 @@ def _table() -> dict[str, Target]:
         name="gfx90a",
         mach=0x3F,
         unified_vgprs=True,
+        waves_per_simd=8,
         packed_work_item_ids=True,
         kernarg_preload=True,
         tied_vector_alignment=2,
     )
     gfx942 = replace(gfx90a, name="gfx942", mach=0x4C, architected_flat_scratch=True)
-    gfx10 = Target("gfx1010", 0x33, 10, 32, (32, 64), 256, sgpr_limit=106, supports_xnack=True)
-    gfx1030 = replace(gfx10, name="gfx1030", mach=0x36, supports_xnack=False)
-    gfx11 = replace(gfx1030, name="gfx1100", mach=0x41, architected_flat_scratch=True, packed_work_item_ids=True)
+    gfx10 = Target("gfx1010", 0x33, 10, 32, (32, 64), 256, waves_per_simd=20, sgpr_limit=106, supports_xnack=True)
+    gfx1030 = replace(gfx10, name="gfx1030", mach=0x36, waves_per_simd=16, supports_xnack=False)
+    gfx11 = replace(
+        gfx1030, name="gfx1100", mach=0x41, major=11, architected_flat_scratch=True, packed_work_item_ids=True
+    )
     big_gfx11 = replace(gfx11, large_vgpr_file=True)
-    gfx12 = replace(big_gfx11, name="gfx1200", mach=0x48, architected_sgprs=True)
+    gfx12 = replace(big_gfx11, name="gfx1200", mach=0x48, major=12, architected_sgprs=True)
     rows = [
         gfx9,
         replace(gfx9, name="gfx902", mach=0x2D),
