@@ -94,15 +94,7 @@ def unit_id(module: ModuleSettings, settings: Settings) -> str:
 
 def _identity(toolchain: Toolchain) -> tuple[str, ...]:
     """What the compiler is, so that another one (or the same path upgraded) makes everything anew."""
-    clang = Path(toolchain.clang).resolve()
-    state = clang.stat()
-    return (
-        os.fspath(clang),
-        str(state.st_size),
-        str(state.st_mtime_ns),
-        digest(plugin_for(toolchain)),
-        __version__,
-    )
+    return (os.fspath(toolchain.clang.resolve()), toolchain.version, digest(plugin_for(toolchain)), __version__)
 
 
 def _device_headers(folder: Path) -> Path:
@@ -136,8 +128,6 @@ def _plan(
     for target in module.targets or settings.targets:
         command = (
             os.fspath(toolchain.clang),
-            "-x",
-            "hip",
             "--cuda-device-only",
             "--no-gpu-bundle-output",
             *toolchain.device_flags(target),

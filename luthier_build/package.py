@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import BuildError
-from luthier.processes import run
 
 from luthier_build import sources
 from luthier_build.bitcode import read_contents
@@ -78,7 +78,7 @@ def compile_tool(
     if settings.verbose:
         for name, origin in settings.origins.items():
             report(f"{name.replace('_', '-')} = {getattr(settings, name)!r} (from {origin})")
-    chosen = toolchain or (Toolchain.find(settings.compiler) if settings.compiler else Toolchain.find())
+    chosen = toolchain or find_toolchain(settings)
     built = []
     with build_folder((project / settings.build_dir).resolve()) as folder:
         devices = compile_modules(
@@ -91,6 +91,11 @@ def compile_tool(
             write_atomic(manifest, text)
             built.append(BuiltModule(device, Manifest.read(manifest), (bundle, manifest)))
     return built
+
+
+def find_toolchain(settings: Settings) -> Toolchain:
+    """The toolchain that the settings name, else the best one found."""
+    return Toolchain.find({**os.environ, "LUTHIER_CLANG": settings.clang} if settings.clang else None)
 
 
 def describe_module(
@@ -106,12 +111,9 @@ def describe_module(
     forget(output)
     declarations = {}
     if with_sources:
-        resource_dir = Path(run([toolchain.clang, "-print-resource-dir"]).strip())
-        declarations = sources.read_declarations(
-            Path(toolchain.clang), toolchain.llvm_major, resource_dir, device.arguments, device.sources[-1], project
-        )
+        declarations = sources.read_declarations(toolchain, device.arguments, device.sources[-1], project)
     contents = [read_contents(path, target) for target, path in device.objects.items()]
-    compiler = run([toolchain.clang, "--version"]).partition("\n")[0]
+    compiler = toolchain.version.partition("\n")[0]
     manifest = make_manifest(package, device.name, f"{device.name}.hipfb", compiler, contents, declarations)
     write_atomic(output, manifest.to_json())
     remember(output, key, inputs)

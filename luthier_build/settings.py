@@ -47,7 +47,7 @@ class Settings:
     optimization: str = _setting("Optimization level: 1, 2, 3 or s.", "3")
     code_object_version: int = _setting("Code object version 4, 5 or 6; 0: the compiler's default.", 0)
     compress: bool = _setting("Compress the offload bundles.", False)
-    compiler: str = _setting("The clang to use, a path or a name; default: the best one found.", "")
+    clang: str = _setting("The compiler to use, a path or a name; default: the best one found.", "")
     jobs: int = _setting("Compilations at once; 0: as many as processors and memory allow.", 0)
     build_dir: str = _setting("Folder that keeps intermediate files between builds.", "build/luthier")
     verbose: bool = _setting("Show every command, and where each setting came from.", False)

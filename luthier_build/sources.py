@@ -16,6 +16,8 @@ from luthier.errors import BuildError
 if TYPE_CHECKING:
     from clang.cindex import Cursor, Type
 
+    from luthier_build.toolchain import Toolchain
+
 OLDEST_LIBRARY = 18
 """The oldest libclang that the Python bindings' functions are all in."""
 
@@ -71,23 +73,23 @@ def _library_of(clang: Path, major: int) -> str | None:
 
 
 def read_declarations(
-    clang: Path, major: int, resource_dir: Path, arguments: Sequence[str], source: Path, project: Path
+    toolchain: Toolchain, arguments: Sequence[str], source: Path, project: Path
 ) -> dict[str, SourceDeclaration]:
     """Mangled name -> declaration, of every function and variable outside system headers.
 
     Args:
-        clang: the compiler whose headers and, if it has one, libclang are used.
+        toolchain: its headers are used, and its libclang if it has one.
         arguments: the compiler's arguments without plugin, input and output; paths in them relative to `project`.
 
     Raises:
         BuildError: libclang cannot be loaded or does not understand the source at all.
     """
-    cindex = _bindings(_library_of(clang, major))
+    cindex = _bindings(_library_of(toolchain.clang, toolchain.llvm_major))
     pairs = zip(["", *arguments], arguments, strict=False)
     absolute = [_from_project(part, previous, project) for previous, part in pairs]
     try:
         unit = cindex.Index.create().parse(
-            str(source), [*absolute, "-nogpulib", "-w", f"-resource-dir={resource_dir}"]
+            str(source), [*absolute, "-nogpulib", "-w", f"-resource-dir={toolchain.resource_dir}"]
         )
     except (cindex.LibclangError, cindex.TranslationUnitLoadError) as problem:
         raise BuildError(f"libclang cannot read {source}: {problem}", object=str(source)) from problem

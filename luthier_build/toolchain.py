@@ -112,7 +112,8 @@ def _find(settings: tuple[str, ...]) -> Toolchain:
     major = int(match[1])
     if major < OLDEST_LLVM:
         raise BuildError(
-            f"{clang} is clang {major}; Luthier needs {OLDEST_LLVM} or later: set LUTHIER_CLANG, or apt install clang-22"
+            f"{clang} is clang {major}; Luthier needs {OLDEST_LLVM} or later: "
+            "set LUTHIER_CLANG, or apt install clang-22"
         )
     resource_dir = Path(run([clang, "-print-resource-dir"]).strip())
 
