@@ -1,0 +1,336 @@
+"""From a decoded instruction to a variant and what its record holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from luthier.emulator import layout
+from luthier.emulator.builder import FloatMode
+from luthier.emulator.constants import inline_offset
+from luthier.emulator.declare import Form, Operation, OperandSpec
+from luthier.emulator.operations import operations_of
+from luthier.emulator.variant import Access, Dpp, Variant
+from luthier.mc import InstructionArray, Isa, Opcode
+from luthier.mc.instructions import InstructionFlag, OperandKind
+
+_SUFFIX = re.compile(r"(_e32|_e64|_dpp8|_dpp|_sdwa)+$")
+_SPECIAL = {
+    "SRC_SHARED_BASE": "shared_base",
+    "SRC_SHARED_LIMIT": "shared_limit",
+    "SRC_PRIVATE_BASE": "private_base",
+    "SRC_PRIVATE_LIMIT": "private_limit",
+    "SRC_POPS_EXITING_WAVE_ID": "pops_exiting_wave_id",
+}
+_DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
+_DPP8_FETCH_INACTIVE = 0xEA
+
+
+class Unsupported(Exception):
+    """The instruction has no operation, or an operand that the emulator does not model."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One instruction ready to be put into a record."""
+
+    variant: Variant
+    slots: tuple[int, ...]
+    vgprs: int = 0
+    """Highest VGPR named, plus one."""
+    agprs: int = 0
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a declared operand is in an opcode's operand list."""
+
+    operand: int
+    """Index, or -1."""
+    modifiers: int
+    name: str
+    """Its name there; of an implicit operand ``vcc``, ``target``, ``zero`` (an absent immediate) or ``none``."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is the same for every instruction of one opcode."""
+
+    operation: Operation
+    name: str
+    results: tuple[_Place, ...]
+    sources: tuple[_Place, ...]
+    packed: bool
+    sdwa: dict[str, int]
+    """Positions of the SDWA selections of src0 and src1; empty for another encoding."""
+    dpp: dict[str, int]
+    """Positions of the DPP fields."""
+    src0_modifiers: int
+    static: tuple[tuple[str, int], ...]
+    """Modifier name and operand index."""
+    writes_exec: bool
+    results_dropped: bool
+
+
+class Binder:
+    """Binds the instructions of one processor and wave size; keeps a plan an opcode."""
+
+    def __init__(self, isa: Isa) -> None:
+        self.isa = isa
+        self.major = isa.target.target.major
+        self.wave_size = isa.wave_size
+        self.agprs = layout.VECTORS + 256 * 4 * self.wave_size
+        self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
+
+    def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode) -> Bound:
+        """Bind one instruction.
+
+        Args:
+            target: distance in records to the branch target, if it has one.
+
+        Raises:
+            Unsupported: no operation of that name, or an operand that is not modelled.
+        """
+        number = int(code.opcode[index])
+        if number < 0:
+            raise Unsupported("undecodable bytes")
+        plans = self._plans.get(number)
+        if plans is None:
+            try:
+                plans = self._plan(self.isa.opcode(number), code, index)
+            except Unsupported as problem:
+                plans = problem
+            self._plans[number] = plans
+        if isinstance(plans, Unsupported):
+            raise plans
+        first = int(code.operand_start[index])
+        end = int(code.operand_start[index + 1])
+        operands = list(zip(code.operand_kind[first:end].tolist(), code.operand_value[first:end].tolist(), strict=True))
+        slots: list[int] = []
+        seen = [0, 0]
+        variants = [self._variant(plan, operands, slots, seen, target, mode) for plan in plans]
+        variant = variants[0]
+        if len(variants) == 2:
+            variant = replace(variant, second=variants[1])
+        if len(slots) > layout.RECORD_SLOTS:
+            raise Unsupported("more operands than a record holds")
+        return Bound(variant, tuple(slots), seen[0], seen[1])
+
+    # Plans ----------------------------------------------------------------------------------------------------------
+
+    def _plan(self, opcode: Opcode, code: InstructionArray, index: int) -> tuple[_Plan, ...]:
+        table = operations_of(self.major)
+        if opcode.name.startswith("V_DUAL_"):
+            halves = [half.strip().split(" ")[0] for half in self.isa.text(code, index).split("::")]
+            return tuple(
+                self._one_plan(opcode, table, _SUFFIX.sub("", half).replace("v_dual_", "v_"), suffix)
+                for half, suffix in zip(halves, "XY", strict=True)
+            )
+        return (self._one_plan(opcode, table, _SUFFIX.sub("", opcode.mnemonic), ""),)
+
+    def _one_plan(self, opcode: Opcode, table: dict[str, Operation], name: str, suffix: str) -> _Plan:
+        operation = table.get(name) or table.get(f"{name}_dual")
+        if operation is None:
+            raise Unsupported(f"no operation {name}")
+        positions = opcode.operand_index
+        sources = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.sources)
+        results = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.results)
+        wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
+        static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
+        writes_exec = name.startswith("v_cmpx_")
+        return _Plan(
+            operation,
+            name,
+            results,
+            sources,
+            bool(opcode.flags & InstructionFlag.PACKED),
+            {key: positions[f"{key}_sel"] for key in ("src0", "src1") if f"{key}_sel" in positions},
+            {key: positions[key] for key in _DPP_FIELDS if key in positions},
+            positions.get("src0_modifiers", -1),
+            static,
+            writes_exec,
+            writes_exec and self.major >= 10,
+        )
+
+    def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str, opcode: Opcode) -> _Place:
+        if spec.type.kind == "scc" or spec.name == "target":
+            return _Place(-1, -1, "none" if spec.type.kind == "scc" else "target")
+        if spec.name == "vcc":
+            return _Place(-1, -1, "vcc")
+        names = [f"{spec.name}{suffix}", f"v{spec.name}{suffix}"]
+        if suffix and spec.name == "imm":
+            names.append("imm")
+        if spec.name == "old":
+            names = ["vdst_in", "vdst"]
+        for name in names:
+            if name in positions:
+                return _Place(positions[name], positions.get(f"{name}_modifiers", -1), name)
+        if spec.is_immediate:
+            return _Place(-1, -1, "zero")
+        if spec.type.kind == "mask":
+            return _Place(-1, -1, "vcc")
+        if spec.name == "src2" and f"vdst{suffix}" in positions:
+            return _Place(positions[f"vdst{suffix}"], positions.get("src2_modifiers", -1), "src2")
+        if spec.name.startswith("src") and not spec.is_result and "simm16" in positions:
+            return _Place(positions["simm16"], -1, "simm16")
+        return _Place(-1, -1, "none")
+
+    # Instructions ---------------------------------------------------------------------------------------------------
+
+    def _variant(
+        self,
+        plan: _Plan,
+        operands: list[tuple[int, int]],
+        slots: list[int],
+        seen: list[int],
+        target: int | None,
+        mode: FloatMode,
+    ) -> Variant:
+        operation = plan.operation
+        results = tuple(
+            self._access(plan, spec, place, operands, slots, seen, target)
+            for spec, place in zip(operation.results, plan.results, strict=True)
+        )
+        sources = tuple(
+            self._access(plan, spec, place, operands, slots, seen, target)
+            for spec, place in zip(operation.sources, plan.sources, strict=True)
+        )
+        modifiers = []
+        for key, position in plan.static:
+            value = operands[position][1]
+            if value or key in ("dst_sel", "dst_unused"):
+                modifiers.append((key, value))
+        if plan.writes_exec:
+            modifiers.append(("writes_exec", 1))
+        if operation.form is Form.CONTROL and target is not None and target <= 0:
+            modifiers.append(("backward", 1))
+        return Variant(
+            plan.name,
+            self.wave_size,
+            self.major,
+            results,
+            sources,
+            tuple(modifiers),
+            mode if operation.uses_float else None,
+            self._dpp(plan, operands),
+        )
+
+    def _dpp(self, plan: _Plan, operands: list[tuple[int, int]]) -> Dpp | None:
+        positions = plan.dpp
+        if "dpp8" in positions:
+            inactive = operands[positions["fi"]][1] if "fi" in positions else 0
+            return Dpp(-1, operands[positions["dpp8"]][1], fetch_inactive=inactive in (1, _DPP8_FETCH_INACTIVE))
+        if "dpp_ctrl" not in positions:
+            return None
+        values = {key: operands[position][1] for key, position in positions.items()}
+        return Dpp(
+            values["dpp_ctrl"],
+            0,
+            values["row_mask"],
+            values["bank_mask"],
+            bool(values.get("bound_ctrl", 0)),
+            bool(values.get("fi", 0)),
+        )
+
+    def _access(
+        self,
+        plan: _Plan,
+        spec: OperandSpec,
+        place: _Place,
+        operands: list[tuple[int, int]],
+        slots: list[int],
+        seen: list[int],
+        target: int | None,
+    ) -> Access:
+        if place.operand < 0:
+            return self._implicit(plan, place, slots, target)
+        kind, value = operands[place.operand]
+        if kind != OperandKind.REGISTER:
+            if spec.is_immediate:
+                if place.name == "simm16":
+                    value = (value & 0xFFFF) - ((value & 0x8000) << 1)
+                slots.append(value & 0xFFFFFFFF)
+                return Access("i")
+            access = self._constant(spec, value, slots)
+        else:
+            access = self._register(spec, value, slots, seen)
+        if place.modifiers >= 0 and "src0_modifiers" not in plan.operation.static:
+            access = self._modified(plan, spec, access, operands[place.modifiers][1])
+        if plan.sdwa and place.name in ("src0", "src1"):
+            access = replace(access, sdwa=operands[plan.sdwa[place.name]][1])
+        if spec.is_result and spec.type.bits == 16 and spec.type.count == 1:
+            access = self._half_result(plan, access, operands)
+        return access
+
+    def _implicit(self, plan: _Plan, place: _Place, slots: list[int], target: int | None) -> Access:
+        if place.name == "target":
+            if target is None:
+                raise Unsupported("a branch to no instruction")
+            slots.append(target * layout.RECORD.size & 0xFFFFFFFF)
+            return Access("i")
+        if place.name == "zero":
+            slots.append(0)
+            return Access("i")
+        if place.name == "vcc":
+            slots.append(layout.WAVE["sink"] if plan.results_dropped else layout.VCC)
+            return Access("s")
+        return Access("-")
+
+    def _constant(self, spec: OperandSpec, value: int, slots: list[int]) -> Access:
+        bits = 64 if spec.type.bits == 64 else 32
+        offset = inline_offset(value, bits)
+        if offset is not None:
+            slots.append(offset)
+            return Access("c" if spec.type.count > 1 and spec.type.units > 1 else "s")
+        slots.append(value & 0xFFFFFFFF)
+        if bits == 32:
+            return Access("k")
+        slots.append(value >> 32 & 0xFFFFFFFF)
+        return Access("K")
+
+    def _register(self, spec: OperandSpec, number: int, slots: list[int], seen: list[int]) -> Access:
+        if number == 0:
+            return Access("-")
+        unit = int(self.isa.register_first_unit[number])
+        count = int(self.isa.register_unit_count[number])
+        if unit >= 512:
+            seen[1] = max(seen[1], unit - 512 + count)
+            slots.append(self.agprs + (unit - 512) * 4 * self.wave_size)
+            return Access("v")
+        if unit >= 256:
+            seen[0] = max(seen[0], unit - 256 + count)
+            slots.append(layout.VECTORS + (unit - 256) * 4 * self.wave_size)
+            if self.isa.register_is_half[number]:
+                return Access("v", high="HI16" in self.isa.register(number).name, whole=False)
+            return Access("v")
+        name = self.isa.register(number).name if unit in (-1, 132) or "Z" in self.isa.register(number).name else ""
+        if 0 <= unit < 128 and not name.endswith(("VCCZ", "EXECZ")):
+            high = bool(self.isa.register_is_half[number]) and "HI16" in self.isa.register(number).name
+            slots.append(4 * unit)
+            return Access("s", high=high)
+        if unit in layout.UNIT_OFFSETS:
+            slots.append(layout.UNIT_OFFSETS[unit])
+            return Access("s")
+        if name.startswith("SGPR_NULL"):
+            slots.append(layout.WAVE["sink"] if spec.is_result else layout.WAVE["zero"])
+            return Access("s")
+        for prefix, field in _SPECIAL.items():
+            if name.startswith(prefix):
+                slots.append(layout.WAVE[field] + (4 if name.endswith("_HI") else 0))
+                return Access("s")
+        raise Unsupported(f"register {name}")
+
+    def _modified(self, plan: _Plan, spec: OperandSpec, access: Access, bits: int) -> Access:
+        """Source modifiers as LLVM's SISrcMods: 1 neg or sext, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel."""
+        if plan.packed:
+            return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=(bool(bits & 4), bool(bits & 8)))
+        if plan.sdwa and not spec.type.is_float:
+            return replace(access, extend=bool(bits & 1))
+        high = access.high or bool(bits & 4) and spec.type.bits == 16
+        return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high)
+
+    def _half_result(self, plan: _Plan, access: Access, operands: list[tuple[int, int]]) -> Access:
+        """A 16-bit result: GFX9 clears the other half (unless op_sel picks the high one), later generations keep it."""
+        if access.whole and plan.src0_modifiers >= 0 and not plan.sdwa and operands[plan.src0_modifiers][1] & 8:
+            return replace(access, high=True, whole=False)
+        return replace(access, whole=access.whole and self.major == 9)

@@ -1,0 +1,41 @@
+"""Inline constants: the numbers that instructions encode without a literal, kept in every wave as if they were SGPRs.
+
+Source: ISA documents, "Scalar source operands", encodings 128 to 208 and 240 to 248.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from luthier.emulator import layout
+
+_FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)
+_INV_2PI = {16: 0x3118, 32: 0x3E22F983, 64: 0x3FC45F306DC9C882}
+
+
+def _table() -> dict[int, int]:
+    """64-bit pattern to the offset of its entry in a wave."""
+    patterns = [number & 0xFFFFFFFFFFFFFFFF for number in range(-16, 65)]
+    for bits, code in ((32, "<f"), (64, "<d"), (16, "<e")):
+        for number in _FLOATS:
+            exact = int.from_bytes(struct.pack(code, number), "little")
+            patterns.append(_INV_2PI[bits] if number == _FLOATS[-1] else exact)
+    return {pattern: layout.CONSTANTS + 8 * index for index, pattern in enumerate(dict.fromkeys(patterns))}
+
+
+INLINE: dict[int, int] = _table()
+
+
+def inline_offset(value: int, bits: int) -> int | None:
+    """Where a wave keeps a constant whose low `bits` bits are those of `value`; None if it is no inline constant."""
+    found = INLINE.get(value & 0xFFFFFFFFFFFFFFFF)
+    if found is None and bits <= 32:
+        found = INLINE.get(value & 0xFFFFFFFF)
+        if found is None and value & 0x80000000:
+            found = INLINE.get(value & 0xFFFFFFFF | 0xFFFFFFFF00000000)
+    return found
+
+
+def inline_bytes() -> bytes:
+    """The table as it lies in a wave."""
+    return b"".join(struct.pack("<Q", pattern) for pattern in INLINE)

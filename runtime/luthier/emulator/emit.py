@@ -1,0 +1,205 @@
+"""From a variant to an LLVM function.
+
+Every compiled operation is ``i32 (ptr wave, ptr record)``. It counts itself, does its work on the wave's memory and calls
+the next record's function as a tail call, so that a wave runs without ever returning until something stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from luthier.emulator.builder import FloatMode
+from luthier.emulator.declare import Form, Operation, OperandSpec
+from luthier.emulator.dpp import apply_dpp
+from luthier.emulator.operands import finish_float, read_typed, typed_rows, write_rows
+from luthier.emulator.operations import operations_of
+from luthier.emulator.types import Type
+from luthier.emulator.values import Value, flatten
+from luthier.emulator.variant import Access, Variant
+from luthier.emulator.wave import Slot, WaveBuilder
+
+I32 = ir.IntType(32)
+PTR = ir.PointerType()
+FUNCTION = ir.FunctionType(I32, [PTR, PTR])
+
+
+def emit(module: ir.Module, variant: Variant) -> ir.Function:
+    """Add the function of `variant` to `module`."""
+    function = ir.Function(module, FUNCTION, variant.symbol)
+    function.attributes.add("nounwind")
+    llvm = ir.IRBuilder(function.append_basic_block())
+    operation = operation_of(variant)
+    lanes = 0 if operation.form is Form.SCALAR else variant.wave_size
+    w = WaveBuilder(llvm, function, lanes, variant)
+    w.count()
+    if operation.form is Form.LANE:
+        pending = _lane(w, operation, variant, 0)
+        if variant.second is not None:
+            # Both halves of a dual operation read before either writes.
+            w.variant = variant.second
+            used = _slots(variant)
+            pending += _lane(w, operation_of(variant.second), variant.second, used)
+        for write in pending:
+            write()
+        w.next()
+    elif operation.form is Form.PACKED:
+        _packed(w, operation, variant)
+        w.next()
+    elif operation.form is Form.SCALAR:
+        _scalar(w, operation, variant)
+        w.next()
+    else:
+        slots = _make_slots(w, operation, variant)
+        operation.function(w, *slots)
+        if operation.form is Form.WAVE:
+            w.next()
+        if not w.ir.block.is_terminated:
+            raise ValueError(f"{variant.operation} does not end its code")
+    return function
+
+
+def operation_of(variant: Variant) -> Operation:
+    return operations_of(variant.major)[variant.operation]
+
+
+def _slots(variant: Variant) -> int:
+    return sum(access.slots for access in (*variant.results, *variant.sources))
+
+
+def _make_slots(w: WaveBuilder, operation: Operation, variant: Variant) -> list[Slot]:
+    slots = []
+    position = 0
+    for spec, access in zip(
+        (*operation.results, *operation.sources), (*variant.results, *variant.sources), strict=True
+    ):
+        slots.append(Slot(w, spec, access, position))
+        position += access.slots
+    w.free_slot = position
+    return slots
+
+
+def _positions(variant: Variant, start: int) -> tuple[list[int], list[int]]:
+    results, sources = [], []
+    for places, accesses in ((results, variant.results), (sources, variant.sources)):
+        for access in accesses:
+            places.append(start)
+            start += access.slots
+    return results, sources
+
+
+def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) -> list:
+    """Emit reads and arithmetic; the writes are returned, to be done by the caller."""
+    w.modifiers = dict(variant.modifiers)
+    w.mode = variant.mode or FloatMode()
+    result_places, source_places = _positions(variant, start)
+    enabled = w.exec
+    values: list[Value | tuple[Value, ...]] = []
+    for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
+        slot = Slot(w, spec, access, place)
+        if spec.is_immediate:
+            values.append(slot.scalar())
+            continue
+        rows = slot.rows()
+        if spec.name == "src0" and variant.dpp is not None and spec.type.kind != "mask":
+            rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
+        values.append(read_typed(w, rows, spec.type, access, flush=operation.flush))
+    outcome = flatten(operation.function(w, *values))
+    if len(outcome) != len(operation.results):
+        raise ValueError(f"{variant.operation} gave {len(outcome)} results")
+    modifiers = w.modifiers
+    mode = w.mode
+    writes = []
+    for spec, access, place, value in zip(
+        operation.results, variant.results, result_places, outcome, strict=True
+    ):
+        _check(variant, spec, value)
+        slot = Slot(w, spec, access, place)
+        if spec.type.kind == "mask":
+            bits = w.mask_bits(value & enabled)
+            writes.append(lambda slot=slot, bits=bits: slot.write_scalar(bits))
+            if modifiers.get("writes_exec"):
+                writes.append(lambda bits=bits: w.write_exec(bits))
+            continue
+        finished = finish_float(w, value, modifiers, mode, operation.flush) if spec.type.is_float else value
+        rows = typed_rows(w, [finished], spec.type)
+        writes.append(
+            lambda slot=slot, rows=rows, access=access, spec=spec: write_rows(
+                w, slot, rows, spec.type, access, enabled, modifiers
+            )
+        )
+    return writes
+
+
+def _check(variant: Variant, spec: OperandSpec, value: Value) -> None:
+    if value.type.kind == "mask" or spec.type.kind == "mask":
+        matches = value.type.kind == spec.type.kind
+    else:
+        matches = value.type.llvm == spec.type.element.llvm
+    if not matches:
+        raise ValueError(f"{variant.operation}: {spec.name} is {spec.type}, the function gave {value.type}")
+
+
+def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+    """Both 16-bit elements in one pass: sources become vectors of all low elements, then all high ones."""
+    w.modifiers = dict(variant.modifiers)
+    w.mode = variant.mode or FloatMode()
+    result_places, source_places = _positions(variant, 0)
+    lanes = variant.wave_size
+    values = []
+    for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
+        rows = Slot(w, spec, access, place).rows()
+        if spec.name == "src0" and variant.dpp is not None:
+            rows, _ = apply_dpp(w, rows, variant.dpp, w.exec)
+        pair = read_typed(w, rows, Type(spec.type.kind, spec.type.bits, 2), access, flush=operation.flush)
+        assert isinstance(pair, tuple)
+        if spec.type.bits == 32:
+            values.append(pair)
+        else:
+            values.append((w.concatenate(pair[0], pair[1]),))
+    spec, access = operation.results[0], variant.results[0]
+    slot = Slot(w, spec, access, result_places[0])
+    parts: list[Value] = []
+    w.lanes = lanes * (2 if spec.type.bits == 16 else 1)
+    for elements in zip(*values, strict=True):
+        value = flatten(operation.function(w, *elements))[0]
+        _check(variant, spec, value)
+        if spec.type.is_float:
+            value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
+        parts.append(value)
+    w.lanes = lanes
+    if spec.type.bits == 16:
+        parts = list(w.halves(parts[0]))
+    rows = typed_rows(w, parts, Type(spec.type.kind, spec.type.bits, 2))
+    for index, row in enumerate(rows):
+        slot.store_row(index, row, w.exec)
+
+
+def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+    w.modifiers = dict(variant.modifiers)
+    w.mode = variant.mode or FloatMode()
+    result_places, source_places = _positions(variant, 0)
+    values = []
+    for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
+        slot = Slot(w, spec, access, place)
+        value = slot.scalar()
+        if spec.type.is_float and operation.flush:
+            from luthier.emulator.operands import flush_input
+
+            value = flush_input(w, value)
+        values.append(value)
+    outcome: Sequence[Value] = flatten(operation.function(w, *values))
+    if len(outcome) != len(operation.results):
+        raise ValueError(f"{variant.operation} gave {len(outcome)} results")
+    for spec, access, place, value in zip(
+        operation.results, variant.results, result_places, outcome, strict=True
+    ):
+        if spec.type.kind != "scc":
+            _check(variant, spec, value)
+        if spec.type.is_float:
+            value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
+        Slot(w, spec, access, place).write_scalar(value)
+
+
+__all__ = ["FUNCTION", "Access", "emit", "operation_of"]

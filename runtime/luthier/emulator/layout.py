@@ -1,0 +1,150 @@
+"""Where things are in the memory that compiled code and Python share.
+
+Each structure is one table of fields; compiled code and NumPy use the same offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Field:
+    offset: int
+    size: int
+
+
+class Layout:
+    """Fields at increasing offsets, each aligned to its size (at most 8 bytes unless given)."""
+
+    def __init__(self, start: int = 0, **fields: int) -> None:
+        self.fields: dict[str, Field] = {}
+        position = start
+        for name, size in fields.items():
+            align = min(size, 8)
+            position = (position + align - 1) // align * align
+            self.fields[name] = Field(position, size)
+            position += size
+        self.size = (position + 63) // 64 * 64
+
+    def __getitem__(self, name: str) -> int:
+        return self.fields[name].offset
+
+
+RECORD_SLOTS = 10
+RECORD = Layout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
+"""One decoded instruction of one thread's copy of a program."""
+
+CONSTANTS = 1024
+"""Offset in a wave of the inline constants, one 64-bit entry each (see `constants.py`)."""
+VECTORS = 2048
+"""Offset in a wave of VGPR 0; 256 rows of 4 bytes a lane, then as many AGPRs where the target has them."""
+
+WAVE = Layout(
+    512,
+    scc=4,
+    mode=4,
+    flat_scratch=8,
+    sink=64,  # what is written to SGPR_NULL
+    zero=8,
+    shared_base=8,  # apertures, read by name as 64-bit scalars
+    shared_limit=8,
+    private_base=8,
+    private_limit=8,
+    pops_exiting_wave_id=8,
+    pc=8,  # record to continue at
+    context=8,
+    group=8,
+    tables=8,  # array of 256 record tables by the low 8 bits of MODE
+    lds=8,  # host address of the work-group's LDS
+    lds_size=8,
+    scratch=8,  # host address of lane 0's scratch
+    scratch_size=8,  # bytes a lane
+    status=4,
+    index=4,  # of the wave in its work-group
+    barrier=4,
+    pending=4,
+    trap_status=4,
+    steps=8,
+)
+"""One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs, AGPRs."""
+
+UNIT_OFFSETS = {128: WAVE["scc"], 129: WAVE["mode"], 130: WAVE["flat_scratch"], 131: WAVE["flat_scratch"] + 4}
+"""Units that are not at four times their number."""
+VCC = 106 * 4
+M0 = 124 * 4
+EXEC = 126 * 4
+
+CONTEXT = Layout(
+    budget=8,  # taken backward branches left before the wave yields
+    launch=8,
+    ranges=8,  # host address of the allocation table
+    range_count=8,
+    code_base=8,  # host address of the program's first code byte
+    code_size=8,
+    code_index=8,  # u32 per code word: record number, or 0xFFFFFFFF
+    fault_address=8,
+    fault_lane=4,
+    fault_size=4,
+    fault_kind=4,
+    spare=4,
+    current=8,  # wave that returned
+    resume=8,  # wave index to continue with
+    addresses=64 * 8,  # lane addresses under translation
+)
+"""One thread."""
+
+GROUP = Layout(
+    waves=8,  # host address of the first wave
+    wave_stride=8,
+    wave_count=8,
+    live=8,  # waves that have not ended
+    waiting=8,  # of them, at the barrier
+    active=8,  # 0: a new work-group is to be started
+    progress=8,
+    number=8,  # of the work-group in the grid
+    steps=8,  # quanta used
+    lds=8,
+    lds_size=8,
+)
+"""One work-group."""
+
+LAUNCH = Layout(
+    next_group=8,
+    group_count=8,
+    abort=4,
+    quantum=4,
+    step_limit=8,
+    grid_x=4,
+    grid_y=4,
+    grid_z=4,
+    wave_count=4,
+    sgpr_image=8,  # 128 initial SGPRs, the same for every work-group
+    vgpr_bytes=8,  # to clear, from VGPR 0
+    agpr_bytes=8,  # to clear, from AGPR 0
+    agprs=8,  # offset of AGPR 0 in a wave
+    lane_images=8,  # a wave: EXEC, then its initial VGPR rows
+    lane_image_stride=8,
+    lane_image_size=8,
+    group_id_x=4,  # offsets in a wave where the ids go; the sink if nowhere
+    group_id_y=4,
+    group_id_z=4,
+    group_info=4,
+    scratch_offset=4,  # where the wave's scratch offset goes
+    wave_id=4,  # where the wave's index in its work-group goes
+    wave_id_shift=4,
+    packed_yz=4,  # y and z share the place of y, 16 bits each
+    mode=4,
+    architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch
+    scratch_base=8,
+    entry=8,  # byte offset of the first record in a table
+)
+"""One launch, shared by its threads."""
+
+YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP, TRAP, STOP, DEADLOCK, RUNAWAY, DONE = range(13)
+"""Why compiled code came back."""
+
+READY, WAITING, ENDED = range(3)
+"""What a wave is doing."""
+
+FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_REGISTER, FAULT_BUFFER = range(1, 7)

@@ -1,0 +1,168 @@
+"""Machine code of variants: compiled in batches on first use, kept on disk for the user.
+
+A batch is one object file. Its name is a hash of what it contains; a header lists the symbols. The cache folder's name holds a
+hash of the emulator's sources, llvmlite's version and the host CPU, so code is never used with other assumptions than its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import llvmlite
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from luthier.emulator.emit import emit
+from luthier.emulator.scheduler import emit_scheduler
+from luthier.emulator.variant import Variant
+
+SCHEDULER = "scheduler"
+
+
+@functools.cache
+def _source_hash() -> str:
+    """Of every file that can change generated code."""
+    digest = hashlib.sha256()
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def cache_folder() -> Path | None:
+    """Where machine code is kept; None if the user switched it off with an empty LUTHIER_CACHE."""
+    setting = os.environ.get("LUTHIER_CACHE")
+    if setting == "":
+        return None
+    base = Path(setting) if setting else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "luthier"
+    host = f"{llvm.get_host_cpu_name()}|{llvm.get_host_cpu_features().flatten()}|{sys.maxsize}"
+    key = hashlib.sha256(f"{_source_hash()}|{llvmlite.__version__}|{host}".encode()).hexdigest()[:24]
+    return base / "emulator" / key
+
+
+class MachineCode:
+    """All compiled operations of this process. One instance serves every device; safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._addresses: dict[str, int] = {}
+        self._on_disk: dict[str, Path] = {}
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        features = llvm.get_host_cpu_features().flatten()
+        self._target = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=f"{features},-prefer-256-bit,-vzeroupper", opt=2, reloc="pic", jit=True
+        )
+        # An engine needs a module of its own before it takes object files.
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._target)
+        self._folder = cache_folder()
+        self.compiled = 0
+        """Functions compiled, not loaded, by this process."""
+        if self._folder is not None:
+            self._scan()
+
+    def _scan(self) -> None:
+        """Learn what the cache holds."""
+        if self._folder is None or not self._folder.is_dir():
+            return
+        for path in self._folder.glob("*.o"):
+            try:
+                with path.open("rb") as file:
+                    names = json.loads(file.readline())
+            except (OSError, ValueError):
+                continue
+            for name in names:
+                self._on_disk.setdefault(name, path)
+
+    def addresses(self, variants: Iterable[Variant]) -> dict[Variant, int]:
+        """Host address of each variant's function, compiling those not seen before.
+
+        Raises:
+            Exception: whatever a semantic function raises, with the variant in a note.
+        """
+        wanted = {variant: variant.symbol for variant in variants}
+        with self._lock:
+            missing = [variant for variant, symbol in wanted.items() if symbol not in self._addresses]
+            if missing:
+                self._load(symbol for symbol in (wanted[variant] for variant in missing) if symbol in self._on_disk)
+                missing = [variant for variant in missing if wanted[variant] not in self._addresses]
+                for start in range(0, len(missing), 200):
+                    self._compile(missing[start : start + 200])
+            return {variant: self._addresses[symbol] for variant, symbol in wanted.items()}
+
+    def scheduler(self, wave_size: int) -> int:
+        """Host address of the compiled scheduler."""
+        name = f"{SCHEDULER}{wave_size}"
+        with self._lock:
+            if name not in self._addresses:
+                self._load([name] if name in self._on_disk else [])
+            if name not in self._addresses:
+                module = ir.Module(name)
+                emit_scheduler(module, name, wave_size)
+                self._finish(module, [name])
+            return self._addresses[name]
+
+    def _compile(self, variants: list[Variant]) -> None:
+        module = ir.Module("operations")
+        for variant in variants:
+            try:
+                emit(module, variant)
+            except Exception as problem:
+                problem.add_note(f"while generating {variant}") if hasattr(problem, "add_note") else None
+                raise
+        self._finish(module, [variant.symbol for variant in variants])
+
+    def _finish(self, module: ir.Module, names: list[str]) -> None:
+        module.triple = llvm.get_process_triple()
+        parsed = llvm.parse_assembly(str(module))
+        code = self._target.emit_object(parsed)
+        self.compiled += len(names)
+        self._add(code, names)
+        self._save(code, names)
+
+    def _add(self, code: bytes, names: Iterable[str]) -> None:
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        for name in names:
+            self._addresses[name] = self._engine.get_function_address(name)
+
+    def _load(self, names: Iterable[str]) -> None:
+        for path in {self._on_disk[name] for name in names}:
+            try:
+                header, _, code = path.read_bytes().partition(b"\n")
+                contained = json.loads(header)
+            except (OSError, ValueError):
+                continue
+            fresh = [name for name in contained if name not in self._addresses]
+            if fresh:
+                self._add(code, fresh)
+
+    def _save(self, code: bytes, names: list[str]) -> None:
+        if self._folder is None:
+            return
+        header = json.dumps(names).encode() + b"\n"
+        path = self._folder / f"{hashlib.sha256(header + code).hexdigest()[:24]}.o"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
+                file.write(header + code)
+            os.replace(file.name, path)
+        except OSError:
+            return  # a cache that cannot be written costs time, not correctness
+        for name in names:
+            self._on_disk.setdefault(name, path)
+
+
+@functools.cache
+def machine_code() -> MachineCode:
+    """The process's machine code."""
+    return MachineCode()

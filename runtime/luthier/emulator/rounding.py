@@ -1,0 +1,125 @@
+"""Floating-point operations under any rounding mode.
+
+To nearest even, LLVM's plain instructions are exact on every host. Under another mode constrained intrinsics are used
+between two settings of the host's rounding mode; the constraint keeps LLVM from moving or folding them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from luthier.emulator.types import Type
+from luthier.emulator.values import Value
+
+if TYPE_CHECKING:
+    from luthier.emulator.builder import Builder
+
+_CONSTRAINED = ("fadd", "fsub", "fmul", "fdiv", "fma", "sqrt", "fptrunc", "sitofp", "uitofp")
+_SET_ROUNDING = {0: 1, 1: 2, 2: 3, 3: 0}
+"""FP_ROUND code to the argument of llvm.set.rounding (C's FLT_ROUNDS numbering)."""
+
+
+def rounded(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+    """The operation `name` rounded once to `result`.
+
+    16-bit arithmetic is computed in 32 bits (in 64 for fma, with the lost part folded in): the exact value rounds the same.
+    """
+    if name not in _CONSTRAINED:
+        raise ValueError(name)
+    if result.bits == 16 and name in ("fadd", "fsub", "fmul", "fdiv", "sqrt", "fma"):
+        return _half(b, name, values, result, rounding)
+    if result.bits == 16 and name in ("sitofp", "uitofp") and values[0].type.bits > 16:
+        return _int_to_half(b, values[0], result, rounding)
+    if result.bits == 16 and name == "fptrunc" and values[0].type.bits == 64:
+        single = rounded(b, name, [_to_odd(b, values[0])], Type("f", 32), rounding)
+        return rounded(b, name, [single], result, rounding)
+    return _plain(b, name, values, result) if rounding == 0 else _constrained(b, name, values, result, rounding)
+
+
+def _half(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+    """11-bit significands: 24 bits hold every sum, product, quotient and root closely enough to round again."""
+    if name == "fma":
+        x, y, z = (value.to("f64") for value in values)
+        product = _plain(b, "fmul", [x, y], x.type)  # exact: 22 bits
+        total = _plain(b, "fadd", [product, z], x.type)
+        # What the sum lost (two-sum), folded into its last bit: rounding again is then as from the exact value.
+        back = _plain(b, "fsub", [total, product], x.type)
+        lost = _plain(
+            b,
+            "fadd",
+            [
+                _plain(b, "fsub", [product, _plain(b, "fsub", [total, back], x.type)], x.type),
+                _plain(b, "fsub", [z, back], x.type),
+            ],
+            x.type,
+        )
+        return rounded(b, "fptrunc", [_sticky(b, total, lost)], result, rounding)
+    if rounding == 0:
+        wide = _plain(b, name, [value.to("f32") for value in values], Type("f", 32))
+        return _plain(b, "fptrunc", [wide], result)
+    # Directed rounding twice in the same direction is rounding once.
+    wide = _constrained(b, name, [value.to("f32") for value in values], Type("f", 32), rounding)
+    return _constrained(b, "fptrunc", [wide], result, rounding)
+
+
+def _int_to_half(b: Builder, value: Value, result: Type, rounding: int) -> Value:
+    wide = _plain(b, "sitofp" if value.type.is_signed else "uitofp", [value], Type("f", 64))
+    return rounded(b, "fptrunc", [wide], result, rounding)
+
+
+def _sticky(b: Builder, total: Value, lost: Value) -> Value:
+    """`total` moved to an odd last bit toward the exact sum `total + lost`, if anything was lost."""
+    bits = total.as_("u64")
+    toward_zero = (total.as_("u64") ^ lost.as_("u64")) >> 63  # the exact value is smaller in magnitude
+    even_down = b.select(toward_zero != 0, bits - 1, bits) | 1
+    inexact = (lost != 0.0) & (abs(total) < float("inf")) & (lost == lost)
+    return b.select(inexact, even_down, bits).as_("f64")
+
+
+def _to_odd(b: Builder, value: Value) -> Value:
+    """A 64-bit float cut to 24 significant bits with a sticky last one, so that rounding it to 16 bits is a single rounding."""
+    bits = value.as_("u64")
+    lost = (1 << 29) - 1
+    sticky = b.select((bits & lost) != 0, b.like(1 << 29, bits), b.like(0, bits))
+    cut = (bits & (0xFFFFFFFFFFFFFFFF ^ lost)) | sticky
+    return b.select(b.is_nan(value), bits, cut).as_("f64")
+
+
+def _plain(b: Builder, name: str, values: Sequence[Value], result: Type) -> Value:
+    operands = [value.llvm for value in values]
+    if name in ("fadd", "fsub", "fmul", "fdiv"):
+        return b.wrap(getattr(b.ir, name)(*operands), result)
+    if name in ("fma", "sqrt"):
+        return b.intrinsic(f"llvm.{name}", list(values), result)
+    return b.wrap(getattr(b.ir, name)(operands[0], b.shaped(result.llvm, values[0].lanes)), result)
+
+
+class _Metadata(ir.Type):
+    """The type of a metadata argument, which llvmlite lacks."""
+
+    def _to_string(self) -> str:
+        return "metadata"
+
+
+def _constrained(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+    from luthier.emulator.builder import I32, overload_name
+
+    lanes = values[0].lanes
+    shape = b.shaped(result.llvm, lanes)
+    spelled = [overload_name(shape)]
+    if name in ("fptrunc", "sitofp", "uitofp"):
+        spelled.append(overload_name(values[0].llvm.type))
+    full_name = ".".join([f"llvm.experimental.constrained.{name}", *spelled])
+    metadata = _Metadata()
+    arguments: list[Any] = [value.llvm for value in values]
+    types = [argument.type for argument in arguments] + [metadata, metadata]
+    callee = b.function(full_name, shape, types)
+    set_rounding = b.function("llvm.set.rounding", ir.VoidType(), [I32])
+    b.ir.call(set_rounding, [ir.Constant(I32, _SET_ROUNDING[rounding])])
+    tail = [ir.FormattedConstant(metadata, '!"round.dynamic"'), ir.FormattedConstant(metadata, '!"fpexcept.strict"')]
+    answer = b.ir.call(callee, arguments + tail)
+    b.ir.call(set_rounding, [ir.Constant(I32, 1)])
+    return b.wrap(answer, result)

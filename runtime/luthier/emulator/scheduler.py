@@ -1,0 +1,240 @@
+"""The compiled scheduler: starts work-groups and runs their waves until something needs Python.
+
+``i32 scheduler(ptr context, ptr group)`` runs work-groups one after another, the waves of each round robin: a wave runs until it
+ends, reaches a barrier, or has used its quantum of backward branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from luthier.emulator import layout
+from luthier.emulator.builder import I8, I32, I64, PTR
+from luthier.emulator.wave import NEXT
+
+
+class _Code:
+    """Short names for the few things the scheduler does."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.function = function
+        self.ir = ir.IRBuilder(function.append_basic_block("entry"))
+
+    def number(self, value: int, type: ir.Type = I64) -> Any:
+        return ir.Constant(type, value)
+
+    def at(self, base: Any, offset: Any) -> Any:
+        index = self.number(offset) if isinstance(offset, int) else offset
+        return self.ir.gep(base, [index], source_etype=I8)
+
+    def get(self, structure: layout.Layout, base: Any, name: str) -> Any:
+        """A field, as i64 whatever its size."""
+        field = structure.fields[name]
+        value = self.ir.load(self.at(base, field.offset), typ=ir.IntType(8 * field.size))
+        return value if field.size == 8 else self.ir.zext(value, I64)
+
+    def set(self, structure: layout.Layout, base: Any, name: str, value: Any) -> None:
+        field = structure.fields[name]
+        if isinstance(value, int):
+            value = self.number(value)
+        if field.size < 8:
+            value = self.ir.trunc(value, ir.IntType(8 * field.size))
+        self.ir.store(value, self.at(base, field.offset))
+
+    def pointer(self, structure: layout.Layout, base: Any, name: str) -> Any:
+        return self.ir.load(self.at(base, structure[name]), typ=PTR)
+
+    def store_word(self, base: Any, offset: Any, value: Any) -> None:
+        self.ir.store(self.ir.trunc(value, I32), self.at(base, offset), align=4)
+
+    def is_equal(self, left: Any, right: int) -> Any:
+        return self.ir.icmp_unsigned("==", left, self.number(right))
+
+    @contextmanager
+    def loop(self, first: Any, count: Any) -> Iterator[Any]:
+        """Code for each number from `first` below `count`."""
+        head = self.function.append_basic_block("head")
+        body = self.function.append_basic_block("body")
+        done = self.function.append_basic_block("done")
+        before = self.ir.block
+        self.ir.branch(head)
+        self.ir.position_at_end(head)
+        index = self.ir.phi(I64)
+        index.add_incoming(first, before)
+        self.ir.cbranch(self.ir.icmp_unsigned("<", index, count), body, done)
+        self.ir.position_at_end(body)
+        yield index
+        index.add_incoming(self.ir.add(index, self.number(1)), self.ir.block)
+        self.ir.branch(head)
+        self.ir.position_at_end(done)
+
+    def copy(self, target: Any, source: Any, size: Any) -> None:
+        callee = self._declare("llvm.memcpy.p0.p0.i64", [PTR, PTR, I64, ir.IntType(1)])
+        self.ir.call(callee, [target, source, size, ir.Constant(ir.IntType(1), 0)])
+
+    def clear(self, target: Any, size: Any) -> None:
+        callee = self._declare("llvm.memset.p0.i64", [PTR, I8, I64, ir.IntType(1)])
+        self.ir.call(callee, [target, ir.Constant(I8, 0), size, ir.Constant(ir.IntType(1), 0)])
+
+    def _declare(self, name: str, arguments: list[ir.Type]) -> Any:
+        module = self.function.module
+        return module.globals.get(name) or ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
+
+
+def emit_scheduler(module: ir.Module, name: str, wave_size: int) -> None:
+    """Add the scheduler for waves of `wave_size` lanes to `module`."""
+    start = _emit_start(module, wave_size)
+    function = ir.Function(module, NEXT, name)
+    c = _Code(function)
+    context, group = function.args
+    launch = c.pointer(layout.CONTEXT, context, "launch")
+    again = function.append_basic_block("again")
+    fresh = function.append_basic_block("fresh")
+    sweep = function.append_basic_block("sweep")
+    c.ir.branch(again)
+
+    c.ir.position_at_end(again)
+    active = c.get(layout.GROUP, group, "active")
+    c.ir.cbranch(c.is_equal(active, 0), fresh, sweep)
+
+    c.ir.position_at_end(fresh)
+    _return_if_aborted(c, launch)
+    number = c.ir.atomic_rmw("add", c.at(launch, layout.LAUNCH["next_group"]), c.number(1), "monotonic")
+    none_left = c.ir.icmp_unsigned(">=", number, c.get(layout.LAUNCH, launch, "group_count"))
+    with c.ir.if_then(none_left):
+        c.ir.ret(ir.Constant(I32, layout.DONE))
+    c.set(layout.GROUP, group, "number", number)
+    c.ir.call(start, [launch, group])
+    c.set(layout.CONTEXT, context, "resume", 0)
+    c.ir.branch(sweep)
+
+    c.ir.position_at_end(sweep)
+    c.set(layout.GROUP, group, "progress", 0)
+    first = c.get(layout.CONTEXT, context, "resume")
+    with c.loop(first, c.get(layout.GROUP, group, "wave_count")) as index:
+        _turn(c, context, launch, group, index)
+    c.set(layout.CONTEXT, context, "resume", 0)
+    with c.ir.if_then(c.is_equal(c.get(layout.GROUP, group, "live"), 0)):
+        c.set(layout.GROUP, group, "active", 0)
+        c.ir.branch(again)
+    # A sweep that began in the middle (after a return to Python) proves nothing about the waves before it.
+    idle = c.ir.and_(c.is_equal(c.get(layout.GROUP, group, "progress"), 0), c.is_equal(first, 0))
+    with c.ir.if_then(idle):
+        c.ir.ret(ir.Constant(I32, layout.DEADLOCK))
+    c.ir.branch(again)
+
+
+def _return_if_aborted(c: _Code, launch: Any) -> None:
+    abort = c.ir.load_atomic(c.at(launch, layout.LAUNCH["abort"]), "monotonic", 4, typ=I32)
+    with c.ir.if_then(c.ir.icmp_unsigned("!=", abort, ir.Constant(I32, 0)), likely=False):
+        c.ir.ret(ir.Constant(I32, layout.STOP))
+
+
+def _turn(c: _Code, context: Any, launch: Any, group: Any, index: Any) -> None:
+    """Run wave `index` if it is ready, and act on why it stopped."""
+    stride = c.get(layout.GROUP, group, "wave_stride")
+    wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
+    ready = c.is_equal(c.get(layout.WAVE, wave, "status"), layout.READY)
+    with c.ir.if_then(ready):
+        c.set(layout.GROUP, group, "progress", 1)
+        c.set(layout.CONTEXT, context, "budget", c.get(layout.LAUNCH, launch, "quantum"))
+        c.ir.store(wave, c.at(context, layout.CONTEXT["current"]))
+        record = c.pointer(layout.WAVE, wave, "pc")
+        function = c.ir.load(record, typ=NEXT.as_pointer())
+        code = c.ir.call(function, [wave, record])
+        blocks = {key: c.function.append_basic_block(key) for key in ("yielded", "barrier", "ended", "other", "after")}
+        switch = c.ir.switch(code, blocks["other"])
+        for value, key in ((layout.YIELD, "yielded"), (layout.BARRIER, "barrier"), (layout.END, "ended")):
+            switch.add_case(ir.Constant(I32, value), blocks[key])
+
+        c.ir.position_at_end(blocks["yielded"])
+        steps = c.ir.add(c.get(layout.GROUP, group, "steps"), c.number(1))
+        c.set(layout.GROUP, group, "steps", steps)
+        _return_if_aborted(c, launch)
+        over = c.ir.icmp_unsigned(">", steps, c.get(layout.LAUNCH, launch, "step_limit"))
+        with c.ir.if_then(over, likely=False):
+            c.set(layout.CONTEXT, context, "resume", index)
+            c.ir.ret(ir.Constant(I32, layout.RUNAWAY))
+        c.ir.branch(blocks["after"])
+
+        c.ir.position_at_end(blocks["barrier"])
+        c.set(layout.WAVE, wave, "status", layout.WAITING)
+        c.set(layout.GROUP, group, "waiting", c.ir.add(c.get(layout.GROUP, group, "waiting"), c.number(1)))
+        c.ir.branch(blocks["after"])
+
+        c.ir.position_at_end(blocks["ended"])
+        c.set(layout.WAVE, wave, "status", layout.ENDED)
+        c.set(layout.GROUP, group, "live", c.ir.sub(c.get(layout.GROUP, group, "live"), c.number(1)))
+        c.ir.branch(blocks["after"])
+
+        c.ir.position_at_end(blocks["other"])
+        c.set(layout.CONTEXT, context, "resume", index)
+        c.ir.ret(code)
+
+        c.ir.position_at_end(blocks["after"])
+        # Waves that ended no longer count: the barrier opens when every live wave waits.
+        waiting = c.get(layout.GROUP, group, "waiting")
+        together = c.ir.icmp_unsigned("==", waiting, c.get(layout.GROUP, group, "live"))
+        some = c.ir.icmp_unsigned("!=", waiting, c.number(0))
+        with c.ir.if_then(c.ir.and_(together, some)):
+            c.set(layout.GROUP, group, "waiting", 0)
+            with c.loop(c.number(0), c.get(layout.GROUP, group, "wave_count")) as other:
+                waiter = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(other, stride))
+                status = c.get(layout.WAVE, waiter, "status")
+                freed = c.ir.select(c.is_equal(status, layout.WAITING), c.number(layout.READY), status)
+                c.set(layout.WAVE, waiter, "status", freed)
+
+
+def _emit_start(module: ir.Module, wave_size: int) -> ir.Function:
+    """``void start(ptr launch, ptr group)``: the state in which a work-group begins."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, PTR]), "start_group")
+    function.linkage = "internal"
+    c = _Code(function)
+    launch, group = function.args
+    number = c.get(layout.GROUP, group, "number")
+    grid_x, grid_y = (c.get(layout.LAUNCH, launch, f"grid_{axis}") for axis in "xy")
+    x = c.ir.urem(number, grid_x)
+    rest = c.ir.udiv(number, grid_x)
+    y, z = c.ir.urem(rest, grid_y), c.ir.udiv(rest, grid_y)
+    packed = c.is_equal(c.get(layout.LAUNCH, launch, "packed_yz"), 1)
+    y = c.ir.select(packed, c.ir.or_(y, c.ir.shl(z, c.number(16))), y)
+    count = c.get(layout.GROUP, group, "wave_count")
+    for name, value in (("live", count), ("waiting", 0), ("active", 1), ("steps", 0)):
+        c.set(layout.GROUP, group, name, value)
+    c.clear(c.pointer(layout.GROUP, group, "lds"), c.get(layout.GROUP, group, "lds_size"))
+    with c.loop(c.number(0), count) as index:
+        stride = c.get(layout.GROUP, group, "wave_stride")
+        wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
+        c.copy(wave, c.pointer(layout.LAUNCH, launch, "sgpr_image"), c.number(512))
+        vectors = c.at(wave, layout.VECTORS)
+        c.clear(vectors, c.get(layout.LAUNCH, launch, "vgpr_bytes"))
+        accumulators = c.at(wave, c.get(layout.LAUNCH, launch, "agprs"))
+        c.clear(accumulators, c.get(layout.LAUNCH, launch, "agpr_bytes"))
+        image_stride = c.get(layout.LAUNCH, launch, "lane_image_stride")
+        image = c.at(c.pointer(layout.LAUNCH, launch, "lane_images"), c.ir.mul(index, image_stride))
+        c.ir.store(c.ir.load(image, typ=I64), c.at(wave, layout.EXEC))
+        c.copy(vectors, c.at(image, 64), c.get(layout.LAUNCH, launch, "lane_image_size"))
+        for axis, value in (("x", x), ("z", z), ("y", y)):
+            c.store_word(wave, c.get(layout.LAUNCH, launch, f"group_id_{axis}"), value)
+        shift = c.get(layout.LAUNCH, launch, "wave_id_shift")
+        c.store_word(wave, c.get(layout.LAUNCH, launch, "wave_id"), c.ir.shl(index, shift))
+        scratch = c.get(layout.WAVE, wave, "scratch")
+        offset = c.ir.sub(scratch, c.get(layout.LAUNCH, launch, "scratch_base"))
+        c.store_word(wave, c.get(layout.LAUNCH, launch, "scratch_offset"), offset)
+        with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "architected_scratch"), 1)):
+            c.set(layout.WAVE, wave, "flat_scratch", scratch)
+            c.ir.store(scratch, c.at(wave, 102 * 4), align=8)
+        for name, value in (("scc", 0), ("status", layout.READY), ("barrier", 0), ("pending", 0), ("steps", 0)):
+            c.set(layout.WAVE, wave, name, value)
+        mode = c.get(layout.LAUNCH, launch, "mode")
+        c.set(layout.WAVE, wave, "mode", mode)
+        tables = c.pointer(layout.WAVE, wave, "tables")
+        place = c.at(tables, c.ir.shl(c.ir.and_(mode, c.number(255)), c.number(3)))
+        table = c.ir.load(place, typ=PTR)
+        c.ir.store(c.at(table, c.get(layout.LAUNCH, launch, "entry")), c.at(wave, layout.WAVE["pc"]))
+    c.ir.ret_void()
+    return function

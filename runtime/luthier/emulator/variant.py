@@ -1,0 +1,73 @@
+"""A variant: everything that decides the machine code of one operation. Two instructions with equal variants share code."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from luthier.emulator.builder import FloatMode
+
+
+@dataclass(frozen=True)
+class Access:
+    """How one operand is reached."""
+
+    kind: str
+    """``v`` rows of a vector register file; ``s`` scalar registers or an inline constant; ``c`` an inline constant for each element of
+    a tuple; ``k``, ``K`` a literal of 32, 64 bits in the record; ``i`` an immediate in the record; ``-`` absent."""
+    high: bool = False
+    """The high 16 bits of the register."""
+    whole: bool = True
+    """False for a 16-bit register: a write keeps the other half."""
+    neg: bool = False
+    abs: bool = False
+    neg_high: bool = False
+    """Of VOP3P: negate the second element."""
+    select: tuple[bool, bool] = (False, True)
+    """Of VOP3P: take the register's high half for the first, second element."""
+    sdwa: int = 6
+    """SDWA selection: BYTE_0 … BYTE_3, WORD_0, WORD_1, DWORD."""
+    extend: bool = False
+    """SDWA: sign-extend the selection."""
+
+    @property
+    def slots(self) -> int:
+        """Places taken in the record."""
+        return {"-": 0, "K": 2}.get(self.kind, 1)
+
+
+@dataclass(frozen=True)
+class Dpp:
+    """Data-parallel primitive of source 0."""
+
+    control: int
+    """DPP_CTRL, or -1 for DPP8."""
+    lanes: int = 0
+    """DPP8's eight 3-bit selectors."""
+    row_mask: int = 15
+    bank_mask: int = 15
+    bound_control: bool = False
+    fetch_inactive: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Key of a compiled function."""
+
+    operation: str
+    """A declared name, without encoding suffix; of a dual operation both, joined by ``+``."""
+    wave_size: int
+    major: int
+    results: tuple[Access, ...] = ()
+    sources: tuple[Access, ...] = ()
+    modifiers: tuple[tuple[str, int], ...] = ()
+    mode: FloatMode | None = None
+    dpp: Dpp | None = None
+    second: Variant | None = None
+    """The Y half of a dual operation."""
+
+    @property
+    def symbol(self) -> str:
+        """Name of the compiled function: readable, and unique by a hash."""
+        digest = hashlib.sha256(repr(self).encode()).hexdigest()[:20]
+        return f"{self.operation.replace('+', '_')}.{digest}"
