@@ -1,0 +1,236 @@
+"""Where register jumps and calls go, and which code makes addresses from the program counter: a forward analysis of
+one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from luthier.lift import registers as r
+from luthier.lift.effects import Columns, Effects, EffectTable
+from luthier.lift.explore import Resolution
+from luthier.lift.graph import Graph
+from luthier.lift.semantics import Control
+from luthier.lift.values import (
+    FOLLOWED,
+    MASK32,
+    MASK64,
+    Entry,
+    High,
+    Low,
+    Notes,
+    Operations,
+    Reference,
+    Slot,
+    State,
+    Value,
+    forget,
+    join,
+    lookup,
+)
+
+
+@dataclass
+class FunctionAddresses:
+    """What the analysis of one function finds. Instructions are indices."""
+
+    resolutions: dict[int, Resolution] = field(default_factory=dict)
+    """By address of the jump or call."""
+    references: set[Reference] = field(default_factory=set)
+    computed: set[int] = field(default_factory=set)
+    """s_getpc_b64 whose value is changed in ways other than adding two literals."""
+    escapes: dict[int, int] = field(default_factory=dict)
+    """s_getpc_b64 -> an instruction that uses its unfinished value in a way that is not understood."""
+    clobbers: int = 0
+    """Scalar units that may not hold their entry value when the function returns."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What the analysis of one function needs to know of the rest.
+
+    Attributes:
+        clobbers: address of a function -> scalar units it may leave changed; None asks for one that is not known.
+        slot_value: address of a 64-bit word in memory -> code address it is certain to hold at run time, or None.
+        is_code: whether an address is in executable code.
+    """
+
+    clobbers: Callable[[int | None], int]
+    slot_value: Callable[[int], int | None]
+    is_code: Callable[[int], bool]
+
+
+class AddressAnalysis:
+    """Runs functions of one graph."""
+
+    def __init__(
+        self, columns: Columns, graph: Graph, table: EffectTable, effects: Callable[[int], Effects], world: World
+    ) -> None:
+        self.columns = columns
+        self.graph = graph
+        self.table = table
+        self.effects = effects
+        self.world = world
+        self._operations = Operations(
+            columns, table.isa.register_first_unit.tolist(), table.isa.register_unit_count.tolist()
+        )
+
+    def run(self, entry: int, links: Iterable[int]) -> FunctionAddresses:
+        """Analyse the function at address `entry`, called with its return address in the unit pairs at `links`."""
+        nodes = self.graph.nodes
+        start = self.graph.node_at[entry]
+        states: dict[int, State] = {start: {}}
+        work = [start]
+        while work:
+            number = work.pop()
+            after = self._block(number, dict(states[number]))
+            for _, successor in nodes[number].successors:
+                known = states.get(successor)
+                if known is None:
+                    states[successor] = dict(after)
+                elif not join(known, after):
+                    continue
+                if successor not in work:
+                    work.append(successor)
+        return self._collect(states, tuple(links))
+
+    def _block(self, number: int, state: State) -> State:
+        node = self.graph.nodes[number]
+        for index in range(node.first, node.last + 1):
+            self._operations.apply(self._name(index), index, self.effects(index), state, None)
+        self._return_from_call(number, state)
+        return state
+
+    def _name(self, index: int) -> str:
+        return self.table.opcode(self.columns.opcode[index]).opcode.pseudo
+
+    def _return_from_call(self, number: int, state: State) -> None:
+        """After a call, what the callee leaves changed is unknown. Scalars in lanes are taken to survive: a caller
+        that reads its return address back from a lane that the callee overwrote would return to nowhere."""
+        node = self.graph.nodes[number]
+        if node.exit != "call":
+            return
+        lost = 0
+        for target in node.targets:
+            lost |= self.world.clobbers(target)
+        if not node.targets or (node.resolution is not None and node.resolution.reason):
+            lost |= self.world.clobbers(None)
+        forget(state, lost & r.SCALAR_MASK)
+
+    def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
+        found = FunctionAddresses()
+        notes = Notes()
+        raw_uses: list[tuple[int, int]] = []
+        other_uses: list[tuple[int, int]] = []
+        for number, before in states.items():
+            node = self.graph.nodes[number]
+            state = dict(before)
+            for index in range(node.first, node.last + 1):
+                name = self._name(index)
+                effects = self.effects(index)
+                if name not in FOLLOWED:
+                    for getpc, raw in _address_reads(state, effects.reads):
+                        (raw_uses if raw else other_uses).append((getpc, index))
+                if index == node.last:
+                    control = self.table.opcode(self.columns.opcode[index]).control
+                    if control == Control.CALL_REGISTER:
+                        found.resolutions[self.columns.address[index]] = self._resolve(index, 1, state, ())
+                    elif control == Control.JUMP_REGISTER:
+                        found.resolutions[self.columns.address[index]] = self._resolve(index, 0, state, links)
+                    if control in (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER):
+                        # An unfinished address in a register at a call might be used by the callee.
+                        raw_uses += [
+                            (getpc, index)
+                            for getpc, raw in _address_reads(state, r.SGPR_MASK & ~effects.reads)
+                            if raw and control != Control.JUMP_REGISTER
+                        ]
+                self._operations.apply(name, index, effects, state, notes)
+            self._return_from_call(number, state)
+            if node.exit in ("return", "tail"):
+                found.clobbers |= _changed(state)
+                for target in node.targets:
+                    found.clobbers |= self.world.clobbers(target)
+            elif node.exit == "unknown":
+                found.clobbers |= r.SCALAR_MASK
+        finished = {reference.low for reference in notes.references}
+        found.references = notes.references
+        # A low half that no add of a high half follows is only right if nothing retargets it.
+        found.computed = notes.computed | {getpc for low, getpc in notes.low_adds.items() if low not in finished}
+        for getpc, index in raw_uses + [use for use in other_uses if use[0] in found.computed]:
+            found.escapes.setdefault(getpc, index)
+        return found
+
+    def _resolve(self, index: int, operand: int, state: State, links: tuple[int, ...]) -> Resolution:
+        """Where the register pair at `operand` points. `links` are the pairs a return may go by."""
+        unit = self._operations.unit(index, operand)
+        if unit < 0:
+            return Resolution(reason="its address is not in registers that can be followed")
+        low, high = lookup(state, unit), lookup(state, unit + 1)
+        if any(low == frozenset([Entry(link)]) and high == frozenset([Entry(link + 1)]) for link in links):
+            return Resolution(is_return=True)
+        if low is None or high is None:
+            return Resolution(reason="its address comes from memory or arithmetic that cannot be followed")
+        targets: set[int] = set()
+        references: set[int] = set()
+        slots: set[int] = set()
+        direct = False
+        reason = ""
+        for value in low:
+            target: int | None = None
+            if isinstance(value, Low):
+                halves = [
+                    other
+                    for other in high
+                    if isinstance(other, High) and (other.getpc, other.offset & MASK32) == (value.getpc, value.offset)
+                ]
+                if len(halves) == 1:
+                    references.add(value.getpc)
+                    target = self.program_counter(value.getpc) + halves[0].offset & MASK64
+                    direct |= halves[0].offset == 0
+            elif isinstance(value, Slot):
+                address = self.program_counter(value.getpc) + value.offset & MASK64
+                if value.half == 0 and Slot(value.getpc, value.offset, 1) in high:
+                    references.add(value.getpc)
+                    slots.add(address)
+                    target = self.world.slot_value(address)
+                    if target is None:
+                        reason = f"its address is loaded from {address:#x}, which may change at run time"
+            elif isinstance(value, Entry):
+                reason = "its address is an argument of the function or kernel"
+            if target is None:
+                reason = reason or "the two halves of its address do not belong together"
+            elif not self.world.is_code(target):
+                reason = f"its address {target:#x} is not in executable code"
+            else:
+                targets.add(target)
+        return Resolution(
+            targets=tuple(sorted(targets)),
+            reason=reason,
+            references=tuple(sorted(references)),
+            slots=tuple(sorted(slots)),
+            direct=direct,
+        )
+
+    def program_counter(self, getpc: int) -> int:
+        """What the s_getpc_b64 at this index reads: the address after it."""
+        return self.columns.address[getpc] + self.columns.size[getpc]
+
+
+def _address_reads(state: State, reads: int) -> Iterable[tuple[int, bool]]:
+    """The program counters in the units read, and whether each is unfinished."""
+    for key, values in state.items():
+        if values is not None and isinstance(key, int) and reads >> key & 1:
+            for value in values:
+                if isinstance(value, Low | High):
+                    yield value.getpc, value.offset == 0
+
+
+def _changed(state: State) -> int:
+    """Scalar units that do not hold their entry value."""
+    changed = 0
+    for key, values in state.items():
+        if isinstance(key, int):
+            own: frozenset[Value] = frozenset([Entry(key)])
+            if values != own:
+                changed |= 1 << key
+    return changed

@@ -1,0 +1,264 @@
+"""Finding the reachable code: from each entry along branches, calls and resolved register jumps."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from luthier.errors import LiftError
+from luthier.lift import semantics as sem
+from luthier.lift.effects import Columns
+from luthier.lift.semantics import Control
+from luthier.lift.text import UNDECODABLE, Extent, Piece, Text, concatenate
+from luthier.mc import NO_TARGET, InstructionArray
+
+
+@dataclass
+class Resolution:
+    """Where a jump or call by register goes."""
+
+    is_return: bool = False
+    targets: tuple[int, ...] = ()
+    """Addresses, all of them if `reason` is empty."""
+    reason: str = ""
+    """Why it is not known, else empty."""
+    references: tuple[int, ...] = ()
+    """Instruction indices of the s_getpc_b64 that flow into it."""
+    slots: tuple[int, ...] = ()
+    direct: bool = False
+    """The address is computed in a way that cannot be retargeted: the instruction has to become a direct one."""
+
+
+class Explorer:
+    """Marks which instructions control can reach.
+
+    Attributes:
+        leaders: addresses at which a block begins.
+        entries: addresses of functions that are called, the kernel first, each with the first units of the link
+        registers callers use.
+        pending: addresses of jumps and calls by register, met but not resolved here.
+    """
+
+    def __init__(self, text: Text, kernel: str) -> None:
+        self.text = text
+        self.kernel = kernel
+        self.leaders: set[int] = set()
+        self.entries: dict[int, set[int]] = {}
+        self.pending: set[int] = set()
+        self._starts = list(text.starts)
+        self._local: dict[int, Piece] = {}
+        self._seen: dict[int, bytearray] = {}
+        self._work: list[int] = []
+        self._function_starts = sorted(text.functions)
+
+    def fail(self, message: str, address: int) -> LiftError:
+        """An error at `address`."""
+        return LiftError(
+            message, object=self.text.name, kernel=self.kernel, offset=address, target=str(self.text.isa.target)
+        )
+
+    def extent(self, address: int) -> Extent | None:
+        """The function symbol with a known size that holds `address`."""
+        at = bisect.bisect_right(self._function_starts, address) - 1
+        if at < 0:
+            return None
+        found = self.text.functions[self._function_starts[at]]
+        return found if address < found.end else None
+
+    def add_function(self, entry: int, link: int | None, caller: int) -> bool:
+        """Explore a function; True if it or its link register is new."""
+        if entry % 4:
+            raise self.fail(f"call to the misaligned address {entry:#x}", caller)
+        links = self.entries.get(entry)
+        new = links is None or (link is not None and link not in links)
+        if links is None:
+            links = self.entries[entry] = set()
+            self.reach(entry, caller)
+        if link is not None:
+            links.add(link)
+        return new
+
+    def reach(self, address: int, origin: int) -> bool:
+        """Explore everything that control reaches from `address`; False if that was known.
+
+        Raises:
+            LiftError: control gets to bytes that are no code, or to operations that cannot be followed.
+        """
+        if address in self.leaders:
+            return False
+        self._goto(address, origin)
+        while self._work:
+            self._run(self._work.pop())
+        return True
+
+    def _goto(self, address: int, origin: int) -> None:
+        if address in self.leaders:
+            return
+        if self.text.range_of(address) is None:
+            raise self.fail(f"control leaves the executable code for {address:#x}", origin)
+        self.leaders.add(address)
+        self._work.append(address)
+
+    def _locate(self, address: int) -> tuple[Piece, int]:
+        start = self._starts[bisect.bisect_right(self._starts, address) - 1]
+        piece = self._local.get(start) or self.text.piece(start)
+        index = piece.index(address)
+        if index < 0 and start <= address < piece.end:
+            # Not where the linear decode has an instruction: data lies before. Decode anew from here.
+            bisect.insort(self._starts, address)
+            piece = self._local[address] = self.text.decode(address, self._starts)
+            index = piece.index(address)
+        if index < 0:
+            raise self.fail("control leaves the executable code", address)
+        return piece, index
+
+    def _run(self, address: int) -> None:
+        """Follow straight-line code from `address` to where control may leave it or to code seen before."""
+        while True:
+            piece, first = self._locate(address)
+            stop_at = bisect.bisect_left(piece.stops, first)
+            stop = piece.stops[stop_at] if stop_at < len(piece.stops) else len(piece.control)
+            last = min(stop, len(piece.control) - 1)
+            seen = self._seen.get(piece.start)
+            if seen is None:
+                seen = self._seen[piece.start] = bytearray(len(piece.control))
+            met = seen.find(1, first, last + 1)
+            count = (met if met >= 0 else last + 1) - first
+            seen[first : first + count] = b"\1" * count
+            end = piece.columns.address[first + count - 1] + piece.columns.size[first + count - 1] if count else address
+            extent = self.extent(address)
+            falls = met < 0 and stop >= len(piece.control)
+            if extent is not None and (end > extent.end or (end == extent.end and (falls or met >= 0))):
+                raise self.fail(f"control falls off the end of {extent.name}", extent.end)
+            if met >= 0:
+                return
+            if stop < len(piece.control):
+                self._leave(piece, stop)
+                return
+            if self.text.range_of(end) is None:
+                raise self.fail("control falls off the end of the executable code", end)
+            if end in self.text.functions:
+                raise self.fail(f"control falls into the function {self.text.functions[end].name}", end)
+            address = end
+
+    def _leave(self, piece: Piece, index: int) -> None:
+        control = piece.control[index]
+        address = piece.columns.address[index]
+        following = address + piece.columns.size[index]
+        if control == UNDECODABLE:
+            raise self.fail("control reaches bytes that are no instruction", address)
+        if control == Control.REFUSED:
+            pseudo = self.text.isa.opcode(piece.columns.opcode[index]).pseudo
+            raise self.fail(f"{pseudo.lower()}: {sem.REFUSED_REASONS[pseudo]}", address)
+        if control in (Control.BRANCH, Control.CONDITIONAL, Control.CALL):
+            target = piece.columns.target[index]
+            if target == NO_TARGET:
+                raise self.fail("a branch whose target LLVM does not tell", address)
+            if control == Control.CALL:
+                self.add_function_later(target, self.link_of(piece.columns, index), address)
+            else:
+                self._goto(target, address)
+        if control in (Control.CALL_REGISTER, Control.JUMP_REGISTER):
+            self.pending.add(address)
+        if control == Control.CONDITIONAL:
+            self.check_fall(address, following)
+            self._goto(following, address)
+        elif control in (Control.CALL, Control.CALL_REGISTER, Control.TRAP) and self.comes_back(address, following):
+            self._goto(following, address)
+
+    def add_function_later(self, entry: int, link: int | None, caller: int) -> None:
+        """`add_function` from inside an exploration."""
+        if entry not in self.entries:
+            self.entries[entry] = set()
+            self._goto(entry, caller)
+        if link is not None:
+            self.entries[entry].add(link)
+
+    def check_fall(self, address: int, following: int) -> None:
+        """Refuse a fall-through from the last instruction of a function."""
+        extent = self.extent(address)
+        if extent is not None and following >= extent.end:
+            raise self.fail(f"control falls off the end of {extent.name}", following)
+        if following in self.text.functions:
+            raise self.fail(f"control falls into the function {self.text.functions[following].name}", following)
+
+    def comes_back(self, address: int, following: int) -> bool:
+        """Whether control can come back to behind the call or trap at `address`.
+
+        Compilers put nothing behind a call that never returns: the function ends there, or what follows is no code.
+        """
+        extent = self.extent(address)
+        if (extent is not None and following >= extent.end) or following in self.text.functions:
+            return False
+        if self.text.range_of(following) is None:
+            return False
+        piece, index = self._locate(following)
+        return piece.control[index] not in (UNDECODABLE, Control.REFUSED)
+
+    def link_of(self, columns: Columns, index: int) -> int | None:
+        """First unit of the destination of a call, which receives the return address."""
+        first = int(self.text.isa.register_first_unit[columns.registers(index)[0]])
+        return first if first >= 0 else None
+
+    def code(self) -> tuple[InstructionArray, Columns, list[int], NDArrayBool]:
+        """The reachable text: instructions, the same as lists, control of each, and which are reached.
+
+        Raises:
+            LiftError: two reached instructions overlap.
+        """
+        pieces: list[InstructionArray] = []
+        control: list[int] = []
+        reached: list[tuple[int, int]] = []
+        used = sorted(start for start, seen in self._seen.items() if any(seen))
+        for start in used:
+            piece = self._local.get(start) or self.text.piece(start)
+            following = bisect.bisect_right(self._starts, start)
+            limit = self._starts[following] if following < len(self._starts) else piece.end
+            seen = np.frombuffer(bytes(self._seen[start]), np.uint8).astype(bool)
+            reached += zip(piece.code.addresses[seen].tolist(), piece.code.size[seen].tolist(), strict=True)
+            if limit >= piece.end:
+                pieces.append(piece.code)
+                control += piece.control
+            else:  # a later piece begins inside this one
+                count = bisect.bisect_left(piece.columns.address, limit)
+                pieces.append(_cut(piece.code, count, limit))
+                control += piece.control[:count]
+        reached = sorted(set(reached))
+        for (one, size), (other, _) in itertools.pairwise(reached):
+            if one + size > other:
+                raise self.fail(f"control enters the middle of the instruction at {one:#x}", other)
+        code = concatenate(self.text, pieces)
+        columns = Columns(code) if len(pieces) != 1 or len(used) != 1 else self._columns_of(used[0], code)
+        mask = np.zeros(len(code), bool)
+        wanted = np.array([address for address, _ in reached], np.int64)
+        places = np.searchsorted(code.addresses, wanted)
+        if len(wanted) and (places[-1] >= len(code) or (code.addresses[places] != wanted).any()):
+            raise self.fail("two readings of the same bytes as code", int(wanted[0]))
+        mask[places] = True
+        return code, columns, control, mask
+
+    def _columns_of(self, start: int, code: InstructionArray) -> Columns:
+        piece = self._local.get(start) or self.text.piece(start)
+        return piece.columns if piece.code is code else Columns(code)
+
+
+NDArrayBool = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+
+def _cut(code: InstructionArray, count: int, end: int) -> InstructionArray:
+    operands = int(code.operand_start[count])
+    return InstructionArray(
+        code.address,
+        code.code[: end - code.address],
+        code.offset[:count],
+        code.size[:count],
+        code.opcode[:count],
+        code.flags[:count],
+        code.target[:count],
+        code.operand_start[: count + 1],
+        code.operand_kind[:operands],
+        code.operand_value[:operands],
+    )

@@ -1,0 +1,135 @@
+"""Blocks of the reachable code, as indices, before they become the public `BasicBlock`s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from luthier.lift.effects import Columns
+from luthier.lift.explore import Explorer, NDArrayBool, Resolution
+from luthier.lift.model import BlockExit, EdgeKind
+from luthier.lift.semantics import Control
+
+
+@dataclass(slots=True)
+class Node:
+    """One block. `successors` are node numbers; calls go to where they return."""
+
+    first: int
+    last: int
+    exit: BlockExit = "fallthrough"
+    successors: list[tuple[EdgeKind, int]] = field(default_factory=list)
+    targets: tuple[int, ...] = ()
+    """Addresses of the functions called, or jumped to by a tail call."""
+    resolution: Resolution | None = None
+    """For register jumps and calls."""
+
+
+@dataclass(slots=True)
+class Graph:
+    """All blocks in address order, and which of them each function reaches."""
+
+    nodes: list[Node]
+    node_at: dict[int, int]
+    """Address of a block -> its number."""
+    members: dict[int, list[int]]
+    """Entry address of a function -> its blocks in address order."""
+
+
+_DIRECT_EXIT: dict[int, BlockExit] = {
+    Control.BRANCH: "branch",
+    Control.CONDITIONAL: "conditional",
+    Control.CALL: "call",
+    Control.CALL_REGISTER: "call",
+    Control.END: "end",
+    Control.TRAP: "trap",
+}
+
+
+def build_graph(
+    explorer: Explorer,
+    columns: Columns,
+    control: list[int],
+    reached: NDArrayBool,
+    resolutions: Mapping[int, Resolution],
+) -> Graph:
+    """Cut the reached instructions into blocks and connect them.
+
+    Args:
+        resolutions: what is known of register jumps and calls, by address.
+    """
+    index_of = {columns.address[index]: index for index in np.flatnonzero(reached).tolist()}
+    starts = sorted(index_of[address] for address in explorer.leaders)
+    node_at = {columns.address[start]: number for number, start in enumerate(starts)}
+    stops = np.flatnonzero(reached & (np.array(control, np.int8) != int(Control.NEXT))).tolist()
+    nodes: list[Node] = []
+    at = 0
+    for number, start in enumerate(starts):
+        while at < len(stops) and stops[at] < start:
+            at += 1
+        following = starts[number + 1] if number + 1 < len(starts) else len(control)
+        last = min(stops[at] if at < len(stops) else len(control), following - 1)
+        node = Node(start, last)
+        address = columns.address[last]
+        kind = control[last]
+        after = node_at.get(address + columns.size[last])
+        node.exit = _DIRECT_EXIT.get(kind, "fallthrough")
+        if kind == Control.JUMP_REGISTER:
+            _register_jump(explorer, node, resolutions.get(address), node_at, columns.address[start])
+        elif kind == Control.CALL_REGISTER:
+            node.resolution = resolutions.get(address)
+            node.targets = node.resolution.targets if node.resolution is not None else ()
+        elif kind == Control.CALL:
+            node.targets = (columns.target[last],)
+        if kind in (Control.BRANCH, Control.CONDITIONAL):
+            node.successors.append(("taken", node_at[columns.target[last]]))
+        falls = kind in (Control.NEXT, Control.CONDITIONAL) or (
+            kind in (Control.CALL, Control.CALL_REGISTER, Control.TRAP)
+            and explorer.comes_back(address, address + columns.size[last])
+        )
+        if after is not None and falls:
+            node.successors.append(("fallthrough", after))
+        nodes.append(node)
+    members = {entry: _reach(nodes, node_at[entry]) for entry in explorer.entries}
+    return Graph(nodes, node_at, members)
+
+
+def _register_jump(
+    explorer: Explorer, node: Node, resolution: Resolution | None, node_at: dict[int, int], start: int
+) -> None:
+    node.resolution = resolution
+    node.exit = "unknown"
+    if resolution is None or resolution.reason:
+        return
+    if resolution.is_return:
+        node.exit = "return"
+        return
+    inside = [target for target in resolution.targets if not leaves_function(explorer, start, target)]
+    if len(inside) == len(resolution.targets):
+        node.exit = "branch"
+        kind: EdgeKind = "taken" if len(inside) == 1 else "indirect"
+        node.successors += [(kind, node_at[target]) for target in inside if target in node_at]
+    elif not inside:
+        node.exit = "tail"
+        node.targets = resolution.targets
+
+
+def leaves_function(explorer: Explorer, place: int, target: int) -> bool:
+    """Whether a jump from `place` to `target` is one to another function, rather than a long branch."""
+    extent = explorer.extent(place)
+    if target in explorer.text.functions:
+        return extent != explorer.text.functions[target]
+    return target in explorer.entries and (extent is None or not extent.start <= target < extent.end)
+
+
+def _reach(nodes: list[Node], entry: int) -> list[int]:
+    seen = {entry}
+    work = [entry]
+    while work:
+        for _, successor in nodes[work.pop()].successors:
+            if successor not in seen:
+                seen.add(successor)
+                work.append(successor)
+    return sorted(seen)

@@ -1,0 +1,293 @@
+"""From a code object to a `LiftedRepresentation`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from luthier.errors import LiftError
+from luthier.lift import registers as r
+from luthier.lift.addresses import AddressAnalysis, FunctionAddresses, World
+from luthier.lift.effects import Columns, Effects, EffectTable
+from luthier.lift.explore import Explorer, Resolution
+from luthier.lift.graph import Graph, build_graph, leaves_function
+from luthier.lift.model import (
+    BasicBlock,
+    CallSite,
+    DirectJump,
+    Edge,
+    Function,
+    LiftedRepresentation,
+    PcReference,
+    Unknown,
+)
+from luthier.lift.regions import Regions, find_regions
+from luthier.lift.semantics import Control
+from luthier.lift.slots import CodeSlots
+from luthier.lift.text import text_of
+from luthier.mc import InstructionArray, Isa
+from luthier.objects import CodeObject, Kernel, load_object
+
+_ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
+
+
+def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
+    """Lift one kernel and every function it may call.
+
+    Args:
+        object: a code object, or what `luthier.objects.load_object` takes.
+        kernel: the kernel's name.
+
+    Raises:
+        LiftError: there is no such kernel, or its code cannot be understood safely; with the address.
+        ObjectError: the object is malformed.
+    """
+    code_object = object if isinstance(object, CodeObject) else load_object(object)
+    found = code_object.kernels.get(kernel)
+    if found is None:
+        raise LiftError(
+            f"no kernel {kernel!r}; there are: {', '.join(code_object.kernels) or 'none'}", object=code_object.name
+        )
+    return _Lifter(code_object, found).run()
+
+
+class _Lifter:
+    def __init__(self, object: CodeObject, kernel: Kernel) -> None:
+        self.object = object
+        self.kernel = kernel
+        self.isa = Isa.of(object.target, kernel.wave_size)
+        self.text = text_of(object, self.isa)
+        self.explorer = Explorer(self.text, kernel.name)
+        descriptor = kernel.descriptor
+        vectors = (1 << min(256, descriptor.architected_vgprs)) - 1 << r.VGPR_FIRST
+        vectors |= (1 << min(256, descriptor.agprs)) - 1 << r.AGPR_FIRST
+        self.table = EffectTable(self.isa, kernel.wave_size, vectors)
+        self.slots = CodeSlots(object, self.text)
+        self.resolutions: dict[int, Resolution] = {}
+        self.clobbers: dict[int, int] = {}
+        self.found: dict[int, FunctionAddresses] = {}
+
+    def run(self) -> LiftedRepresentation:
+        explorer = self.explorer
+        explorer.add_function(self.kernel.entry, None, self.kernel.entry)
+        while True:
+            code, columns, control, reached = explorer.code()
+            graph = build_graph(explorer, columns, control, reached, self.resolutions)
+            if not self._resolve(columns, graph):
+                break
+        regions = find_regions(graph, columns, self.table, explorer.fail)
+        return self._represent(code, columns, graph, regions)
+
+    # Register jumps and calls
+
+    def _resolve(self, columns: Columns, graph: Graph) -> bool:
+        """Find where register jumps and calls go; True if that changed anything."""
+        effects = _remember(lambda index: self.table.of(columns, index))
+        world = World(self._clobbered, self.slots.value, lambda address: self.text.range_of(address) is not None)
+        analysis = AddressAnalysis(columns, graph, self.table, effects, world)
+        interesting = {
+            number
+            for number in {*columns.opcode}
+            if number >= 0 and self.table.opcode(number).opcode.pseudo in _ADDRESS_OPERATIONS
+        }
+        changed = False
+        before = len(self.explorer.leaders), {entry: set(links) for entry, links in self.explorer.entries.items()}
+        for entry, links in list(self.explorer.entries.items()):
+            members = graph.members[entry]
+            if not any(
+                columns.opcode[index] in interesting
+                for number in members
+                for index in range(graph.nodes[number].first, graph.nodes[number].last + 1)
+            ):
+                continue
+            found = self.found[entry] = analysis.run(entry, links)
+            clobbers = found.clobbers
+            if clobbers != self._clobbered(entry):
+                self.clobbers[entry] = clobbers
+                changed = True
+            for address, resolution in found.resolutions.items():
+                if self.resolutions.get(address) != resolution:
+                    self.resolutions[address] = resolution
+                    changed = True
+                    self._follow(address, resolution, columns, graph)
+        after = len(self.explorer.leaders), self.explorer.entries
+        return changed or before != after
+
+    def _clobbered(self, entry: int | None) -> int:
+        return r.SCALAR_MASK if entry is None else self.clobbers.get(entry, r.SCALAR_MASK)
+
+    def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
+        """Explore the targets of a register jump or call."""
+        node = next(node for node in graph.nodes if columns.address[node.last] == address)
+        is_call = self.table.opcode(columns.opcode[node.last]).control == Control.CALL_REGISTER
+        for target in resolution.targets:
+            if is_call:
+                self.explorer.add_function(target, self.explorer.link_of(columns, node.last), address)
+            elif leaves_function(self.explorer, address, target):
+                # A tail call: the callee returns with the caller's own return address.
+                for entry, members in graph.members.items():
+                    if any(graph.nodes[member] is node for member in members):
+                        for link in [None, *self.explorer.entries[entry]]:
+                            self.explorer.add_function(target, link, address)
+            else:
+                self.explorer.reach(target, address)
+
+    # The public form
+
+    def _represent(
+        self, code: InstructionArray, columns: Columns, graph: Graph, regions: Regions
+    ) -> LiftedRepresentation:
+        references, computed = self._references(columns, graph)
+        direct_jumps = self._direct_jumps(columns, graph, computed)
+        reference_of = {reference.getpc: number for number, reference in enumerate(references)}
+        order: list[int] = []
+        owner: dict[int, int] = {}
+        for number, members in enumerate(graph.members.values()):
+            for member in members:
+                if member not in owner:
+                    owner[member] = number
+                    order.append(member)
+        block_number = {member: index for index, member in enumerate(order)}
+        predecessors: dict[int, set[int]] = {}
+        for member in order:
+            for _, successor in graph.nodes[member].successors:
+                predecessors.setdefault(successor, set()).add(block_number[member])
+        blocks: list[BasicBlock] = []
+        block_of = [-1] * len(columns.address)
+        for member in order:
+            node = graph.nodes[member]
+            index = block_number[member]
+            blocks.append(
+                BasicBlock(
+                    index,
+                    owner[member],
+                    node.first,
+                    node.last,
+                    node.exit,
+                    tuple(Edge(kind, block_number[to]) for kind, to in node.successors),
+                    tuple(sorted(predecessors.get(member, ()))),
+                )
+            )
+            block_of[node.first : node.last + 1] = [index] * (node.last + 1 - node.first)
+        function_at = {entry: number for number, entry in enumerate(graph.members)}
+        unknown: dict[int, Unknown] = {}
+        functions: list[Function] = []
+        for number, (entry, members) in enumerate(graph.members.items()):
+            calls: list[CallSite] = []
+            for member in members:
+                node = graph.nodes[member]
+                resolution = node.resolution
+                if resolution is not None and resolution.reason:
+                    unknown[node.last] = Unknown(node.last, resolution.reason)
+                if node.exit not in ("call", "tail"):
+                    continue
+                calls.append(
+                    CallSite(
+                        node.last,
+                        node.exit,
+                        tuple(function_at[target] for target in node.targets if target in function_at),
+                        resolution is None or not resolution.reason,
+                        next((block_number[to] for _, to in node.successors), None),
+                        self.explorer.link_of(columns, node.last) if node.exit == "call" else None,
+                        tuple(
+                            reference_of[getpc]
+                            for getpc in (resolution.references if resolution is not None else ())
+                            if getpc in reference_of
+                        ),
+                        resolution.slots if resolution is not None else (),
+                    )
+                )
+            extent = self.text.functions.get(entry)
+            functions.append(
+                Function(
+                    number,
+                    self.kernel.name if number == 0 else extent.name if extent is not None else f"sub_{entry:x}",
+                    entry,
+                    tuple(blocks[block_number[member]] for member in members),
+                    block_number[graph.node_at[entry]],
+                    tuple(calls),
+                    number == 0,
+                )
+            )
+        return LiftedRepresentation(
+            object=self.object,
+            kernel=self.kernel,
+            target=self.object.target.target,
+            isa=self.isa,
+            wave_size=self.kernel.wave_size,
+            code=code,
+            functions=tuple(functions),
+            blocks=tuple(blocks),
+            block_of=tuple(block_of),
+            pc_references=references,
+            direct_jumps=direct_jumps,
+            unknown=tuple(unknown[index] for index in sorted(unknown)),
+            clauses=tuple(regions.clauses),
+            restrictions=dict(sorted(regions.restrictions.items())),
+            columns=columns,
+            effect_table=self.table,
+            index_mode=frozenset(regions.indexed),
+        )
+
+    def _references(self, columns: Columns, graph: Graph) -> tuple[tuple[PcReference, ...], set[int]]:
+        """All references in order of s_getpc_b64, and the s_getpc_b64 whose values are computed with.
+
+        Raises:
+            LiftError: a program counter is used in a way that would not survive moving the code.
+        """
+        found: set[tuple[int, int, int, int]] = set()
+        computed: set[int] = set()
+        for addresses in self.found.values():
+            for getpc, use in addresses.escapes.items():
+                raise self.explorer.fail(
+                    f"the program counter read at {columns.address[getpc]:#x} is used by "
+                    f"'{self.table.opcode(columns.opcode[use]).opcode.mnemonic}' in a way that cannot be retargeted",
+                    columns.address[use],
+                )
+            computed |= addresses.computed
+            found |= {(ref.getpc, ref.low, ref.high, ref.offset) for ref in addresses.references}
+        reachable = (
+            {columns.address[index] for node in graph.nodes for index in range(node.first, node.last + 1)}
+            if found
+            else set()
+        )
+        references: list[PcReference] = []
+        adds: dict[int, tuple[int, int, int, int]] = {}
+        for getpc, low, high, offset in sorted(found):
+            for add in (low, high):
+                other = adds.setdefault(add, (getpc, low, high, offset))
+                if other[0] != getpc:
+                    raise self.explorer.fail("one add serves several program counters", columns.address[add])
+            if getpc not in computed:
+                target = columns.address[getpc] + columns.size[getpc] + offset & 0xFFFFFFFFFFFFFFFF
+                references.append(PcReference(getpc, low, high, target, "code" if target in reachable else "data"))
+        for getpc in sorted(computed):
+            target = columns.address[getpc] + columns.size[getpc]
+            references.append(PcReference(getpc, -1, -1, target, "computed"))
+        return tuple(sorted(references, key=lambda reference: (reference.getpc, reference.low))), computed
+
+    def _direct_jumps(self, columns: Columns, graph: Graph, computed: set[int]) -> tuple[DirectJump, ...]:
+        found: list[DirectJump] = []
+        for node in graph.nodes:
+            resolution = node.resolution
+            if resolution is None or not resolution.targets:
+                continue
+            if resolution.direct or computed & set(resolution.references):
+                if len(resolution.targets) != 1 or resolution.reason:
+                    raise self.explorer.fail(
+                        "a computed jump with several targets cannot be retargeted", columns.address[node.last]
+                    )
+                found.append(DirectJump(node.last, resolution.targets[0]))
+        return tuple(found)
+
+
+def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:
+    known: dict[int, Effects] = {}
+
+    def remembered(index: int) -> Effects:
+        found = known.get(index)
+        if found is None:
+            found = known[index] = function(index)
+        return found
+
+    return remembered

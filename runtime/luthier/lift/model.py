@@ -1,0 +1,319 @@
+"""What lifting gives: functions, blocks, edges, calls and addresses of one kernel."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, overload
+
+from luthier.lift.effects import Columns, Effects, EffectTable
+from luthier.lift.registers import UnitSet
+from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
+from luthier.objects import CodeObject, Kernel
+from luthier.targets import Target
+
+if TYPE_CHECKING:
+    from luthier.lift.liveness import Liveness
+
+EdgeKind = Literal["fallthrough", "taken", "indirect"]
+BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Control from one block to another of the same function. A call's block has a fallthrough edge to where it
+    returns."""
+
+    kind: EdgeKind
+    to: int
+    """Block index."""
+
+
+@dataclass(frozen=True, slots=True)
+class BasicBlock:
+    """Instructions that run one after the other, entered at the first and left at the last."""
+
+    index: int
+    function: int
+    """Index of the function it belongs to; the first one, where hand-written functions share code."""
+    first: int
+    """Index of the first instruction."""
+    last: int
+    """Index of the last instruction (inclusive)."""
+    exit: BlockExit
+    """How it is left."""
+    successors: tuple[Edge, ...]
+    predecessors: tuple[int, ...]
+    """Block indices, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A call, or a jump that leaves the function for another (a tail call)."""
+
+    index: int
+    """Instruction."""
+    kind: Literal["call", "tail"]
+    callees: tuple[int, ...]
+    """Functions it may go to, all of them if `known`."""
+    known: bool
+    """False: it may go elsewhere too, and is in `LiftedRepresentation.unknown`."""
+    return_block: int | None
+    """Block control comes back to; None for tail calls and where nothing follows a call that cannot return."""
+    link: int | None
+    """First unit of the register pair that receives the return address; None for tail calls."""
+    references: tuple[int, ...]
+    """Indices in `pc_references` of the addresses that flow into it; empty for s_call_b64."""
+    slots: tuple[int, ...]
+    """Addresses of the memory slots (GOT entries, constant tables) the target is loaded from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel or a device function."""
+
+    index: int
+    name: str
+    """Its symbol, or ``sub_<address>``."""
+    entry: int
+    """Virtual address."""
+    blocks: tuple[BasicBlock, ...]
+    """In address order."""
+    entry_block: int
+    """Index of the block at `entry`."""
+    calls: tuple[CallSite, ...]
+    is_kernel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PcReference:
+    """An address made of the program counter: s_getpc_b64 and the adds of a constant offset to it.
+
+    ``target = address after the s_getpc_b64 + 64-bit offset in the literals of low and high``. To keep the target when
+    the code moves, both literals are rewritten.
+    """
+
+    getpc: int
+    """Instruction that reads the program counter."""
+    low: int
+    """Instruction that adds the low half of the offset, as an immediate operand; -1 for kind "computed"."""
+    high: int
+    """Instruction that adds the high half and the carry; -1 for kind "computed"."""
+    target: int
+    """Virtual address; for kind "computed" that of the instruction after s_getpc_b64."""
+    kind: Literal["code", "data", "computed"]
+    """"code": a lifted instruction; "data": anything else; "computed": the address feeds only arithmetic whose results
+    go to jumps and calls listed in `LiftedRepresentation.direct_jumps`, so it need not be right after the code
+    moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectJump:
+    """A jump or call by register with one known target, whose address is not made by a retargetable `PcReference`.
+
+    When code moves, it must become s_branch, or s_call_b64 with the same link register.
+    """
+
+    index: int
+    target: int
+    """Virtual address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A jump or call whose targets were not all found."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """The extent of an s_clause: `first` to `last` must follow it with nothing between, or s_clause be removed or
+    shortened."""
+
+    index: int
+    """The s_clause instruction."""
+    first: int
+    last: int
+
+
+class Instruction:
+    """One instruction of a `LiftedRepresentation`; a view that is cheap to make."""
+
+    __slots__ = ("_lifted", "index")
+
+    def __init__(self, lifted: LiftedRepresentation, index: int) -> None:
+        self._lifted = lifted
+        self.index = index
+
+    @property
+    def address(self) -> int:
+        """Virtual address."""
+        return self._lifted.columns.address[self.index]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._lifted.columns.size[self.index]
+
+    @property
+    def offset(self) -> int:
+        """Byte offset in the object's file."""
+        for segment in self._lifted.object.segments:
+            if segment.vaddr <= self.address < segment.vaddr + segment.filesz:
+                return self.address - segment.vaddr + segment.offset
+        return -1
+
+    @property
+    def opcode(self) -> Opcode:
+        return self._lifted.isa.opcode(self._lifted.columns.opcode[self.index])
+
+    @property
+    def mnemonic(self) -> str:
+        return self.opcode.mnemonic
+
+    @property
+    def text(self) -> str:
+        """Assembly."""
+        return self._lifted.isa.text(self._lifted.code, self.index)
+
+    @property
+    def bytes(self) -> bytes:
+        return self._lifted.code.bytes_of(self.index)
+
+    @property
+    def operands(self) -> list[tuple[OperandKind, int]]:
+        """Kind and value of each operand, in the order of ``opcode.operands``."""
+        return self._lifted.code.operands(self.index)
+
+    def operand(self, name: str) -> tuple[OperandKind, int] | None:
+        """The operand LLVM calls `name` (``vdst``, ``src0``, ``offset``, …), None if the opcode has none."""
+        position = self.opcode.operand_index.get(name)
+        return None if position is None else self.operands[position]
+
+    @property
+    def flags(self) -> InstructionFlag:
+        return self.opcode.flags
+
+    @property
+    def is_vector(self) -> bool:
+        """Executed once a lane, under EXEC: VALU, vector memory, LDS, export."""
+        return not self.is_scalar
+
+    @property
+    def is_scalar(self) -> bool:
+        """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
+        return bool(self.flags & (InstructionFlag.SALU | InstructionFlag.SMEM)) or self.opcode.pseudo.startswith("S_")
+
+    @property
+    def block(self) -> int:
+        """Index of its block, -1 for an instruction that control does not reach."""
+        return self._lifted.block_of[self.index]
+
+    @property
+    def effects(self) -> Effects:
+        """Registers read, written and replaced, with lanes."""
+        return self._lifted.effects(self.index)
+
+    @property
+    def uses(self) -> UnitSet:
+        return UnitSet(self.effects.reads)
+
+    @property
+    def defs(self) -> UnitSet:
+        """Everything that may change."""
+        return UnitSet(self.effects.writes)
+
+    @property
+    def restriction(self) -> str | None:
+        """Why no code can be inserted before this instruction; None if it can."""
+        return self._lifted.restrictions.get(self.index)
+
+    def __repr__(self) -> str:
+        return f"<{self.index}: {self.address:#x} {self.text}>"
+
+
+class InstructionSequence(Sequence[Instruction]):
+    """All instructions of a `LiftedRepresentation`, made when asked for."""
+
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self._lifted = lifted
+
+    def __len__(self) -> int:
+        return len(self._lifted.columns.address)
+
+    @overload
+    def __getitem__(self, index: int) -> Instruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Instruction]: ...
+    def __getitem__(self, index: int | slice) -> Instruction | list[Instruction]:
+        if isinstance(index, slice):
+            return [Instruction(self._lifted, one) for one in range(*index.indices(len(self)))]
+        return Instruction(self._lifted, range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return (Instruction(self._lifted, index) for index in range(len(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class LiftedRepresentation:
+    """One kernel and every function it may call. Read-only.
+
+    Instruction indices count in `code`; block, function and reference indices in the tuples of the same name.
+    """
+
+    object: CodeObject
+    kernel: Kernel
+    target: Target
+    isa: Isa
+    wave_size: int
+    code: InstructionArray
+    """The text that holds the kernel and its functions, in address order; only instructions with a block are ever
+    executed."""
+    functions: tuple[Function, ...]
+    """The kernel first."""
+    blocks: tuple[BasicBlock, ...]
+    """In the order of functions, then of addresses."""
+    block_of: tuple[int, ...]
+    """Block index of each instruction, -1 where control does not reach."""
+    pc_references: tuple[PcReference, ...]
+    direct_jumps: tuple[DirectJump, ...]
+    unknown: tuple[Unknown, ...]
+    clauses: tuple[Clause, ...]
+    restrictions: Mapping[int, str]
+    """Instructions before which no code can be inserted, with the reason."""
+    columns: Columns = field(repr=False)
+    """`code` as Python lists."""
+    effect_table: EffectTable = field(repr=False)
+    index_mode: frozenset[int] = field(repr=False)
+    """Instructions that run in VGPR index mode (s_set_gpr_idx_on)."""
+    _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
+
+    @cached_property
+    def instructions(self) -> InstructionSequence:
+        """Views of all instructions."""
+        return InstructionSequence(self)
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        """Registers that may be read later; computed at first use."""
+        from luthier.lift.liveness import Liveness
+
+        return Liveness(self)
+
+    def effects(self, index: int) -> Effects:
+        """Registers instruction `index` reads, writes and replaces."""
+        found = self._effects.get(index)
+        if found is None:
+            found = self._effects[index] = self.effect_table.of(self.columns, index, index in self.index_mode)
+        return found
+
+    def index_at(self, address: int) -> int | None:
+        """Index of the reachable instruction that begins at virtual `address`."""
+        at = bisect.bisect_left(self.columns.address, address)
+        if at < len(self.columns.address) and self.columns.address[at] == address and self.block_of[at] >= 0:
+            return at
+        return None

@@ -1,0 +1,171 @@
+"""What an operation does to control flow and to EXEC, by LLVM's generic opcode name.
+
+LLVM's MC layer says which registers an instruction reads and writes. What it does not say is here: how control leaves
+an instruction, what an EXEC write does to lanes, which operations look at other lanes, and which ones cannot be moved.
+
+Sources: the "Vega", "CDNA3", "RDNA2", "RDNA3" and "RDNA4" instruction set architecture documents, chapters "Program
+Flow Control", "Scalar ALU Operations" and "Vector ALU Operations"; LLVM AMDGPUUsage.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum, IntFlag
+
+
+class Control(IntEnum):
+    """How control leaves an instruction."""
+
+    NEXT = 0
+    """Only to the next instruction."""
+    BRANCH = 1
+    """To its target."""
+    CONDITIONAL = 2
+    """To its target or to the next instruction."""
+    CALL = 3
+    """To its target, and the callee may come back (s_call_b64)."""
+    CALL_REGISTER = 4
+    """To an address in registers, and the callee may come back (s_swappc_b64)."""
+    JUMP_REGISTER = 5
+    """To an address in registers (s_setpc_b64): a return, a long branch, a tail call, or a computed jump."""
+    END = 6
+    """Ends the wave."""
+    TRAP = 7
+    """Enters the trap handler, which comes back to the next instruction or never."""
+    REFUSED = 8
+    """Its control flow or its meaning depends on state or addresses that cannot be followed: see `REFUSED_REASONS`."""
+
+
+_CONTROL = {
+    "S_BRANCH": Control.BRANCH,
+    "S_CALL_B64": Control.CALL,
+    "S_SWAPPC_B64": Control.CALL_REGISTER,
+    "S_SETPC_B64": Control.JUMP_REGISTER,
+    "S_ENDPGM": Control.END,
+    "S_ENDPGM_SAVED": Control.END,
+    "S_ENDPGM_ORDERED_PS_DONE": Control.END,
+    "S_TRAP": Control.TRAP,
+}
+
+REFUSED_REASONS = {
+    "S_CBRANCH_G_FORK": "divergent fork branches keep a stack of addresses",
+    "S_CBRANCH_I_FORK": "divergent fork branches keep a stack of addresses",
+    "S_CBRANCH_JOIN": "divergent fork branches keep a stack of addresses",
+    "S_SUBVECTOR_LOOP_BEGIN": "sub-vector loops run the code between twice with halves of EXEC",
+    "S_SUBVECTOR_LOOP_END": "sub-vector loops run the code between twice with halves of EXEC",
+    "S_SETVSKIP": "vector skip mode would also skip inserted instructions",
+    "S_RFE_B64": "a return from a trap handler outside one",
+    "S_RFE_RESTORE_B64": "a return from a trap handler outside one",
+    "S_CODE_END": "control reaches the end-of-code marker",
+    "S_ALLOC_VGPR": "the number of vector registers changes while the kernel runs",
+    "S_ADD_PC_I64": "a computed jump relative to the program counter",
+    "S_SWAP_PC_I64": "not supported yet",
+    "S_SET_PC_I64": "not supported yet",
+    "S_SET_VGPR_MSB": "vector register numbers depend on a mode",
+    "V_ILLEGAL": "control reaches an illegal instruction",
+    "S_ILLEGAL": "control reaches an illegal instruction",
+}
+
+
+def control_of(pseudo: str) -> Control:
+    """How control leaves the operation with this generic name."""
+    if pseudo in REFUSED_REASONS:
+        return Control.REFUSED
+    if pseudo.startswith("S_CBRANCH_"):
+        return Control.CONDITIONAL
+    return _CONTROL.get(pseudo, Control.NEXT)
+
+
+class Lanes(IntFlag):
+    """Which changes of a lane's activity an EXEC write can make."""
+
+    STAYS_ACTIVE = 1
+    BECOMES_INACTIVE = 2
+    BECOMES_ACTIVE = 4
+    STAYS_INACTIVE = 8
+
+    UNCHANGED = STAYS_ACTIVE | STAYS_INACTIVE
+    NARROWED = STAYS_ACTIVE | BECOMES_INACTIVE | STAYS_INACTIVE
+    WIDENED = STAYS_ACTIVE | BECOMES_ACTIVE | STAYS_INACTIVE
+    ALL_ACTIVE = STAYS_ACTIVE | BECOMES_ACTIVE
+    FLIPPED = BECOMES_INACTIVE | BECOMES_ACTIVE
+    ACTIVE_LEAVE = BECOMES_INACTIVE | BECOMES_ACTIVE | STAYS_INACTIVE
+    INACTIVE_ENTER = BECOMES_INACTIVE | STAYS_ACTIVE | BECOMES_ACTIVE
+    ANY = STAYS_ACTIVE | BECOMES_INACTIVE | BECOMES_ACTIVE | STAYS_INACTIVE
+
+
+SAVE_EXEC = {
+    # EXEC := f(source, EXEC), by the operation between S_ and _SAVEEXEC or _WREXEC
+    "AND": Lanes.NARROWED,
+    "OR": Lanes.WIDENED,
+    "XOR": Lanes.ANY,
+    "ANDN1": Lanes.NARROWED,  # ~source & EXEC
+    "ANDN2": Lanes.ACTIVE_LEAVE,  # source & ~EXEC
+    "ORN1": Lanes.WIDENED,  # ~source | EXEC
+    "ORN2": Lanes.INACTIVE_ENTER,  # source | ~EXEC
+    "NAND": Lanes.INACTIVE_ENTER,
+    "NOR": Lanes.ACTIVE_LEAVE,
+    "XNOR": Lanes.ANY,
+}
+
+TWO_SOURCES = {
+    # EXEC := f(a, b): (when a is EXEC, when b is EXEC)
+    "AND": (Lanes.NARROWED, Lanes.NARROWED),
+    "OR": (Lanes.WIDENED, Lanes.WIDENED),
+    "ANDN2": (Lanes.NARROWED, Lanes.ACTIVE_LEAVE),  # a & ~b
+    "ORN2": (Lanes.WIDENED, Lanes.INACTIVE_ENTER),  # a | ~b
+    "NAND": (Lanes.INACTIVE_ENTER, Lanes.INACTIVE_ENTER),
+    "NOR": (Lanes.ACTIVE_LEAVE, Lanes.ACTIVE_LEAVE),
+}
+
+CROSS_LANE_PREFIXES = (
+    "V_READLANE",
+    "V_READFIRSTLANE",  # lane 0 when EXEC is zero
+    "V_PERMLANE",
+    "V_ACCVGPR",
+    "V_MFMA",
+    "V_SMFMAC",
+    "V_WMMA",
+    "V_SWMMAC",
+    "V_INTERP",
+    "DS_BPERMUTE",
+    "DS_PERMUTE",
+    "DS_SWIZZLE",
+    "DS_ORDERED",
+    "DS_GWS",
+    "LDS_",
+    "IMAGE_",
+)
+"""Operations that read vector registers of lanes other than their own, or whatever EXEC says. Those with DPP
+besides."""
+
+EXEC_IGNORED_PREFIXES = ("V_MFMA", "V_SMFMAC", "V_WMMA", "V_SWMMAC")
+"""Operations that write every lane of their vector destination whatever EXEC says."""
+
+CONDITIONAL_SCALAR_WRITES = frozenset({"S_CMOV_B32", "S_CMOV_B64", "S_CMOVK_I32"})
+"""Scalar operations whose destination keeps its value when SCC is 0."""
+
+NARROW_TYPES = frozenset({"F16", "BF16", "U16", "I16", "B16", "U8", "I8", "B8", "FP8", "BF8", "F8"})
+"""Result types smaller than a register: the rest of the destination may keep its value (RDNA3 "16-bit math and
+VGPRs")."""
+
+
+_WIDE_TYPES = frozenset({"F32", "U32", "I32", "B32", "F64", "U64", "I64", "B64", "U24", "I24", "B128", "B96"})
+
+
+def result_is_narrow(pseudo: str) -> bool:
+    """Whether a vector operation may leave part of its 32-bit destination alone.
+
+    The first type in the name of a vector operation is that of its result. Packed operations fill the register.
+    """
+    if not pseudo.startswith("V_"):
+        return False
+    parts = pseudo.split("_")
+    if any(part.startswith("PK") for part in parts[1:3]) or parts[1] in ("CMP", "CMPX"):
+        # v_cvt_pk_* with 8-bit results fills half a register only
+        return any(part in ("FP8", "BF8", "U8", "I8", "F8") for part in parts)
+    return next((part in NARROW_TYPES for part in parts[1:] if part in NARROW_TYPES or part in _WIDE_TYPES), False)
+
+
+TRANSPOSING_LOAD = re.compile(r"_TR\d*_B")
+"""Loads that hand a lane what other lanes addressed (GFX950, GFX12): they look at all lanes."""

@@ -1,0 +1,54 @@
+"""Memory slots that hold code addresses at run time: GOT entries and constant tables."""
+
+from __future__ import annotations
+
+from luthier.errors import ObjectError
+from luthier.lift.text import Text
+from luthier.objects import CodeObject
+
+R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13
+_PT_GNU_RELRO, _PF_W = 0x6474E552, 2
+
+
+class CodeSlots:
+    """The 64-bit words of one object that cannot change while a kernel runs."""
+
+    def __init__(self, object: CodeObject, text: Text) -> None:
+        self._object = object
+        self._text = text
+        self._relocations = {relocation.offset: relocation for relocation in object.relocations}
+
+    def is_constant(self, address: int) -> bool:
+        """Whether nothing can write the word at `address` once the object is loaded."""
+        for segment in self._object.elf.segments:
+            if (
+                segment.type == _PT_GNU_RELRO
+                and segment.vaddr <= address
+                and address + 8 <= segment.vaddr + segment.memsz
+            ):
+                return True
+        return any(
+            segment.vaddr <= address and address + 8 <= segment.vaddr + segment.memsz and not segment.flags & _PF_W
+            for segment in self._object.segments
+        )
+
+    def value(self, address: int) -> int | None:
+        """The code address the word at `address` holds when the object is loaded at 0; None if that is not certain."""
+        if not self.is_constant(address):
+            return None
+        relocation = self._relocations.get(address)
+        if relocation is None:
+            try:
+                held = int.from_bytes(self._object.read(address, 8), "little")
+            except ObjectError:
+                return None
+        elif relocation.type == R_AMDGPU_RELATIVE64:
+            held = relocation.addend
+        elif relocation.type == R_AMDGPU_ABS64:
+            symbol = self._object.symbol(relocation.symbol)
+            if symbol is None or not symbol.defined:
+                return None
+            held = symbol.address + relocation.addend
+        else:
+            return None
+        return held if self._text.range_of(held) is not None else None

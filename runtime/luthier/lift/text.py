@@ -1,0 +1,158 @@
+"""Decoded code of a code object, kept between lifts of its kernels.
+
+Text is decoded in pieces that begin at every address known to be code: function symbols and kernel entries. Data
+between two functions then spoils nothing, and lifting one kernel of many decodes only what it reaches.
+"""
+
+from __future__ import annotations
+
+import bisect
+import weakref
+from typing import NamedTuple
+
+import numpy as np
+
+from luthier.errors import LiftError
+from luthier.lift.effects import Columns
+from luthier.lift.semantics import Control, control_of
+from luthier.mc import InstructionArray, Isa
+from luthier.objects import CodeObject
+
+UNDECODABLE = -1
+"""In `Piece.control`: the bytes are no instruction."""
+
+
+class Piece:
+    """A run of text decoded from its first byte.
+
+    Attributes:
+        code: the instructions.
+        columns: the same as lists.
+        control: `Control` of each instruction, `UNDECODABLE` where there is none.
+        stops: ascending indices of the instructions whose control is not `Control.NEXT`.
+    """
+
+    def __init__(self, isa: Isa, data: bytes, address: int) -> None:
+        self.start = address
+        self.end = address + len(data)
+        self.code = isa.decode(data, address)
+        self.columns = Columns(self.code)
+        kinds, places = np.unique(self.code.opcode, return_inverse=True)
+        table = np.array(
+            [UNDECODABLE if kind < 0 else int(control_of(isa.opcode(kind).pseudo)) for kind in kinds.tolist()],
+            dtype=np.int8,
+        )
+        control = table[places] if len(kinds) else np.zeros(0, np.int8)
+        self.control: list[int] = control.tolist()
+        self.stops: list[int] = np.flatnonzero(control != int(Control.NEXT)).tolist()
+
+    def index(self, address: int) -> int:
+        """Index of the instruction that begins at `address`, -1 if none does."""
+        at = bisect.bisect_left(self.columns.address, address)
+        return at if at < len(self.columns.address) and self.columns.address[at] == address else -1
+
+
+class Extent(NamedTuple):
+    """A function symbol: where it starts and ends (the start again if its size is unknown)."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Text:
+    """The executable sections of one object, for one processor and wave size."""
+
+    def __init__(self, object: CodeObject, isa: Isa) -> None:
+        self.isa = isa
+        self.name = object.name
+        self.ranges = [(address, address + size) for address, size in object.text_ranges if size > 0]
+        self._bytes: dict[int, bytes] = {first: object.read(first, end - first) for first, end in self.ranges}
+        self.functions: dict[int, Extent] = {}
+        for symbol in object.symbols:
+            if symbol.type == "func" and self.range_of(symbol.address) is not None:
+                known = self.functions.get(symbol.address)
+                if known is None or known.end < symbol.address + symbol.size:
+                    self.functions[symbol.address] = Extent(symbol.name, symbol.address, symbol.address + symbol.size)
+        for kernel in object.kernels.values():
+            self.functions.setdefault(kernel.entry, Extent(kernel.name, kernel.entry, kernel.entry))
+        self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
+        self._pieces: dict[int, Piece] = {}
+
+    def range_of(self, address: int) -> tuple[int, int] | None:
+        """Start and end of the executable section that holds `address`."""
+        for first, end in self.ranges:
+            if first <= address < end:
+                return first, end
+        return None
+
+    def bytes_between(self, first: int, end: int) -> bytes:
+        """The bytes of one section from `first` up to `end`.
+
+        Raises:
+            LiftError: they are not all in one executable section.
+        """
+        section = self.range_of(first)
+        if section is None or end > section[1]:
+            raise LiftError("not in executable code", object=self.name, offset=first)
+        data = self._bytes[section[0]]
+        return data[first - section[0] : end - section[0]]
+
+    def piece(self, start: int) -> Piece:
+        """The piece that begins at `start`, a member of `starts`, and ends at the next one or with the section."""
+        known = self._pieces.get(start)
+        if known is None:
+            known = self._pieces[start] = self.decode(start, self.starts)
+        return known
+
+    def decode(self, start: int, starts: list[int]) -> Piece:
+        """Decode from `start` to the next of `starts` or the end of the section."""
+        section = self.range_of(start)
+        if section is None:
+            raise LiftError("control leaves the executable code", object=self.name, offset=start)
+        following = bisect.bisect_right(starts, start)
+        end = min(section[1], starts[following]) if following < len(starts) else section[1]
+        return Piece(self.isa, self.bytes_between(start, end), start)
+
+
+_texts: weakref.WeakKeyDictionary[CodeObject, dict[Isa, Text]] = weakref.WeakKeyDictionary()
+
+
+def text_of(object: CodeObject, isa: Isa) -> Text:
+    """The decoded text of `object`, made once."""
+    by_isa = _texts.setdefault(object, {})
+    found = by_isa.get(isa)
+    if found is None:
+        found = by_isa[isa] = Text(object, isa)
+    return found
+
+
+def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
+    """One array of several that lie in ascending order and do not overlap."""
+    if len(pieces) == 1:
+        return pieces[0]
+    address = pieces[0].address
+    end = pieces[-1].address + len(pieces[-1].code)
+    section = text.range_of(address)
+    if section is not None and end <= section[1]:
+        code = text.bytes_between(address, end)
+    else:  # several sections: what lies between is of no instruction
+        image = bytearray(end - address)
+        for piece in pieces:
+            image[piece.address - address : piece.address - address + len(piece.code)] = piece.code
+        code = bytes(image)
+    counts = np.cumsum([0, *(len(piece.operand_value) for piece in pieces)])
+    starts = [piece.operand_start[:-1] + base for piece, base in zip(pieces, counts[:-1], strict=True)]
+    columns = (
+        np.concatenate([piece.offset + (piece.address - address) for piece in pieces]),
+        np.concatenate([piece.size for piece in pieces]),
+        np.concatenate([piece.opcode for piece in pieces]),
+        np.concatenate([piece.flags for piece in pieces]),
+        np.concatenate([piece.target for piece in pieces]),
+        np.concatenate([*starts, counts[-1:]]).astype(np.int32),
+        np.concatenate([piece.operand_kind for piece in pieces]),
+        np.concatenate([piece.operand_value for piece in pieces]),
+    )
+    for column in columns:
+        column.flags.writeable = False
+    return InstructionArray(address, code, *columns)

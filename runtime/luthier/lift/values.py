@@ -1,0 +1,364 @@
+"""Values that are addresses, and how scalar operations make them.
+
+A register holds a set of possible values (`Values`), or None where it may hold anything. Offsets are kept apart from
+the program counter they are added to, because the carry from the low half to the high half depends on where the object
+is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from luthier.lift import registers as r
+from luthier.lift.effects import Columns, Effects
+from luthier.mc import OperandKind
+
+MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1
+MOST_VALUES = 16
+"""Alternatives followed for one register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What `unit` held when the function was entered."""
+
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A 32-bit constant."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Low:
+    """Low half of the program counter that instruction `getpc` reads, plus an offset with these low 32 bits."""
+
+    getpc: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class High:
+    """High half of the program counter that instruction `getpc` reads, plus this 64-bit offset."""
+
+    getpc: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Half 0 or 1 of the 64-bit word in memory at the program counter of `getpc` plus a 64-bit offset."""
+
+    getpc: int
+    offset: int
+    half: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """SCC after instruction `index` added `amount` to `Low(getpc, before)`, or subtracted it."""
+
+    getpc: int
+    before: int
+    amount: int
+    index: int
+    literal: bool
+    subtract: bool
+
+
+Value: TypeAlias = Entry | Const | Low | High | Slot | Carry
+Values: TypeAlias = frozenset[Value]
+Key: TypeAlias = int | tuple[int, int]
+"""A register unit, or (VGPR unit, lane) for a scalar put into a lane."""
+State: TypeAlias = dict[Key, Values | None]
+"""What is known at a point: None is anything. A scalar unit that is missing holds its entry value; a lane that is
+missing, anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An s_getpc_b64 and its two adds, as instruction indices, and the 64-bit offset added."""
+
+    getpc: int
+    low: int
+    high: int
+    offset: int
+
+
+class Notes:
+    """What the operations of one function tell besides values."""
+
+    def __init__(self) -> None:
+        self.references: set[Reference] = set()
+        self.low_adds: dict[int, int] = {}
+        """Instruction that adds to the low half of a raw program counter -> its s_getpc_b64."""
+        self.computed: set[int] = set()
+        """s_getpc_b64 whose value is added to in ways other than by two literals."""
+
+
+def lookup(state: State, key: Key) -> Values | None:
+    """Values of a unit or lane."""
+    if key in state:
+        return state[key]
+    return frozenset([Entry(key)]) if isinstance(key, int) else None
+
+
+def join(state: State, other: State) -> bool:
+    """Merge `other` into `state`; True if that changed it."""
+    changed = False
+    for key in {*state, *other}:
+        mine, theirs = lookup(state, key), lookup(other, key)
+        if mine is None or mine == theirs:
+            continue
+        merged = None if theirs is None else mine | theirs
+        if merged is not None and len(merged) > MOST_VALUES:
+            merged = None
+        if merged != mine:
+            state[key] = merged
+            changed = True
+    return changed
+
+
+def forget(state: State, units: int) -> None:
+    """Know nothing of the scalar units and the lanes of the vector units in this mask any more."""
+    scalars = units & r.SCALAR_MASK
+    while scalars:
+        lowest = scalars & -scalars
+        state[lowest.bit_length() - 1] = None
+        scalars ^= lowest
+    vectors = units & r.VECTOR_MASK
+    if vectors:
+        for key in [key for key in state if isinstance(key, tuple) and vectors >> key[0] & 1]:
+            state[key] = None
+
+
+class Operations:
+    """The effect of scalar operations on a `State`."""
+
+    def __init__(self, columns: Columns, first_unit: list[int], unit_count: list[int]) -> None:
+        self.columns = columns
+        self.first_unit = first_unit
+        self.unit_count = unit_count
+
+    def apply(self, name: str, index: int, effects: Effects, state: State, notes: Notes | None) -> None:
+        """Run one instruction.
+
+        Args:
+            name: its generic opcode name.
+            notes: where to note references, on the last pass.
+        """
+        action = _ACTIONS.get(name)
+        results = action(self, index, state, notes) if action is not None else {}
+        forget(state, effects.writes)
+        state.update(results)
+
+    def unit(self, index: int, operand: int) -> int:
+        """First unit of a register operand, -1 if it has none."""
+        registers = self.columns.registers(index)
+        return self.first_unit[registers[operand]] if operand < len(registers) else -1
+
+    def source(self, state: State, index: int, operand: int, half: int = 0) -> Values | None:
+        """Values of a 32-bit operand, or of one half of a 64-bit one."""
+        columns = self.columns
+        position = columns.start[index] + operand
+        register = columns.register[position]
+        if register:
+            unit = self.first_unit[register]
+            if unit < 0 or unit >= r.VGPR_FIRST or half >= self.unit_count[register]:
+                return None
+            return lookup(state, unit + half)
+        if columns.code.operand_kind[position] == int(OperandKind.EXPRESSION):
+            return None
+        return frozenset([Const(columns.value[position] >> (32 * half) & MASK32)])
+
+    def is_immediate(self, index: int, operand: int) -> bool:
+        return self.columns.register[self.columns.start[index] + operand] == 0
+
+    # Each action gives the new values of what it writes; what it does not give becomes unknown.
+
+    def _getpc(self, index: int, state: State, notes: Notes | None) -> State:
+        unit = self.unit(index, 0)
+        return {unit: frozenset([Low(index, 0)]), unit + 1: frozenset([High(index, 0)])} if unit >= 0 else {}
+
+    def _copy(self, index: int, state: State, notes: Notes | None) -> State:
+        unit = self.unit(index, 0)
+        halves = range(self.unit_count[self.columns.registers(index)[0]])
+        if unit < 0 or (len(halves) > 1 and self.is_immediate(index, 1)):
+            return {}
+        return {unit + half: self.source(state, index, 1, half) for half in halves}
+
+    def _move_short(self, index: int, state: State, notes: Notes | None) -> State:
+        value = self.columns.values(index)[1] & 0xFFFF
+        return {self.unit(index, 0): frozenset([Const((value ^ 0x8000) - 0x8000 & MASK32)])}
+
+    def _conditional(self, index: int, state: State, notes: Notes | None) -> State:
+        unit = self.unit(index, 0)
+        result: State = {}
+        for half in range(self.unit_count[self.columns.registers(index)[0]]):
+            one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
+            result[unit + half] = None if one is None or other is None else one | other
+        return result
+
+    def _sign_extend(self, index: int, state: State, notes: Notes | None) -> State:
+        # GFX12: the program counter comes zero-extended from 48 bits.
+        values = self.source(state, index, 1)
+        if values and all(isinstance(value, High) and value.offset == 0 for value in values):
+            return {self.unit(index, 0): values}
+        return {}
+
+    def _add(self, index: int, state: State, notes: Notes | None) -> State:
+        return self._sum(index, state, notes, subtract=False)
+
+    def _subtract(self, index: int, state: State, notes: Notes | None) -> State:
+        return self._sum(index, state, notes, subtract=True)
+
+    def _sum(self, index: int, state: State, notes: Notes | None, subtract: bool) -> State:
+        unit = self.unit(index, 0)
+        one, other, literal = self._operands(index, state, Low, subtract)
+        if one is None or other is None or len(other) != 1:
+            return {}
+        (amount,) = other
+        if not isinstance(amount, Const):
+            return {}
+        sign = -1 if subtract else 1
+        sums: set[Value] = set()
+        carries: set[Value] = set()
+        for value in one:
+            if isinstance(value, Const):
+                sums.add(Const(value.value + sign * amount.value & MASK32))
+            elif isinstance(value, Low):
+                sums.add(Low(value.getpc, value.offset + sign * amount.value & MASK32))
+                exact = literal and len(one) == 1 and not subtract
+                carries.add(Carry(value.getpc, value.offset, amount.value, index, exact, subtract))
+                if notes is not None and value.offset == 0:
+                    notes.low_adds[index] = value.getpc
+                    if not exact:
+                        notes.computed.add(value.getpc)
+            else:
+                return {}
+        return {unit: frozenset(sums), r.SCC: frozenset(carries) or None}
+
+    def _add_carry(self, index: int, state: State, notes: Notes | None) -> State:
+        return self._sum_carry(index, state, notes, subtract=False)
+
+    def _subtract_borrow(self, index: int, state: State, notes: Notes | None) -> State:
+        return self._sum_carry(index, state, notes, subtract=True)
+
+    def _sum_carry(self, index: int, state: State, notes: Notes | None, subtract: bool) -> State:
+        one, other, literal = self._operands(index, state, High, subtract)
+        carries = lookup(state, r.SCC)
+        if one is None or other is None or carries is None or len(other) != 1:
+            return {}
+        (amount,) = other
+        if not isinstance(amount, Const):
+            return {}
+        sums: set[Value] = set()
+        for value in one:
+            if not isinstance(value, High):
+                return {}
+            matching = [
+                carry
+                for carry in carries
+                if isinstance(carry, Carry)
+                and (carry.getpc, carry.before, carry.subtract) == (value.getpc, value.offset & MASK32, subtract)
+            ]
+            if len(matching) != 1:
+                return {}
+            carry = matching[0]
+            added = amount.value << 32 | carry.amount
+            offset = value.offset + (-added if subtract else added) & MASK64
+            sums.add(High(value.getpc, offset))
+            if notes is not None and value.offset == 0:
+                if carry.literal and literal and len(one) == 1 and len(carries) == 1:
+                    notes.references.add(Reference(value.getpc, carry.index, index, offset))
+                else:
+                    notes.computed.add(value.getpc)
+        return {self.unit(index, 0): frozenset(sums)}
+
+    def _operands(
+        self, index: int, state: State, kind: type[Low] | type[High], subtract: bool
+    ) -> tuple[Values | None, Values | None, bool]:
+        """The sources of a sum with the address first, and whether the second is an immediate."""
+        one, other = self.source(state, index, 1), self.source(state, index, 2)
+        if not subtract and other and any(isinstance(value, kind) for value in other):
+            return other, one, self.is_immediate(index, 1)
+        return one, other, self.is_immediate(index, 2)
+
+    def _load(self, index: int, state: State, notes: Notes | None) -> State:
+        # sdst, sbase, offset or soffset, …: only a plain immediate offset is followed.
+        registers, values = self.columns.registers(index), self.columns.values(index)
+        unit, base = self.unit(index, 0), self.unit(index, 1)
+        if unit < 0 or base < 0 or any(register and self.first_unit[register] >= 0 for register in registers[2:]):
+            return {}
+        immediate = next((value for value, register in zip(values[2:], registers[2:], strict=True) if not register), 0)
+        low, high = lookup(state, base), lookup(state, base + 1)
+        pair = pair_of(low, high)
+        result: State = {}
+        if pair is not None:
+            getpc, offset = pair
+            for one in range(self.unit_count[registers[0]]):
+                result[unit + one] = frozenset([Slot(getpc, offset + immediate + (one & ~1) * 4 & MASK64, one & 1)])
+        return result
+
+    def _write_lane(self, index: int, state: State, notes: Notes | None) -> State:
+        unit = self.unit(index, 0)
+        others: State = {key: value for key, value in state.items() if isinstance(key, tuple) and key[0] == unit}
+        lane = self.source(state, index, 2)
+        if lane is None or len(lane) != 1:
+            return {}
+        (which,) = lane
+        if isinstance(which, Const):
+            others[unit, which.value & 63] = self.source(state, index, 1)
+            return others
+        return {}
+
+    def _read_lane(self, index: int, state: State, notes: Notes | None) -> State:
+        lane = self.source(state, index, 2)
+        if lane is not None and len(lane) == 1:
+            (which,) = lane
+            if isinstance(which, Const):
+                return {self.unit(index, 0): lookup(state, (self.unit(index, 1), which.value & 63))}
+        return {}
+
+
+def pair_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
+    """s_getpc_b64 and 64-bit offset of a register pair that holds exactly one whole address."""
+    if low is None or high is None or len(low) != 1 or len(high) != 1:
+        return None
+    (one,), (other,) = low, high
+    if not isinstance(one, Low) or not isinstance(other, High):
+        return None
+    if one.getpc != other.getpc or one.offset != other.offset & MASK32:
+        return None
+    return other.getpc, other.offset
+
+
+Action: TypeAlias = Callable[[Operations, int, State, Notes | None], State]
+
+_ACTIONS: dict[str, Action] = {
+    "S_GETPC_B64": Operations._getpc,
+    "S_MOV_B32": Operations._copy,
+    "S_MOV_B64": Operations._copy,
+    "S_MOVK_I32": Operations._move_short,
+    "S_CSELECT_B32": Operations._conditional,
+    "S_CSELECT_B64": Operations._conditional,
+    "S_SEXT_I32_I16": Operations._sign_extend,
+    "S_ADD_U32": Operations._add,
+    "S_ADD_I32": Operations._add,
+    "S_ADDC_U32": Operations._add_carry,
+    "S_SUB_U32": Operations._subtract,
+    "S_SUBB_U32": Operations._subtract_borrow,
+    "V_WRITELANE_B32": Operations._write_lane,
+    "V_READLANE_B32": Operations._read_lane,
+}
+for _words in ("", "X2", "X4", "X8", "X16"):
+    for _form in ("IMM", "SGPR_IMM", "SGPR"):
+        _ACTIONS[f"S_LOAD_DWORD{_words}_{_form}"] = Operations._load
+
+FOLLOWED = frozenset({*_ACTIONS, "S_SETPC_B64", "S_SWAPPC_B64"})
+"""Operations that may read an unfinished address: the analysis knows what they make of it."""
