@@ -71,7 +71,7 @@ class Target:
         return size * 3 // 2 if self.large_vgpr_file else size
 
     def occupancy(self, vgprs: int, wave_size: int) -> int:
-        """Waves of one SIMD that can be resident when each has `vgprs` (in a unified file: VGPRs and AGPRs together)."""
+        """Waves resident on one SIMD when each has `vgprs` (in a unified file: VGPRs and AGPRs together)."""
         granule = self.vgpr_allocation_granule(wave_size)
         allocated = -(-max(vgprs, 1) // granule) * granule
         return min(self.waves_per_simd, self.vgpr_file_size(wave_size) // allocated)

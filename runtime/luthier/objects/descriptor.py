@@ -56,7 +56,7 @@ class KernelDescriptor:
     granulated_workitem_vgpr_count: int = _bits(RSRC1, 0, 6)
     """VGPR granules minus one; see `vgprs`."""
     granulated_wavefront_sgpr_count: int = _bits(RSRC1, 6, 4)
-    """GFX9: SGPR granules of 8, minus one, always odd. 0 from GFX10 on, where every wave has all SGPRs."""
+    """GFX9: SGPR granules of 8 minus one; see `sgprs`. 0 from GFX10 on, where every wave has all SGPRs."""
     priority: int = _bits(RSRC1, 10, 2)
     float_round_mode_32: int = _bits(RSRC1, 12, 2)
     float_round_mode_16_64: int = _bits(RSRC1, 14, 2)
@@ -231,8 +231,8 @@ class KernelDescriptor:
         granule = target.vgpr_encoding_granule(self.wave_size)
         changed["granulated_workitem_vgpr_count"] = _round_up(max(total, self.vgprs), granule) // granule - 1
         if sgprs is not None and target.major == 9:
-            granules = _round_up(sgprs + _SPECIAL_SGPRS, 16) // 8
-            changed["granulated_wavefront_sgpr_count"] = max(granules - 1, self.granulated_wavefront_sgpr_count)
+            needed = _round_up(sgprs + _SPECIAL_SGPRS, 8) // 8 - 1
+            changed["granulated_wavefront_sgpr_count"] = max(needed, self.granulated_wavefront_sgpr_count)
         return replace(self, **changed)
 
 
