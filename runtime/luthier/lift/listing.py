@@ -1,0 +1,174 @@
+"""A lifted kernel as text for people and as plain data for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from luthier.lift.model import BasicBlock, CallSite, Function, LiftedRepresentation
+from luthier.lift.registers import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST, RegisterSet
+
+
+def live_counts(live: RegisterSet) -> dict[str, int]:
+    """How many scalar and vector units are live, the vector ones for active lanes and for all."""
+    return {
+        "scalar": (live.active & SCALAR_MASK).bit_count(),
+        "vector_active": (live.active >> VGPR_FIRST).bit_count(),
+        "vector_all_lanes": (live.all_lanes >> VGPR_FIRST).bit_count(),
+    }
+
+
+def as_text(lifted: LiftedRepresentation, *, instructions: bool = False, registers: bool = False) -> Iterator[str]:
+    """Lines that list functions, blocks, edges, calls, addresses, and what is not known.
+
+    Args:
+        instructions: also every instruction.
+        registers: name the live registers of each block instead of counting them.
+    """
+    reached = sum(block.last - block.first + 1 for block in lifted.blocks)
+    yield (
+        f"kernel {lifted.kernel.name}: {lifted.object.target}, wave{lifted.wave_size}, "
+        f"{_count(len(lifted.functions), 'function')}, {_count(len(lifted.blocks), 'block')}, "
+        f"{_count(reached, 'instruction')}"
+    )
+    for function in lifted.functions:
+        yield f"function {function.index} {function.name} at {function.entry:#x}"
+        for block in function.blocks:
+            yield from _block(lifted, function, block, instructions, registers)
+    for reference in lifted.pc_references:
+        place = lifted.columns.address[reference.getpc]
+        yield f"reference at {place:#x} to {reference.kind} {reference.target:#x}{_name(lifted, reference.target)}"
+    for jump in lifted.direct_jumps:
+        yield f"direct jump at {lifted.columns.address[jump.index]:#x} to {jump.target:#x}"
+    for clause in lifted.clauses:
+        yield f"clause at {lifted.columns.address[clause.index]:#x} of {clause.last - clause.first + 1}"
+    for first, last, reason in _runs(lifted):
+        where = f"{lifted.columns.address[first]:#x}" + (
+            f" to {lifted.columns.address[last]:#x}" if last > first else ""
+        )
+        yield f"nothing can be inserted at {where}: {reason}"
+    for unknown in lifted.unknown:
+        yield f"unknown target at {lifted.columns.address[unknown.index]:#x}: {unknown.reason}"
+
+
+def as_data(lifted: LiftedRepresentation) -> dict[str, Any]:
+    """The same as JSON-compatible data. Addresses are virtual, indices those of the representation."""
+    address = lifted.columns.address
+    return {
+        "object": lifted.object.name,
+        "kernel": lifted.kernel.name,
+        "target": str(lifted.object.target),
+        "wave_size": lifted.wave_size,
+        "instructions": sum(block.last - block.first + 1 for block in lifted.blocks),
+        "functions": [
+            {
+                "index": function.index,
+                "name": function.name,
+                "entry": function.entry,
+                "is_kernel": function.is_kernel,
+                "blocks": [block.index for block in function.blocks],
+                "calls": [
+                    {
+                        "address": address[call.index],
+                        "kind": call.kind,
+                        "callees": list(call.callees),
+                        "known": call.known,
+                        "return_block": call.return_block,
+                        "slots": list(call.slots),
+                    }
+                    for call in function.calls
+                ],
+            }
+            for function in lifted.functions
+        ],
+        "blocks": [
+            {
+                "index": block.index,
+                "function": block.function,
+                "address": address[block.first],
+                "end": address[block.last] + lifted.columns.size[block.last],
+                "instructions": block.last - block.first + 1,
+                "exit": block.exit,
+                "successors": [{"kind": edge.kind, "to": edge.to} for edge in block.successors],
+                "predecessors": list(block.predecessors),
+                "live_in": live_counts(lifted.liveness.live_in(block.index)),
+                "live_in_active": lifted.liveness.live_in(block.index).active.names(),
+                "live_in_all_lanes": lifted.liveness.live_in(block.index).all_lanes.names(),
+            }
+            for block in lifted.blocks
+        ],
+        "pc_references": [
+            {"address": address[reference.getpc], "target": reference.target, "kind": reference.kind}
+            for reference in lifted.pc_references
+        ],
+        "direct_jumps": [{"address": address[jump.index], "target": jump.target} for jump in lifted.direct_jumps],
+        "clauses": [
+            {"address": address[clause.index], "instructions": clause.last - clause.first + 1}
+            for clause in lifted.clauses
+        ],
+        "restrictions": [
+            {"first": address[first], "last": address[last], "reason": reason} for first, last, reason in _runs(lifted)
+        ],
+        "unknown": [{"address": address[unknown.index], "reason": unknown.reason} for unknown in lifted.unknown],
+    }
+
+
+def _block(
+    lifted: LiftedRepresentation, function: Function, block: BasicBlock, instructions: bool, registers: bool
+) -> Iterator[str]:
+    live = lifted.liveness.live_in(block.index)
+    way = ", ".join(f"{edge.kind} {edge.to}" for edge in block.successors)
+    size = "" if instructions else f" ({block.last - block.first + 1})"
+    call = next((call for call in function.calls if call.index == block.last), None)
+    calls = f" {_callees(lifted, call)}" if call is not None else ""
+    yield f"  block {block.index} at {lifted.columns.address[block.first]:#x}{size}: {block.exit}{calls}" + (
+        f" -> {way}" if way else ""
+    )
+    if registers:
+        only_inactive = type(live.active)(live.all_lanes & ~live.active)
+        yield f"    live: {live.active}" + (f"; in inactive lanes: {only_inactive}" if only_inactive else "")
+    else:
+        counts = live_counts(live)
+        matrix = (live.all_lanes >> AGPR_FIRST).bit_count()
+        yield (
+            f"    live: {counts['scalar']} scalar, {counts['vector_active']} vector, "
+            f"{counts['vector_all_lanes']} in all lanes" + (f" ({matrix} of them AGPRs)" if matrix else "")
+        )
+    if instructions:
+        for index in range(block.first, block.last + 1):
+            yield f"    {lifted.columns.address[index]:#x} {lifted.isa.text(lifted.code, index)}"
+
+
+def _callees(lifted: LiftedRepresentation, call: CallSite) -> str:
+    names = [lifted.functions[callee].name for callee in call.callees]
+    names += [] if call.known else ["unknown"]
+    slots = f" through {', '.join(f'{slot:#x}' for slot in call.slots)}" if call.slots else ""
+    return " or ".join(names) + slots
+
+
+def _name(lifted: LiftedRepresentation, address: int) -> str:
+    for function in lifted.functions:
+        if function.entry == address:
+            return f" {function.name}"
+    for symbol in lifted.object.symbols:
+        if symbol.defined and symbol.section != "*ABS*" and symbol.address == address:
+            return f" {symbol.name}"
+    return ""
+
+
+def _runs(lifted: LiftedRepresentation) -> Iterator[tuple[int, int, str]]:
+    """Restricted instructions, neighbours with the same reason together."""
+    first = last = -1
+    for index, reason in lifted.restrictions.items():
+        if first >= 0 and index == last + 1 and lifted.restrictions[last] == reason:
+            last = index
+            continue
+        if first >= 0:
+            yield first, last, lifted.restrictions[first]
+        first = last = index
+    if first >= 0:
+        yield first, last, lifted.restrictions[first]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
