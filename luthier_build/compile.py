@@ -288,6 +288,6 @@ def compile_device(
         raise BuildError("no sources to compile")
     module = ModuleSettings(name or Path(named[-1]).stem, tuple(named))
     chosen = replace(settings or Settings(), targets=tuple(targets))
-    return compile_modules(
-        [module], chosen, toolchain or Toolchain.find(), project=base, folder=folder, report=report
-    )[0]
+    return compile_modules([module], chosen, toolchain or Toolchain.find(), project=base, folder=folder, report=report)[
+        0
+    ]

@@ -74,7 +74,8 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
     missing = {name: constant for name, constant in wanted.items() if not (library / name).is_file()}
     if not missing:
         return library
-    key = hashlib.sha256(f"{library.resolve()}\0{clang_version}".encode()).hexdigest()[:16]
+    generator = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    key = hashlib.sha256(f"{library.resolve()}\0{clang_version}\0{generator}".encode()).hexdigest()[:16]
     folder = cache_dir(f"device-library/{key}")
     for original in library.glob("*.bc"):
         _link(folder / original.name, original)
@@ -95,6 +96,7 @@ def _link(link: Path, original: Path) -> None:
 def _generate(path: Path, symbol: str, value: int, clang: Path) -> None:
     """One constant in the constant address space, compiled so that data layout and bitcode are this compiler's."""
     source = f'__attribute__((address_space(4), visibility("hidden"), weak)) extern const int {symbol} = {value};\n'
-    target = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w"]
+    # No code object version: the file is linked into modules of every version.
+    target = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w", "-Xclang", "-mcode-object-version=none"]
     with replacing(path) as fresh:
         run([clang, "-x", "c", *target, "-c", "-emit-llvm", "-o", fresh, "-"], stdin=source)

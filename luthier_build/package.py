@@ -81,9 +81,7 @@ def compile_tool(
     chosen = toolchain or find_toolchain(settings)
     built = []
     with build_folder((project / settings.build_dir).resolve()) as folder:
-        devices = compile_modules(
-            settings.modules, settings, chosen, project=project, folder=folder, report=report
-        )
+        devices = compile_modules(settings.modules, settings, chosen, project=project, folder=folder, report=report)
         for device in devices:
             text = describe_module(device, settings.package, chosen, project.resolve(), folder)
             bundle, manifest = (destination / name for name in artefact_names(settings.module(device.name)))
@@ -98,9 +96,7 @@ def find_toolchain(settings: Settings) -> Toolchain:
     return Toolchain.find({**os.environ, "LUTHIER_CLANG": settings.clang} if settings.clang else None)
 
 
-def describe_module(
-    device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path
-) -> str:
+def describe_module(device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path) -> str:
     """The manifest's text, made anew only if a code object or a source changed."""
     output = folder / device.name / f"{device.name}.json"
     with_sources = sources.available()

@@ -1,7 +1,7 @@
 """`luthier tools`: the installed tools, what their device modules offer, and what, if anything, is wrong with them.
 
-Tools are found through entry points of group ``luthier.tools``. A tool's Python code is not run to list it: everything
-comes from the package's metadata and the manifests beside its device modules, so a broken tool is a row like any other.
+Tools are found through entry points of group ``luthier.tools``. What is known comes from the package metadata and from
+the manifests beside its device modules; only for its options is a tool imported. A broken tool is a row like any other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import importlib.machinery
 import importlib.metadata
 import importlib.util
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,9 +19,8 @@ from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import LuthierError, ToolError
+from luthier.tool import ENTRY_POINT_GROUP, Tool
 from luthier_build.manifest import Manifest
-
-GROUP = "luthier.tools"
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,8 @@ class InstalledTool:
     """As ``module.hook(type parameter, …)``."""
     variables: tuple[str, ...]
     """As ``module.variable``."""
+    options: tuple[str, ...]
+    """As ``name: type = default``."""
     problems: tuple[str, ...]
 
 
@@ -67,7 +67,7 @@ def installed_tools(entry_points: Iterable[importlib.metadata.EntryPoint] | None
     Args:
         entry_points: default: those of group ``luthier.tools`` in this Python environment.
     """
-    found = list(importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points)
+    found = list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP) if entry_points is None else entry_points)
     # One distribution can be seen twice, in the environment and in the current folder.
     unique = {(point.name, point.value, _distribution(point)[0]): point for point in found}
     times = Counter(point.name for point in unique.values())
@@ -95,9 +95,7 @@ def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     return "?", "?"
 
 
-def _describe(
-    point: importlib.metadata.EntryPoint, package: str, version: str, problems: list[str]
-) -> InstalledTool:
+def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, problems: list[str]) -> InstalledTool:
     manifests: list[Manifest] = []
     try:
         folder = package_folder(point.module)
@@ -125,8 +123,24 @@ def _describe(
             for hook in manifest.hooks
         ),
         tuple(f"{manifest.module}.{variable.name}" for manifest in manifests for variable in manifest.variables),
+        tuple(_options(point, problems)),
         tuple(problems),
     )
+
+
+def _options(point: importlib.metadata.EntryPoint, problems: list[str]) -> Iterable[str]:
+    """The tool's options; what goes wrong at import is added to `problems`."""
+    try:
+        tool = point.load()
+    except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
+        problems.append(f"{point.value} cannot be imported: {problem!r}")
+        return
+    if not (isinstance(tool, type) and issubclass(tool, Tool)):
+        problems.append(f"{point.value} is not a subclass of luthier.Tool")
+        return
+    for field in dataclasses.fields(tool.Options):
+        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+        yield f"{field.name}: {kind}" + ("" if field.default is dataclasses.MISSING else f" = {field.default!r}")
 
 
 def _skew(manifest: Manifest) -> Iterable[str]:
@@ -171,13 +185,14 @@ def package_folder(module: str) -> Path:
 
 
 def _print_table(tools: list[InstalledTool]) -> None:
-    header = ("tool", "package", "version", "targets", "hooks")
+    header = ("tool", "package", "version", "targets", "hooks", "options")
     rows = [
-        (tool.name, tool.package, tool.version, " ".join(tool.targets) or "-", ", ".join(tool.hooks) or "-")
+        (tool.name, tool.package, tool.version, *(separator.join(part) or "-" for separator, part in lists))
         for tool in tools
+        for lists in [((" ", tool.targets), (", ", tool.hooks), (", ", tool.options))]
     ]
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row, tool in zip((header, *rows), (None, *tools), strict=True):
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
         for problem in tool.problems if tool else ():
-            print(f"  ! {problem}", file=sys.stdout)
+            print(f"  ! {problem}")

@@ -1,0 +1,81 @@
+"""What the build tests share: the toolchain, a wheel of Luthier made once, small projects made on the spot."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from luthier.errors import BuildError
+
+from luthier_build.toolchain import Toolchain
+
+ROOT = Path(__file__).parents[2]
+
+HOOK = """\
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+MARK_LUTHIER_DEVICE_MODULE
+/// Events so far.
+__managed__ uint64_t counter = 0;
+/// Counts.
+LUTHIER_HOOK_ANNOTATE count(uint32_t step) { luthier::sAtomicAdd<uint64_t>(&counter, step); }
+"""
+
+
+@pytest.fixture(scope="session")
+def hook() -> str:
+    """Source of a device module with one hook, `count(uint32_t step)`, and one managed variable, `counter`."""
+    return HOOK
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Toolchain:
+    return Toolchain.find()
+
+
+@pytest.fixture(scope="session")
+def clang15() -> Toolchain:
+    """The compiler of Debian's hipcc, where it is installed with what the plugin needs."""
+    try:
+        found = Toolchain.find({"LUTHIER_CLANG": "clang-15", "PATH": "/usr/bin:/bin"})
+        assert found.llvm_include
+    except BuildError as problem:
+        pytest.skip(f"no clang 15: {problem}")
+    return found
+
+
+MakeProject = Callable[[Mapping[str, str]], Path]
+
+
+@pytest.fixture
+def make_project(tmp_path: Path) -> MakeProject:
+    """Writes files (name -> text) into a fresh folder."""
+
+    def make(files: Mapping[str, str]) -> Path:
+        folder = tmp_path / "project"
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def luthier_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a wheel of this source tree, built from a copy so that nothing is written into the tree."""
+    copy = tmp_path_factory.mktemp("luthier-source")
+    skipped = shutil.ignore_patterns("__pycache__", "*.so", ".*")
+    for folder in ("runtime", "luthier_build", "compiler_plugin"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=skipped)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, copy / name)
+    wheels = tmp_path_factory.mktemp("wheels")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "-w", wheels, copy], check=True)
+    return wheels
