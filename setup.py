@@ -31,6 +31,7 @@ class LLVMBuildExt(build_ext):
                 # What LLVM's Support library needs here; llvm-config also names z3 and xml2, which these components do not use.
                 "-lz",
                 "-lzstd",
+                "-Wl,--wrap=_ZNK4llvm5Twine5printERNS_11raw_ostreamE",  # runtime/native/mc/null_stream.cpp says why
                 "-Wl,--exclude-libs,ALL",  # another LLVM (llvmlite's) lives in the same process
                 "-Wl,--gc-sections",
                 "-Wl,-s",

@@ -76,8 +76,8 @@ NAMES = 138
 """Names in LLVM 22's enumeration; the exported function must not be asked beyond."""
 
 
-def calibrate(opcodes: Mapping[str, int], positions_of: Callable[[int, int], list[int]]) -> dict[int, str]:
-    """Number in LLVM's enumeration -> operand name.
+def calibrate(opcodes: Mapping[str, int], positions_of: Callable[[int, int], list[int]]) -> dict[str, int]:
+    """Operand name -> number in LLVM's enumeration.
 
     Args:
         opcodes: opcode name -> number.
@@ -93,4 +93,4 @@ def calibrate(opcodes: Mapping[str, int], positions_of: Callable[[int, int], lis
             here = {number for number, found in enumerate(positions) if found == position}
             if name != ".":
                 candidates[name] = candidates.get(name, here) & here
-    return {next(iter(numbers)): name for name, numbers in candidates.items() if len(numbers) == 1}
+    return {name: next(iter(numbers)) for name, numbers in candidates.items() if len(numbers) == 1}

@@ -14,7 +14,7 @@ from luthier.mc import _operand_names
 from luthier.mc.instructions import Assembly, Fixup, InstructionArray, InstructionFlag
 from luthier.mc.opcodes import Opcode, OperandInfo
 from luthier.mc.registers import Register, register_units
-from luthier.targets import Target, TargetId, target_named
+from luthier.targets import Target, TargetId
 
 
 _PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
@@ -64,7 +64,7 @@ class Isa:
             if setting is not None:
                 features.append(f"{'+' if setting else '-'}{name}")
         try:
-            self._native = _mc.Isa(target.target.name, ",".join(features))
+            self._native = _native(target.target.name, ",".join(features))
         except _mc.McError as problem:
             raise TargetError(problem.args[0], target=str(target)) from None
         self._opcodes: dict[int, Opcode] = {}
@@ -195,7 +195,6 @@ class Isa:
         name, mnemonic, pseudo, pseudo_number, operands, uses, defs, size, flags, ts_flags, is_pseudo = (
             self._native.describe_opcode(number)
         )
-        names = _names_of(number, len(operands)) or _names_of(pseudo_number, len(operands))
         classes = _register_class_names()
         return Opcode(
             number,
@@ -204,8 +203,8 @@ class Isa:
             pseudo if pseudo_number != number else _PROCESSOR.sub("", name),
             pseudo_number,
             tuple(
-                OperandInfo(names.get(index, ""), is_def, tied, kind, classes[cls] if cls >= 0 else None)
-                for index, (is_def, tied, kind, cls) in enumerate(operands)
+                OperandInfo(operand, is_def, tied, kind, classes[cls] if cls >= 0 else None)
+                for operand, is_def, tied, kind, cls in operands
             ),
             tuple(self._wave_register(register) for register in uses),
             tuple(self._wave_register(register) for register in defs),
@@ -274,14 +273,23 @@ def _isa(target: TargetId, wave_size: int) -> Isa:
 
 
 @functools.cache
-def _any() -> _mc.Isa:
-    return _mc.Isa(target_named("gfx942").name, "")
+def _opcode_numbers() -> dict[str, int]:
+    return {name: number for number, name in enumerate(_mc.opcode_names())}
 
 
 @functools.cache
-def _opcode_numbers() -> dict[str, int]:
-    native = _any()
-    return {native.opcode_name(number): number for number in range(native.opcode_count())}
+def _any() -> _mc.Isa:
+    return _native("gfx942", "")
+
+
+def _native(cpu: str, features: str) -> _mc.Isa:
+    _set_operand_names()
+    return _mc.Isa(cpu, features)
+
+
+@functools.cache
+def _set_operand_names() -> None:
+    _mc.set_operand_names(_operand_names.calibrate(_opcode_numbers(), _mc.named_operand_positions))
 
 
 @functools.cache
@@ -316,19 +324,6 @@ def _register_classes() -> dict[str, list[int]]:
 def _register_class_names() -> list[str]:
     return list(_register_classes())
 
-
-@functools.cache
-def _operand_name_numbers() -> dict[int, str]:
-    return _operand_names.calibrate(_opcode_numbers(), _mc.named_operand_positions)
-
-
-def _names_of(opcode: int, operands: int) -> dict[int, str]:
-    """Operand position -> name; empty where LLVM gives this opcode no names."""
-    names = _operand_name_numbers()
-    positions = _mc.named_operand_positions(opcode, _operand_names.NAMES)
-    return {
-        position: names[number] for number, position in enumerate(positions) if 0 <= position < operands and number in names
-    }
 
 
 def _data_text(data: bytes) -> str:

@@ -22,15 +22,6 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
   const int32_t begin = columns.start[index], end = columns.start[index + 1];
   if (begin < 0 || end < begin || size_t(end) > columns.operands)
     fail("operand range is out of bounds");
-  const MCInstrDesc &desc = instrInfo_->get(unsigned(opcode));
-  if (desc.isPseudo())
-    fail("opcode " + instrInfo_->getName(unsigned(opcode)).str() + " has no encoding");
-  if (!fits(desc))
-    fail("opcode " + instrInfo_->getName(unsigned(opcode)).str() + " is not of this processor");
-  if (unsigned(end - begin) != desc.getNumOperands())
-    fail(instrInfo_->getName(unsigned(opcode)).str() + " takes " + std::to_string(desc.getNumOperands()) + " operands, not " +
-         std::to_string(end - begin));
-
   MCInst inst;
   inst.setOpcode(unsigned(opcode));
   for (int32_t i = begin; i < end; ++i) {
@@ -58,6 +49,8 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
       fail("operand kind " + std::to_string(columns.kind[i]) + " does not exist");
     }
   }
+  if (const char *why = problem(inst))
+    fail(instrInfo_->getName(unsigned(opcode)).str() + ": " + why);
   return inst;
 }
 

@@ -2,7 +2,6 @@
 
 #include "amdgpu_private.h"
 
-#include "llvm/MC/MCDisassembler/MCDisassembler.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -32,6 +31,40 @@ void initializeLLVM() {
     install_fatal_error_handler(
         [](void *, const char *reason, bool) { throw McError(std::string("LLVM: ") + reason); });
   });
+}
+
+namespace {
+OperandNames theNames;
+}
+
+void setOperandNames(const std::map<std::string, unsigned> &numbers) {
+  auto number = [&numbers](const char *name) {
+    const auto found = numbers.find(name);
+    if (found == numbers.end())
+      throw McError(std::string("LLVM's number of the operand name ") + name + " is not known");
+    return found->second;
+  };
+  OperandNames all;
+  for (const auto &[name, index] : numbers) {
+    if (index >= all.names.size())
+      all.names.resize(index + 1);
+    all.names[index] = name;
+  }
+  all.sources = {number("src0_modifiers"), number("src1_modifiers"), number("src2_modifiers")};
+  all.selects = {number("dst_sel"), number("src0_sel"), number("src1_sel")};
+  all.old = number("old");
+  all.dstUnused = number("dst_unused");
+  all.opSel = number("op_sel");
+  all.opSelHi = number("op_sel_hi");
+  all.negLo = number("neg_lo");
+  all.negHi = number("neg_hi");
+  theNames = std::move(all);
+}
+
+const OperandNames &operandNames() {
+  if (theNames.names.empty())
+    throw McError("operand names have not been set");
+  return theNames;
 }
 
 Isa::Isa(const std::string &cpu, const std::string &features) : triple_("amdgcn-amd-amdhsa") {
@@ -142,74 +175,6 @@ int64_t Isa::branchTarget(const MCInst &inst, uint64_t address, uint64_t size) c
     return NoTarget;
   const int64_t words = SignExtend64<16>(uint64_t(inst.getOperand(unsigned(operand)).getImm()));
   return int64_t(address + size + uint64_t(words * 4));
-}
-
-Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
-  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
-  std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
-  if (!disassembler)
-    throw McError("LLVM has no disassembler for this processor");
-
-  Instructions out;
-  const size_t estimate = code.size() / 6 + 1;
-  out.offset.reserve(estimate);
-  out.size.reserve(estimate);
-  out.opcode.reserve(estimate);
-  out.flags.reserve(estimate);
-  out.target.reserve(estimate);
-  out.operandStart.reserve(estimate + 1);
-  out.operandKind.reserve(estimate * 6);
-  out.operandValue.reserve(estimate * 6);
-  out.operandStart.push_back(0);
-
-  MCInst inst;
-  for (size_t offset = 0; offset < code.size();) {
-    inst.clear();
-    uint64_t size = 0;
-    const ArrayRef<uint8_t> rest = code.drop_front(offset);
-    bool good =
-        disassembler->getInstruction(inst, size, rest, address + offset, nulls()) != MCDisassembler::Fail;
-    const size_t firstOperand = out.operandKind.size();
-    if (good && size != 0 && size <= rest.size() && inst.getOpcode() < flags_.size()) {
-      for (const MCOperand &operand : inst) {
-        if (operand.isReg()) {
-          out.operandKind.push_back(KindRegister);
-          out.operandValue.push_back(operand.getReg().id());
-        } else if (operand.isImm()) {
-          out.operandKind.push_back(KindImmediate);
-          out.operandValue.push_back(operand.getImm());
-        } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
-          out.operandKind.push_back(literalKind(*operand.getExpr()));
-          out.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
-        } else {
-          good = false;
-          break;
-        }
-      }
-    } else {
-      good = false;
-    }
-
-    out.offset.push_back(int64_t(offset));
-    int64_t target = NoTarget;
-    if (good) {
-      const unsigned opcode = inst.getOpcode();
-      out.opcode.push_back(int32_t(opcode));
-      out.flags.push_back(flags_[opcode]);
-      target = branchTarget(inst, address + offset, size);
-    } else {
-      size = std::min<size_t>(4, rest.size());
-      out.opcode.push_back(-1);
-      out.flags.push_back(0);
-      out.operandKind.resize(firstOperand);
-      out.operandValue.resize(firstOperand);
-    }
-    out.size.push_back(int32_t(size));
-    out.target.push_back(target);
-    out.operandStart.push_back(int32_t(out.operandKind.size()));
-    offset += size;
-  }
-  return out;
 }
 
 } // namespace luthier

@@ -38,6 +38,7 @@ enum OperandKind : uint8_t {
 };
 
 constexpr int64_t NoTarget = INT64_MIN;
+constexpr uint32_t SdwaFlag = 1u << 24; ///< of instructionFlags
 
 /// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
 struct Instructions {
@@ -78,6 +79,18 @@ struct OperandColumns {
   size_t operands;
 };
 
+/// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.mc._operand_names and given to setOperandNames.
+struct OperandNames {
+  std::vector<std::string> names; ///< by number; empty where unknown
+  std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
+  std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
+  unsigned old, dstUnused, opSel, opSelHi, negLo, negHi;
+};
+
+/// Must be called once before the first Isa is made.
+void setOperandNames(const std::map<std::string, unsigned> &numbers);
+const OperandNames &operandNames();
+
 class Isa {
 public:
   Isa(const std::string &cpu, const std::string &features);
@@ -96,6 +109,13 @@ public:
   int registerClass(const llvm::MCOperandInfo &info) const { return instrInfo_->getOpRegClassID(info, hwMode_); }
   /// False where the opcode takes registers that this processor does not have; LLVM would print such an instruction out of bounds.
   bool fits(const llvm::MCInstrDesc &desc) const;
+  /// Why an instruction is none that this processor has; null where nothing speaks against it.
+  ///
+  /// LLVM's decoder accepts reserved encodings (an SGPR where only a VGPR can be, a tuple beyond the last register, reserved SDWA
+  /// selections), and its printer and encoder then run into undefined behaviour, so everything is checked before it reaches them.
+  const char *problem(const llvm::MCInst &inst) const;
+  /// Adds the operands at the end that LLVM's decoder leaves out because it can do without: tied registers and modifier summaries.
+  void complete(llvm::MCInst &inst) const;
   /// KindLiteral or KindLiteral64, of an expression that forces a literal.
   OperandKind literalKind(const llvm::MCExpr &expression) const;
   /// The address an instruction at `address` branches to, NoTarget where it names none.

@@ -41,11 +41,19 @@ py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
   if (opcode >= isa.instructions().getNumOpcodes())
     throw McError("opcode " + std::to_string(opcode) + " does not exist");
   const llvm::MCInstrDesc &desc = isa.instructions().get(opcode);
+  std::vector<std::string> named(desc.getNumOperands());
+  // A few real opcodes are not in LLVM's table of names; the generic ones are.
+  for (const unsigned each : {isa.genericOpcode(opcode), opcode})
+    for (unsigned name = 0; name < operandNames().names.size(); ++name) {
+      const int at = llvm::AMDGPU::getNamedOperandIdx(uint16_t(each), static_cast<llvm::AMDGPU::OpName>(name));
+      if (at >= 0 && size_t(at) < named.size() && (each == opcode || isa.instructions().get(each).getNumOperands() == named.size()))
+        named[size_t(at)] = operandNames().names[name];
+    }
   py::list operands;
   for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
     const llvm::MCOperandInfo &info = desc.operands()[i];
     const int tied = desc.getOperandConstraint(i, llvm::MCOI::TIED_TO);
-    operands.append(py::make_tuple(i < desc.getNumDefs(), tied, int(info.OperandType), isa.registerClass(info)));
+    operands.append(py::make_tuple(named[i], i < desc.getNumDefs(), tied, int(info.OperandType), isa.registerClass(info)));
   }
   std::vector<uint32_t> uses(desc.implicit_uses().begin(), desc.implicit_uses().end());
   std::vector<uint32_t> defs(desc.implicit_defs().begin(), desc.implicit_defs().end());
@@ -117,15 +125,7 @@ PYBIND11_MODULE(_mc, m) {
             return py::make_tuple(columns(std::move(result.instructions)), py::bytes(result.code), result.labels, fixups);
           },
           py::arg("source"))
-      .def("opcode_count", [](const Isa &isa) { return isa.instructions().getNumOpcodes(); })
-      .def("opcode_name",
-           [](const Isa &isa, unsigned opcode) {
-             if (opcode >= isa.instructions().getNumOpcodes())
-               throw McError("opcode " + std::to_string(opcode) + " does not exist");
-             return isa.instructions().getName(opcode).str();
-           })
       .def("describe_opcode", &describeOpcode)
-      .def("register_count", [](const Isa &isa) { return isa.registers().getNumRegs(); })
       .def("registers",
            [](const Isa &isa) {
              py::list all;
@@ -150,6 +150,14 @@ PYBIND11_MODULE(_mc, m) {
         return all;
       });
 
+  m.def("set_operand_names", &setOperandNames, py::arg("numbers"));
+  m.def("opcode_names", [] {
+    const Isa any("gfx942", "");
+    std::vector<std::string> names;
+    for (unsigned i = 0; i < any.instructions().getNumOpcodes(); ++i)
+      names.push_back(any.instructions().getName(i).str());
+    return names;
+  });
   m.def(
       "named_operand_positions",
       [](unsigned opcode, unsigned names) {

@@ -1,0 +1,195 @@
+// From bytes to instructions, and what makes an instruction valid.
+#include "isa.h"
+
+#include "amdgpu_private.h"
+
+#include "llvm/MC/MCDisassembler/MCDisassembler.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace luthier {
+namespace {
+
+constexpr size_t LongestInstruction = 32; // bytes; more than any encoding with its literal
+
+int position(unsigned opcode, unsigned name) {
+  return AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<AMDGPU::OpName>(name));
+}
+
+// Bits of the src*_modifiers operands (SISrcMods in LLVM's private SIDefines.h).
+enum SourceModifier : unsigned { Neg = 1, NegHi = 2, OpSel0 = 4, OpSel1 = 8, DestinationOpSel = 8 };
+
+constexpr uint64_t VOP3P = uint64_t(1) << 12; // in TSFlags
+
+} // namespace
+
+void Isa::complete(MCInst &inst) const {
+  const unsigned opcode = inst.getOpcode();
+  if (opcode >= flags_.size())
+    return;
+  const MCInstrDesc &desc = instrInfo_->get(opcode);
+  if (inst.getNumOperands() >= desc.getNumOperands())
+    return;
+  const OperandNames &names = operandNames();
+  unsigned opSel = 0, opSelHi = 0, negLo = 0, negHi = 0;
+  for (unsigned i = 0; i < names.sources.size(); ++i) {
+    const int at = position(opcode, names.sources[i]);
+    if (at < 0 || unsigned(at) >= inst.getNumOperands() || !inst.getOperand(unsigned(at)).isImm())
+      continue;
+    const auto modifiers = unsigned(inst.getOperand(unsigned(at)).getImm());
+    opSel |= unsigned(bool(modifiers & OpSel0)) << i;
+    if (desc.TSFlags & VOP3P) {
+      opSelHi |= unsigned(bool(modifiers & OpSel1)) << i;
+      negLo |= unsigned(bool(modifiers & Neg)) << i;
+      negHi |= unsigned(bool(modifiers & NegHi)) << i;
+    } else if (i == 0) {
+      opSel |= unsigned(bool(modifiers & DestinationOpSel)) << 3;
+    }
+  }
+  while (inst.getNumOperands() < desc.getNumOperands()) {
+    const unsigned next = inst.getNumOperands();
+    const int tied = desc.getOperandConstraint(next, MCOI::TIED_TO);
+    if (tied >= 0 && unsigned(tied) < next)
+      inst.addOperand(MCOperand(inst.getOperand(unsigned(tied))));
+    else if (position(opcode, names.opSel) == int(next))
+      inst.addOperand(MCOperand::createImm(opSel));
+    else if (position(opcode, names.opSelHi) == int(next))
+      inst.addOperand(MCOperand::createImm(opSelHi));
+    else if (position(opcode, names.negLo) == int(next))
+      inst.addOperand(MCOperand::createImm(negLo));
+    else if (position(opcode, names.negHi) == int(next))
+      inst.addOperand(MCOperand::createImm(negHi));
+    else
+      return;
+  }
+}
+
+const char *Isa::problem(const MCInst &inst) const {
+  const unsigned opcode = inst.getOpcode();
+  if (opcode >= flags_.size())
+    return "the opcode does not exist";
+  const MCInstrDesc &desc = instrInfo_->get(opcode);
+  if (desc.isPseudo())
+    return "the opcode has no encoding";
+  if (inst.getNumOperands() != desc.getNumOperands())
+    return "the number of operands is wrong";
+  for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
+    const MCOperandInfo &info = desc.operands()[i];
+    const MCOperand &operand = inst.getOperand(i);
+    const int id = registerClass(info);
+    if (info.RegClass != -1 && (id < 0 || registerInfo_->getRegClass(unsigned(id)).getNumRegs() == 0))
+      return "the opcode is not of this processor";
+    if (operand.isReg()) {
+      const MCRegister given = operand.getReg();
+      if (!given) {
+        if (int(i) != position(opcode, operandNames().old))
+          return "a register is missing";
+        continue;
+      }
+      if (id < 0)
+        return "a register is given where there can be none";
+      const MCRegisterClass &wanted = registerInfo_->getRegClass(unsigned(id));
+      if (wanted.contains(given))
+        continue;
+      const MCRegister generic = AMDGPU::mc2PseudoReg(given);
+      if (!wanted.contains(generic) && !AMDGPU::isInlineValue(generic))
+        return "a register is not of the class that the operand takes";
+    } else if (id >= 0 && info.OperandType == MCOI::OPERAND_REGISTER) {
+      return "an operand must be a register";
+    }
+  }
+  if (flags_[opcode] & SdwaFlag) {
+    const OperandNames &names = operandNames();
+    auto above = [&](unsigned name, int64_t most) {
+      const int at = position(opcode, name);
+      return at >= 0 && (!inst.getOperand(unsigned(at)).isImm() || uint64_t(inst.getOperand(unsigned(at)).getImm()) > uint64_t(most));
+    };
+    for (const unsigned select : names.selects)
+      if (above(select, 6))
+        return "an SDWA selection is reserved";
+    if (above(names.dstUnused, 2))
+      return "an SDWA dst_unused value is reserved";
+  }
+  return nullptr;
+}
+
+Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
+  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
+  std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
+  if (!disassembler)
+    throw McError("LLVM has no disassembler for this processor");
+
+  Instructions out;
+  const size_t estimate = code.size() / 6 + 1;
+  out.offset.reserve(estimate);
+  out.size.reserve(estimate);
+  out.opcode.reserve(estimate);
+  out.flags.reserve(estimate);
+  out.target.reserve(estimate);
+  out.operandStart.reserve(estimate + 1);
+  out.operandKind.reserve(estimate * 6);
+  out.operandValue.reserve(estimate * 6);
+  out.operandStart.push_back(0);
+
+  // The decoder dereferences a null pointer when the bytes end before a literal, so the end is decoded from a copy with zeros after
+  // it; an instruction that reaches into them is none.
+  const size_t tailStart = code.size() > LongestInstruction ? code.size() - LongestInstruction : 0;
+  std::vector<uint8_t> tail(code.begin() + tailStart, code.end());
+  tail.resize(tail.size() + LongestInstruction);
+
+  MCInst inst;
+  for (size_t offset = 0; offset < code.size();) {
+    inst.clear();
+    uint64_t size = 0;
+    const ArrayRef<uint8_t> bytes =
+        offset < tailStart ? code.drop_front(offset) : ArrayRef<uint8_t>(tail).drop_front(offset - tailStart);
+    const size_t left = code.size() - offset;
+    bool good = disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) != MCDisassembler::Fail &&
+                size != 0 && size <= left;
+    if (good) {
+      complete(inst);
+      good = problem(inst) == nullptr;
+    }
+    const size_t firstOperand = out.operandKind.size();
+    if (good) {
+      for (const MCOperand &operand : inst) {
+        if (operand.isReg()) {
+          out.operandKind.push_back(KindRegister);
+          out.operandValue.push_back(operand.getReg().id());
+        } else if (operand.isImm()) {
+          out.operandKind.push_back(KindImmediate);
+          out.operandValue.push_back(operand.getImm());
+        } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
+          out.operandKind.push_back(literalKind(*operand.getExpr()));
+          out.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
+        } else {
+          good = false;
+          break;
+        }
+      }
+    }
+
+    out.offset.push_back(int64_t(offset));
+    int64_t target = NoTarget;
+    if (good) {
+      const unsigned opcode = inst.getOpcode();
+      out.opcode.push_back(int32_t(opcode));
+      out.flags.push_back(flags_[opcode]);
+      target = branchTarget(inst, address + offset, size);
+    } else {
+      size = std::min<size_t>(4, left);
+      out.opcode.push_back(-1);
+      out.flags.push_back(0);
+      out.operandKind.resize(firstOperand);
+      out.operandValue.resize(firstOperand);
+    }
+    out.size.push_back(int32_t(size));
+    out.target.push_back(target);
+    out.operandStart.push_back(int32_t(out.operandKind.size()));
+    offset += size;
+  }
+  return out;
+}
+
+} // namespace luthier
