@@ -19,7 +19,8 @@ HEADER = Path("/usr/lib/llvm-22/include/llvm/Support/AMDHSAKernelDescriptor.h")
 ALL = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
 
 GENERATIONS = {  # suffix of the macro in LLVM's header -> the generations it speaks of
-    "": range(9, 13), "GFX6_GFX9": [9], "GFX6_GFX11": [9, 10, 11], "GFX6_GFX120": range(9, 13), "GFX9_PLUS": range(9, 13),
+    "": range(9, 13), "GFX6_GFX9": [9], "GFX6_GFX11": [9, 10, 11], "GFX6_GFX120": range(9, 13),
+    "GFX9_PLUS": range(9, 13),
     "GFX10_PLUS": [10, 11, 12], "GFX12_PLUS": [12], "GFX120": [12], "GFX10_GFX11": [10, 11], "GFX11": [11],
     "GFX11_PLUS": [11, 12], "GFX90A": [9], "GFX6_GFX8": [], "GFX125": [], "GFX10": [10], "GFX10_GFX120": [10, 11, 12],
 }  # fmt: skip

@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import zstandard
 
@@ -27,6 +28,7 @@ BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED_MAGIC = b"CCOB"
 OFFLOAD_BINARY_MAGIC = b"\x10\xff\x10\xad"
 ARCHIVE_MAGIC = b"!<arch>\n"
+_FAT_BINARY_MAGICS = (BUNDLE_MAGIC, COMPRESSED_MAGIC, OFFLOAD_BINARY_MAGIC)
 THIN_ARCHIVE_MAGIC = b"!<thin>\n"
 BITCODE_MAGIC = b"BC\xc0\xde"
 
@@ -36,9 +38,17 @@ FAT_BINARY_SECTIONS = (".hip_fatbin", ".llvm.offloading", ".llvm.rodata.offloadi
 _DEEPEST = 8
 """Containers within containers; real ones reach four."""
 _CHUNK = 1 << 20
+_COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQQ")
-_COMPRESSED_HEADERS = {1: "", 2: "I", 3: "Q"}
-"""CCOB version -> its field for the whole size; version 3 also has the uncompressed size as 64 bits."""
+"""Bundle entry: offset, size, length of the id that follows."""
+_COMPRESSED_START = struct.Struct("<4xHH")
+_COMPRESSED_REST = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
+"""CCOB version -> what follows version and method: (size of the whole,) uncompressed size, hash."""
+_DECOMPRESSORS: dict[int, Callable[[], Any]] = {
+    0: zlib.decompressobj,
+    1: lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+"""llvm::compression::Format -> a streaming decoder."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +63,38 @@ class Image:
 
 
 class _Place(NamedTuple):
-    """A part of the input: its bytes and what to call it. Offsets in errors count from the part's start."""
+    """A part of the input: from `start` in `data` on, and what to call it. Offsets count from the part's start."""
 
     data: bytes
     name: str
     depth: int = 0
+    start: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.data) - self.start
 
     def fail(self, message: str, offset: int) -> NoReturn:
-        raise ObjectError(message, object=self.name, offset=offset)
+        raise ObjectError(message, object=self.name, offset=self.start + offset)
+
+    def begins(self, *magic: bytes) -> bool:
+        return self.data.startswith(magic, self.start)
+
+    def at(self, offset: int) -> _Place:
+        return self._replace(start=self.start + offset)
 
     def inner(self, data: bytes, label: str = "") -> _Place:
         return _Place(data, f"{self.name}[{label}]" if label else self.name, self.depth + 1)
 
     def unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[int, ...]:
-        if offset + layout.size > len(self.data):
-            self.fail(f"{what} reaches past the end ({len(self.data):#x} bytes)", offset)
-        return layout.unpack_from(self.data, offset)
+        if offset + layout.size > self.size:
+            self.fail(f"{what} reaches past the end", offset)
+        return layout.unpack_from(self.data, self.start + offset)
 
     def cut(self, offset: int, size: int, what: str) -> bytes:
-        if offset + size > len(self.data):
-            self.fail(f"{what} of {size:#x} bytes reaches past the end ({len(self.data):#x} bytes)", offset)
-        return self.data[offset : offset + size]
+        if offset + size > self.size:
+            self.fail(f"{what} of {size:#x} bytes reaches past the end", offset)
+        return self.data[self.start + offset : self.start + offset + size]
 
 
 def find_images(source: bytes | str | os.PathLike[str], name: str | None = None) -> list[Image]:
@@ -155,68 +176,72 @@ def _walk(place: _Place, identifier: str) -> Iterator[Image]:
     data = place.data
     if place.depth > _DEEPEST:
         place.fail("containers are nested too deeply", 0)
-    if data.startswith(E.ELF_MAGIC):
+    if place.begins(E.ELF_MAGIC):
         if len(data) >= 20 and data[18] | data[19] << 8 == E.EM_AMDGPU:
             yield Image(place.name, identifier, data)
         else:
             yield from _walk_host(place)
-    elif data.startswith((BUNDLE_MAGIC, COMPRESSED_MAGIC, OFFLOAD_BINARY_MAGIC)):
+    elif place.begins(*_FAT_BINARY_MAGICS):
         yield from _walk_fat_binary(place)
-    elif data.startswith(ARCHIVE_MAGIC):
+    elif place.begins(ARCHIVE_MAGIC):
         for member in _archive_members(place):
-            if member.data.startswith((E.ELF_MAGIC, BUNDLE_MAGIC, COMPRESSED_MAGIC, OFFLOAD_BINARY_MAGIC)):
+            if member.begins(E.ELF_MAGIC, *_FAT_BINARY_MAGICS):
                 yield from _walk(member, "")
-    elif data.startswith(THIN_ARCHIVE_MAGIC):
+    elif place.begins(THIN_ARCHIVE_MAGIC):
         place.fail("a thin archive holds no code, only names of other files; give those", 0)
-    elif data.startswith(BITCODE_MAGIC):
+    elif place.begins(BITCODE_MAGIC):
         place.fail("LLVM bitcode, not a code object; link it first", 0)
     else:
         place.fail("not a code object, offload bundle, ELF file or archive" if data else "empty", 0)
 
 
 def _walk_host(place: _Place) -> Iterator[Image]:
-    """The fat binaries in a host ELF file's sections, or, where those have no names, anywhere in it."""
+    """The fat binaries in a host ELF file's sections, or, where it has no section headers, anywhere in it."""
     elf = E.ElfFile(place.data, place.name)
     found = [
         elf.section_bytes(section, f"section {name}")
         for name, section in zip(elf.section_names, elf.sections, strict=True)
-        if name.startswith(FAT_BINARY_SECTIONS) and section.type != E.SHT_NOBITS and ".rela" not in name
+        if name.startswith(FAT_BINARY_SECTIONS) and section.type != E.SHT_NOBITS
     ]
-    if not found and not elf.sections and BUNDLE_MAGIC in place.data:
+    if not elf.sections and BUNDLE_MAGIC in place.data:
         found = [place.data[place.data.index(BUNDLE_MAGIC) :]]
     for number, data in enumerate(found):
-        if data:
-            yield from _walk_fat_binary(place.inner(data, f"section {number}" if len(found) > 1 else ""))
+        yield from _walk_fat_binary(place.inner(data, f"section {number}" if len(found) > 1 else ""))
 
 
 def _walk_fat_binary(place: _Place) -> Iterator[Image]:
     """Bundles of any kind, one after the other with padding between, as a linker concatenates them."""
     bundles: list[_Parts] = []
     at = 0
-    while (at := _next_magic(place.data, at)) >= 0:
-        rest = _Place(place.data[at:] if at else place.data, place.name, place.depth)
-        if rest.data.startswith(BUNDLE_MAGIC):
-            parts, size = _bundle_entries(rest)
-        elif rest.data.startswith(COMPRESSED_MAGIC):
-            unpacked, size = _decompress(rest)
-            parts, _ = _bundle_entries(_Place(unpacked, place.name, place.depth + 1))
+    next_magic = dict.fromkeys(_FAT_BINARY_MAGICS, -1)
+    while True:
+        for magic, where in next_magic.items():
+            if where < at:
+                next_magic[magic] = found if (found := place.data.find(magic, at)) >= 0 else place.size
+        at = min(next_magic.values())
+        if at >= place.size:
+            break
+        bundle = place.at(at)
+        if bundle.begins(BUNDLE_MAGIC):
+            parts, size = _bundle_entries(bundle)
+        elif bundle.begins(COMPRESSED_MAGIC):
+            unpacked, size = _decompress(bundle)
+            parts, _ = _bundle_entries(place.inner(unpacked))
         else:
-            parts, size = _offload_binary(rest)
+            parts, size = _offload_binary(bundle)
         bundles.append(parts)
         at += max(size, 4)
+    uses = Counter(_label(identifier) for parts in bundles for identifier, _ in parts)
     for number, parts in enumerate(bundles):
         for identifier, data in parts:
-            label = identifier.partition("amdgcn-amd-amdhsa-")[2].lstrip("-") or identifier
-            label = f"{number}:{label}" if len(bundles) > 1 else label
-            if data.startswith(BITCODE_MAGIC):  # relocatable device code; the linked object is elsewhere
-                continue
-            yield from _walk(place.inner(data, label), identifier)
+            label = _label(identifier)
+            if not data.startswith(BITCODE_MAGIC):  # relocatable device code; the linked object is elsewhere
+                yield from _walk(place.inner(data, label if uses[label] == 1 else f"{number}:{label}"), identifier)
 
 
-def _next_magic(data: bytes, start: int) -> int:
-    """Where the next bundle starts, -1 if there is none."""
-    found = [data.find(magic, start) for magic in (BUNDLE_MAGIC, COMPRESSED_MAGIC, OFFLOAD_BINARY_MAGIC)]
-    return min((at for at in found if at >= 0), default=-1)
+def _label(identifier: str) -> str:
+    """The target id in a bundle entry's id."""
+    return identifier.partition("amdgcn-amd-amdhsa-")[2].lstrip("-") or identifier
 
 
 _Parts = list[tuple[str, bytes]]
@@ -224,62 +249,56 @@ _Parts = list[tuple[str, bytes]]
 
 def _bundle_entries(place: _Place) -> tuple[_Parts, int]:
     """The (id, contents) of the AMD GPU entries of an uncompressed bundle, and the bundle's size in bytes."""
-    if not place.data.startswith(BUNDLE_MAGIC):
+    if not place.begins(BUNDLE_MAGIC):
         place.fail("not an offload bundle", 0)
     at = len(BUNDLE_MAGIC)
-    (count,) = place.unpack(struct.Struct("<Q"), at, "bundle header")
-    at += 8
-    if count > (len(place.data) - at) // _ENTRY.size:
-        place.fail(f"bundle header announces {count} entries", at - 8)
+    (count,) = place.unpack(_COUNT, at, "bundle header")
+    at += _COUNT.size
+    if count > (place.size - at) // _ENTRY.size:
+        place.fail(f"bundle header announces {count} entries", at - _COUNT.size)
     parts: _Parts = []
     end = at
     for _ in range(count):
         offset, size, id_size = place.unpack(_ENTRY, at, "bundle entry")
         raw_id = place.cut(at + _ENTRY.size, id_size, "bundle entry's id")
         at += _ENTRY.size + id_size
-        try:
-            identifier = raw_id.decode("ascii")
-        except UnicodeDecodeError:
+        if not raw_id.isascii():
             place.fail("bundle entry's id is not ASCII", at - id_size)
-        contents = place.cut(offset, size, f"bundle entry {identifier!r}")
+        identifier = raw_id.decode()
         end = max(end, at, offset + size)
+        if end > place.size:
+            place.fail(f"bundle entry {identifier!r} of {size:#x} bytes reaches past the end", offset)
         if "amdgcn" in identifier and size:
-            parts.append((identifier, contents))
+            parts.append((identifier, place.cut(offset, size, "bundle entry")))
     return parts, end
 
 
 def _decompress(place: _Place) -> tuple[bytes, int]:
     """The bundle inside a compressed one, and the compressed one's size in bytes."""
-    version, method = place.unpack(struct.Struct("<4xHH"), 0, "compressed bundle header")
-    if version not in _COMPRESSED_HEADERS:
+    version, method = place.unpack(_COMPRESSED_START, 0, "compressed bundle header")
+    if version not in _COMPRESSED_REST:
         place.fail(f"compressed bundle of unknown version {version}", 4)
-    size_field = _COMPRESSED_HEADERS[version]
-    header = struct.Struct(f"<8x{size_field}{'Q' if version == 3 else 'I'}Q")  # …, uncompressed size, hash
-    values = place.unpack(header, 0, "compressed bundle header")
-    expected = values[-2]
-    data = place.data[header.size :]
-    if size_field:
-        if not header.size <= values[0] <= len(place.data):
-            place.fail(f"compressed bundle of {values[0]:#x} bytes does not fit its container", 8)
-        data = place.data[header.size : values[0]]
-    if method not in (0, 1):
+    rest = _COMPRESSED_REST[version]
+    *whole, expected, _ = place.unpack(rest, _COMPRESSED_START.size, "compressed bundle header")
+    start = _COMPRESSED_START.size + rest.size
+    end = whole[0] if whole else place.size
+    if not start <= end <= place.size:
+        place.fail(f"compressed bundle of {end:#x} bytes does not fit its container", 8)
+    if method not in _DECOMPRESSORS:
         place.fail(f"unknown compression method {method}", 6)
-    # Output grows with what is really there, so a corrupt size cannot ask for memory.
-    decoder = zlib.decompressobj() if method == 0 else zstandard.ZstdDecompressor().decompressobj()
+    decoder = _DECOMPRESSORS[method]()
+    view = memoryview(place.data)[place.start : place.start + end]
     out = bytearray()
     try:
-        for start in range(0, len(data), _CHUNK):
-            out += decoder.decompress(data[start : start + _CHUNK])
-            if decoder.eof or len(out) > expected:
-                used = min(start + _CHUNK, len(data)) - len(decoder.unused_data)
-                break
-        else:
-            place.fail("compressed bundle is truncated", header.size)
+        while not decoder.eof and start < end and len(out) <= expected:
+            chunk = view[start : start + _CHUNK]
+            out += decoder.decompress(chunk)  # grows with what is really there: a corrupt size asks for no memory
+            start += len(chunk)
     except (zlib.error, zstandard.ZstdError) as problem:
-        place.fail(f"compressed bundle does not decompress: {problem}", header.size)
-    if len(out) != expected:
-        place.fail(f"compressed bundle holds {len(out):#x} bytes instead of {expected:#x}", header.size)
-    return bytes(out), values[0] if size_field else header.size + used
+        place.fail(f"compressed bundle does not decompress: {problem}", start)
+    if not decoder.eof or len(out) != expected:
+        place.fail(f"compressed bundle holds {len(out):#x} bytes instead of {expected:#x}", start)
+    return bytes(out), whole[0] if whole else start - len(decoder.unused_data)
 
 
 def _offload_binary(place: _Place) -> tuple[_Parts, int]:
@@ -311,7 +330,7 @@ def _archive_members(place: _Place) -> Iterator[_Place]:
     """The members of a System V archive, with GNU and BSD long names; its own tables are left out."""
     at = len(ARCHIVE_MAGIC)
     long_names = b""
-    while at < len(place.data):
+    while at < place.size:
         header = place.cut(at, 60, "archive member's header")
         digits = header[48:58].strip()
         if header[58:60] != b"`\n" or not digits.isdigit():

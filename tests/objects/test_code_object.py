@@ -1,0 +1,243 @@
+"""Symbols, segments, notes and kernels of compiled objects against llvm-readelf."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from luthier.errors import ObjectError, TargetError
+from luthier.objects import CodeObject, load_object
+
+Compile = Callable[..., Path]
+Tool = Callable[..., str]
+
+TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
+CASES = [(target, abi) for target in TARGETS for abi in (4, 5, 6)]
+
+
+def readelf(tool: Tool, path: Path, *what: str) -> Any:
+    return json.loads(tool("llvm-readelf-22", "--elf-output-style=JSON", *what, path))[0]
+
+
+@pytest.mark.parametrize(("target", "abi"), CASES)
+def test_metadata_and_kernels(target: str, abi: int, code_object: Compile, tool: Tool) -> None:
+    path = code_object(target, abi)
+    found = load_object(path)
+    assert (found.name, str(found.target), found.abi) == (str(path), target, abi)
+    text = tool("llvm-readelf-22", "--notes", path)
+    metadata = yaml.safe_load(text[text.index("---") : text.index("...")])
+    assert found.metadata == metadata
+    assert [*found.metadata] == [*metadata]
+    assert [*found.kernels] == ["vector_add", "reverse", "scratch"]
+    symbols = {row["Symbol"]["Name"]["Name"]: row["Symbol"] for row in readelf(tool, path, "--symbols")["Symbols"]}
+    for row in metadata["amdhsa.kernels"]:
+        kernel = found.kernels[row[".name"]]
+        assert kernel.metadata == row
+        assert kernel.symbol == row[".symbol"]
+        assert kernel.descriptor_address == symbols[kernel.symbol]["Value"]
+        assert kernel.entry == symbols[kernel.name]["Value"]
+        assert kernel.code_size == symbols[kernel.name]["Size"]
+        assert kernel.kernarg_size == row[".kernarg_segment_size"] == kernel.descriptor.kernarg_size
+        assert kernel.kernarg_align == row[".kernarg_segment_align"]
+        assert kernel.group_segment_fixed_size == row[".group_segment_fixed_size"]
+        assert kernel.private_segment_fixed_size == row[".private_segment_fixed_size"]
+        assert kernel.wave_size == row[".wavefront_size"] == kernel.descriptor.wave_size
+        assert kernel.max_flat_workgroup_size == row[".max_flat_workgroup_size"]
+        assert kernel.vgpr_count == row[".vgpr_count"] <= kernel.descriptor.vgprs <= kernel.allocated_vgprs
+        assert kernel.sgpr_count == row[".sgpr_count"] <= kernel.descriptor.sgprs
+        assert kernel.agpr_count == row.get(".agpr_count", 0)
+        assert [(a.offset, a.size, a.value_kind) for a in kernel.arguments] == [
+            (a[".offset"], a[".size"], a[".value_kind"]) for a in row[".args"]
+        ]
+        assert [a.hidden for a in kernel.arguments] == [a[".value_kind"].startswith("hidden") for a in row[".args"]]
+    assert found.kernels["reverse"].group_segment_fixed_size == 256
+    assert found.kernels["reverse"].max_flat_workgroup_size == 64
+    assert found.kernels["scratch"].private_segment_fixed_size > 0
+    assert any(argument.hidden for argument in found.kernels["vector_add"].arguments) == (abi >= 5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_symbols_segments_relocations(target: str, code_object: Compile, tool: Tool) -> None:
+    path = code_object(target)
+    found = load_object(path)
+    rows = readelf(tool, path, "--symbols", "--dyn-symbols", "--program-headers", "--relocations", "--sections")
+    tables: dict[str, set[tuple[str, int, int]]] = {}
+    for table in ("Symbols", "DynamicSymbols"):
+        symbols = [row["Symbol"] for row in rows[table]]
+        tables[table] = {(s["Name"]["Name"], s["Value"], s["Size"]) for s in symbols if s["Name"]["Name"]}
+    assert {(s.name, s.address, s.size) for s in found.symbols} == tables["Symbols"] | tables["DynamicSymbols"]
+    assert {(s.name, s.address, s.size) for s in found.symbols if s.dynamic} == tables["DynamicSymbols"]
+    loads = [h["ProgramHeader"] for h in rows["ProgramHeaders"] if h["ProgramHeader"]["Type"]["Name"] == "PT_LOAD"]
+    assert [(s.vaddr, s.offset, s.filesz, s.memsz, s.flags) for s in found.segments] == [
+        (h["VirtualAddress"], h["Offset"], h["FileSize"], h["MemSize"], h["Flags"]["Value"]) for h in loads
+    ]
+    headers = [s["Section"] for s in rows["Sections"]]
+    assert [(s.name, s.address, s.offset, s.size) for s in found.sections] == [
+        (s["Name"]["Name"], s["Address"], s["Offset"], s["Size"]) for s in headers
+    ]
+    text = next(s for s in headers if s["Name"]["Name"] == ".text")
+    assert found.text_ranges == ((text["Address"], text["Size"]),)
+    pointer, table = found.symbol("pointer"), found.symbol("table")
+    assert pointer and table
+    relative, *others = [r for r in found.relocations if r.offset == pointer.address]
+    assert (relative.type, relative.addend, relative.symbol, others) == (13, table.address + 8, "", [])
+    assert found.symbol("twice") is not None
+    assert found.symbol("no such symbol") is None
+
+
+def test_symbol_properties(code_object: Compile) -> None:
+    found = load_object(code_object("gfx942"))
+    table = found.symbol("table")
+    assert table is not None
+    assert (table.type, table.binding, table.visibility, table.section) == ("object", "global", "protected", ".data")
+    assert table.dynamic
+    assert table.defined
+    twice = found.symbol("twice")
+    assert twice is not None
+    assert (twice.type, twice.binding, twice.section, twice.dynamic) == ("func", "local", ".text", False)
+
+
+def test_reading_memory(code_object: Compile) -> None:
+    found = load_object(code_object("gfx942"))
+    symbols = {symbol.name: symbol for symbol in found.symbols}
+    assert found.read(symbols["table"].address, 16) == bytes([1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0])
+    assert found.read(symbols["uninitialized"].address, 4000) == bytes(4000)
+    assert found.read(0, 4) == b"\x7fELF"
+    last = found.segments[-1]
+    assert found.read(last.vaddr + last.filesz - 2, 4)[2:] == b"\0\0"  # over the end of what the file backs
+    for address, size in ((last.vaddr + last.memsz, 1), (last.vaddr, last.memsz + 1), (1 << 63, 4), (-4, 4)):
+        with pytest.raises(ObjectError) as caught:
+            found.read(address, size)
+        assert caught.value.offset == address
+    assert found.section_data(".comment") is not None
+    assert found.section_data(".bss") == b""
+    assert found.section_data(".llvmbc") is None
+
+
+@pytest.mark.parametrize("arch", ["gfx942:sramecc+:xnack-", "gfx90a:xnack+", "gfx90a:sramecc-", "gfx942"])
+def test_target_features(arch: str, code_object: Compile) -> None:
+    for abi in (4, 5, 6):
+        assert str(load_object(code_object(arch, abi)).target) == arch
+
+
+@pytest.mark.parametrize(
+    "arch", ["gfx9-generic", "gfx9-4-generic", "gfx10-3-generic", "gfx11-generic", "gfx12-generic"]
+)
+def test_generic_targets(arch: str, code_object: Compile) -> None:
+    assert str(load_object(code_object(arch)).target) == arch
+
+
+def test_version_3(code_object: Compile) -> None:
+    """No compiler here makes version 3 any more; it differs from 4 in the header's version and feature flags."""
+    data = bytearray(code_object("gfx90a", 4).read_bytes())
+    data[8] = 1
+    data[48:52] = (0x3F | 0x100).to_bytes(4, "little")
+    found = CodeObject(bytes(data))
+    assert (found.abi, str(found.target)) == (3, "gfx90a:sramecc-:xnack+")
+    assert len(found.kernels) == 3
+
+
+def test_stripped(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
+    """Without .symtab: kernels are there, only local functions are not."""
+    path = code_object("gfx1100")
+    stripped = tmp_path / "stripped"
+    tool("llvm-strip-22", path, "-o", stripped)
+    before, after = load_object(path), load_object(stripped)
+    assert [*after.kernels.values()] == [*before.kernels.values()]
+    assert after.symbol("twice") is None
+    assert after.relocations == before.relocations
+
+
+ASSEMBLY = """
+.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
+.amdhsa_code_object_version 6
+.text
+.globl bare
+.p2align 8
+.type bare,@function
+bare: s_endpgm
+.size bare, .-bare
+.rodata
+.p2align 6
+.amdhsa_kernel bare
+.amdhsa_next_free_vgpr 130
+.amdhsa_next_free_sgpr 20
+.amdhsa_accum_offset 128
+.end_amdhsa_kernel
+"""
+
+
+def test_assembly_without_metadata(tmp_path: Path, tool: Tool) -> None:
+    source, path = tmp_path / "bare.s", tmp_path / "bare.co"
+    source.write_text(ASSEMBLY)
+    tool("clang-22", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", source, "-o", path)
+    found = load_object(path)
+    kernel = found.kernels["bare"]
+    assert found.metadata == {}
+    assert (kernel.metadata, kernel.arguments, kernel.code_size) == ({}, (), 4)
+    assert (kernel.vgpr_count, kernel.agpr_count, kernel.wave_size) == (136, 8, 64)
+    assert (kernel.descriptor.architected_vgprs, kernel.max_flat_workgroup_size) == (128, 0)
+
+
+def test_no_section_headers(code_object: Compile) -> None:
+    """What a tool that drops them leaves: segments and the note, but no symbol to find a descriptor by."""
+    data = bytearray(code_object("gfx942").read_bytes())
+    data[40:48] = bytes(8)
+    data[60:64] = bytes(4)
+    with pytest.raises(ObjectError, match=r"no symbol 'vector_add\.kd'") as caught:
+        CodeObject(bytes(data), "x")
+    assert (caught.value.object, caught.value.kernel) == ("x", "vector_add")
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "error", "match"),
+    [
+        (0, b"MZ", ObjectError, "not an ELF"),
+        (4, b"\1", ObjectError, "64-bit"),
+        (7, b"\0", ObjectError, "OS ABI"),
+        (8, b"\0", ObjectError, "version 3 to 6"),
+        (16, b"\1", ObjectError, "relocatable"),
+        (18, b"\x3e\0", ObjectError, "machine 62"),
+        (48, b"\x29", TargetError, "EF_AMDGPU_MACH 0x29"),
+        (48, b"\x41\x02", ObjectError, "gfx1100 lacks"),
+        (54, b"\x30", ObjectError, "program headers are 48 bytes"),
+        (40, b"\xff\xff\xff\xff\xff\xff\xff\xff", ObjectError, "past the end"),
+        (62, b"\xff", ObjectError, "section name table"),
+    ],
+)
+def test_bad_headers(at: int, value: bytes, error: type[Exception], match: str, code_object: Compile) -> None:
+    data = bytearray(code_object("gfx942").read_bytes())
+    data[at : at + len(value)] = value
+    with pytest.raises(error, match=match) as caught:
+        CodeObject(bytes(data), "bad.co")
+    assert "bad.co" in str(caught.value)
+    assert "offset" in str(caught.value) or at == 62
+
+
+def test_large_object_is_parsed_fast(tmp_path: Path, tool: Tool) -> None:
+    """400 kernels in well under a second."""
+    source, path = tmp_path / "many.hip", tmp_path / "many.co"
+    source.write_text(
+        "".join(
+            f'extern "C" __attribute__((global)) void k{n}(float* a, int n) {{ a[n] += {n}; }}\n' for n in range(400)
+        )
+    )
+    options = ["-nogpuinc", "-nogpulib", "-O1", "--offload-device-only", "--no-gpu-bundle-output"]
+    subprocess.run(
+        ["clang-22", "-x", "hip", "--offload-arch=gfx942", *options, source, "-o", path],
+        check=True,
+        capture_output=True,
+    )
+    data = path.read_bytes()
+    start = time.perf_counter()
+    found = CodeObject(data)
+    seconds = time.perf_counter() - start
+    assert len(found.kernels) == 400
+    assert seconds < 0.5
+    assert found.kernels["k399"].entry == found.symbol("k399").address  # type: ignore[union-attr]
