@@ -1,8 +1,60 @@
-"""Luthier: instrumentation of AMD GPU programs with hooks written in HIP."""
+"""Luthier: instrumentation of AMD GPU programs with hooks written in HIP.
+
+The names here are the public interface; they are imported when first used, so that ``import luthier`` costs nothing.
+"""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from luthier.errors import LuthierError
 
 __version__ = "0.1.0"
-__all__ = ["LuthierError", "__version__"]
+
+if TYPE_CHECKING:
+    from luthier.devices import open_device as open_device
+    from luthier.lift import Instruction as Instruction
+    from luthier.lift import LiftedRepresentation as LiftedRepresentation
+    from luthier.lift import lift as lift
+    from luthier.objects import CodeObject as CodeObject
+    from luthier.objects import load_object as load_object
+    from luthier.objects import load_objects as load_objects
+    from luthier.patch import PatchedObject as PatchedObject
+    from luthier.patch import patch_object as patch_object
+    from luthier.task import InstrumentationTask as InstrumentationTask
+    from luthier.task import reg as reg
+    from luthier.tool import ExecutionCounts as ExecutionCounts
+    from luthier.tool import Tool as Tool
+    from luthier.tool_module import Hook as Hook
+    from luthier.tool_module import ToolModule as ToolModule
+
+_MODULE_OF = {
+    "CodeObject": "luthier.objects",
+    "ExecutionCounts": "luthier.tool",
+    "Hook": "luthier.tool_module",
+    "Instruction": "luthier.lift",
+    "InstrumentationTask": "luthier.task",
+    "LiftedRepresentation": "luthier.lift",
+    "PatchedObject": "luthier.patch",
+    "Tool": "luthier.tool",
+    "ToolModule": "luthier.tool_module",
+    "lift": "luthier.lift",
+    "load_object": "luthier.objects",
+    "load_objects": "luthier.objects",
+    "open_device": "luthier.devices",
+    "patch_object": "luthier.patch",
+    "reg": "luthier.task",
+}
+
+__all__ = ["LuthierError", "__version__", *sorted(_MODULE_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    # `luthier.lift` is a package and a function: once looked up, the function stays.
+    globals()[name] = value
+    return value

@@ -1,0 +1,98 @@
+"""What several sub-commands share: choosing objects and kernels, options of tools, writing results."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from luthier.errors import LuthierError
+from luthier.objects import CodeObject, load_object
+
+
+def add_object_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE, --target and --kernel."""
+    parser.add_argument("file", metavar="FILE", help="code object, offload bundle, executable, library or archive")
+    parser.add_argument("--target", help="which code object, e.g. gfx942, where FILE holds several")
+    parser.add_argument("--kernel", metavar="GLOB", default="*", help="kernels by name (default: all)")
+
+
+def add_tool_argument(parser: argparse.ArgumentParser) -> None:
+    """-t TOOL."""
+    parser.add_argument(
+        "-t",
+        "--tool",
+        required=True,
+        metavar="TOOL[:OPT=VAL,...]",
+        help="an installed tool (see `luthier tools`) with options",
+    )
+
+
+def selected_object(args: argparse.Namespace) -> CodeObject:
+    """The one code object that FILE and --target name."""
+    return load_object(args.file, args.target)
+
+
+def selected_kernels(object: CodeObject, pattern: str) -> list[str]:
+    """Kernels whose name matches.
+
+    Raises:
+        LuthierError: none does.
+    """
+    names = [name for name in object.kernels if fnmatch.fnmatchcase(name, pattern)]
+    if not names:
+        raise LuthierError(
+            f"no kernel matches {pattern!r}; there are {', '.join(object.kernels) or 'none'}", object=object.name
+        )
+    return names
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        LuthierError: the folder is missing or cannot be written.
+    """
+    target = Path(path)
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            try:
+                file.write(data)
+                file.flush()
+                temporary.chmod(0o666 & ~_umask())
+                temporary.replace(target)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+    except OSError as problem:
+        raise LuthierError(f"cannot write {target}: {problem.strerror or problem}") from problem
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    json.dump(value, sys.stdout, indent=2)
+    print()
+
+
+def show_progress(text: str) -> None:
+    """One line about long work, only where a person looks."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def end_progress() -> None:
+    """Remove the progress line."""
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)

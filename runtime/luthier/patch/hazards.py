@@ -1,0 +1,38 @@
+"""Wait states where a payload meets the application's code.
+
+Inside the application's code and inside a payload the compiler has placed what the hardware does not interlock. At
+the seam nobody has:
+these rules stand in for it, generously. Sources: the ISA documents' tables of required wait states (GFX9 chapter
+4.5, "Manually Inserted
+Wait States"; MI200 and MI300, "Dependency Resolution"). The emulated device has no hazards: these have never been
+timed on hardware.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from luthier.lift import LiftedRepresentation
+from luthier.mc import InstructionFlag
+
+MATRIX_WAIT_STATES = 19
+"""Most that a vector write may have to wait for a matrix instruction still reading or writing its registers."""
+
+
+def waits_before_payload(lifted: LiftedRepresentation, point: int) -> tuple[str, ...]:
+    """Assembly to run before a payload that starts before instruction `point`."""
+    target = lifted.target
+    if target.major >= 11:
+        # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
+        return ("s_waitcnt_depctr 0x0" if target.major == 11 else "s_wait_alu 0x0",)
+    if not target.has_agprs:
+        return ()
+    block = lifted.blocks[lifted.block_of[point]]
+    first = max(block.first, point - MATRIX_WAIT_STATES)
+    near = bool((lifted.code.flags[first:point] & InstructionFlag.MATRIX).any())
+    unknown = point - block.first < MATRIX_WAIT_STATES and _has_matrix(lifted)
+    return ("s_nop 15", "s_nop 2") if near or unknown else ()
+
+
+def _has_matrix(lifted: LiftedRepresentation) -> bool:
+    return bool((lifted.code.flags & InstructionFlag.MATRIX)[np.array(lifted.block_of) >= 0].any())

@@ -1,0 +1,341 @@
+"""One kernel with its payloads: from an `InstrumentationTask` to bytes that only want addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import LuthierError, PatchError
+from luthier.lift import LiftedRepresentation
+from luthier.mc import NO_TARGET
+from luthier.patch.binding import Binding, RegisterBudget, bind, is_valid
+from luthier.patch.emission import BoundPayload, emit
+from luthier.patch.hazards import waits_before_payload
+from luthier.patch.layout import Branch, Layout, lay_out, next_hop
+from luthier.payload import Template
+from luthier.payload.cache import template_for
+from luthier.task import Insertion, InstrumentationTask
+
+S_NOP = (0xBF800000).to_bytes(4, "little")
+S_BRANCH = {
+    major: (word << 16).to_bytes(4, "little") for major, word in ((9, 0xBF82), (10, 0xBF82), (11, 0xBFA0), (12, 0xBFA0))
+}
+"""s_branch by generation, without its offset."""
+ENTRY_ALIGNMENT = 256
+"""Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
+PREFETCH_PADDING = 256
+"""Bytes after the code that instruction prefetch may touch."""
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A branch or call with a 16-bit word offset, as it will be in the new code."""
+
+    target: int
+    """Original virtual address it goes to."""
+    replacement: bytes | None
+    """New encoding without its offset, where a jump by register becomes a direct one."""
+
+
+@dataclass(frozen=True)
+class PatchedKernel:
+    """A kernel laid out with its payloads, its addresses still open."""
+
+    name: str
+    lifted: LiftedRepresentation
+    slots: NDArray[np.int64]
+    """[n] instruction index of each slot, in address order."""
+    layout: Layout
+    payloads: Mapping[tuple[int, str], tuple[BoundPayload, ...]]
+    """(instruction index, place) -> what is spliced in there."""
+    budget: RegisterBudget
+    sgprs: int
+    """SGPRs needed, beyond what the kernel has or not."""
+    vgprs: int
+    jumps: Mapping[int, Jump]
+    """Instruction index -> where it jumps, for every branch and call whose target is encoded in it."""
+    broken_clauses: frozenset[int]
+    """Indices of s_clause instructions that no longer hold and become s_nop."""
+    sites: int
+    """Instructions with something spliced in before or after them."""
+    added_instructions: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, with the padding after the code."""
+        return self.layout.size + PREFETCH_PADDING
+
+    @property
+    def entry_offset(self) -> int:
+        """Byte offset of the kernel's first instruction, or of what is spliced in before it."""
+        return self.offset_of(self.lifted.kernel.entry)
+
+    def offset_of(self, address: int) -> int:
+        """Byte offset in the new code of the instruction that was at `address`."""
+        slot = int(np.searchsorted(self.lifted.code.addresses[self.slots], address))
+        if slot == len(self.slots) or int(self.lifted.code.addresses[self.slots[slot]]) != address:
+            raise PatchError("no instruction there", kernel=self.name, offset=address)
+        return int(self.layout.entry[slot])
+
+
+def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
+    """The registers a kernel has, and the most it may have without its largest work-group no longer fitting a
+    compute unit."""
+    kernel, target = lifted.kernel, lifted.target
+    descriptor = kernel.descriptor
+    sgprs = descriptor.sgprs - 6 if target.major == 9 else target.sgpr_limit
+    waves = -(-(kernel.max_flat_workgroup_size or 1024) // kernel.wave_size)
+    waves_per_simd = -(-waves // 4)  # four SIMDs a compute unit, or a work-group processor in its default mode
+    granule = target.vgpr_allocation_granule(kernel.wave_size)
+    fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
+    if target.unified_vgprs:
+        fitting -= descriptor.agprs
+    limit = max(min(target.addressable_vgprs, fitting), descriptor.architected_vgprs)
+    return RegisterBudget(
+        min(sgprs, target.sgpr_limit), min(descriptor.architected_vgprs, 256), target.sgpr_limit, limit
+    )
+
+
+class _Splicer:
+    """Binds every insertion of one task."""
+
+    def __init__(self, task: InstrumentationTask) -> None:
+        self.lifted = task.lifted
+        self.budget = budget_of(task.lifted)
+        self.recent: dict[Template, list[Binding]] = {}
+        self.emitted: dict[tuple[Template, Binding, tuple[str, ...]], BoundPayload] = {}
+        self.sgprs = self.vgprs = self.instructions = 0
+
+    def splice(self, insertion: Insertion) -> BoundPayload:
+        lifted = self.lifted
+        template = template_for(insertion.hook, insertion.arguments, lifted.object.target, lifted.wave_size)
+        sources = tuple(
+            taken.source.unit
+            if taken.source.argument is None
+            else insertion.registers[taken.source.argument].units[taken.source.unit]  # type: ignore[union-attr]
+            for taken in template.inputs
+        )
+        point = insertion.index if insertion.place == "before" else insertion.index + 1
+        registers = lifted.liveness.live_before(point)
+        live = int(registers.all_lanes if template.writes_inactive_lanes else registers.active)
+        binding = self._bind(template, sources, live, insertion)
+        self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
+        key = template, binding, waits_before_payload(lifted, insertion.index)
+        payload = self.emitted.get(key)
+        if payload is None:
+            payload = self.emitted[key] = emit(lifted.isa, *key)
+        self.instructions += payload.instructions
+        return payload
+
+    def _bind(self, template: Template, sources: tuple[int, ...], live: int, insertion: Insertion) -> Binding:
+        recent = self.recent.setdefault(template, [])
+        for binding in recent:
+            if is_valid(binding, template, sources, live, self.lifted.wave_size):
+                return binding
+        made = bind(template, sources, live, 0, self.budget, self.lifted.wave_size)
+        if made is None:
+            raise PatchError(
+                f"not enough dead or spare registers for hook {insertion.hook.source}: "
+                f"it needs {sum(g.count for g in template.groups)} and the kernel may have "
+                f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs",
+                kernel=self.lifted.kernel.name,
+                offset=int(self.lifted.code.addresses[insertion.index]),
+            )
+        recent.insert(0, made)
+        del recent[8:]
+        return made
+
+
+def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
+    """Bind the task's hooks and lay the kernel out.
+
+    Raises:
+        PatchError, HookError: with the kernel and the offset where something cannot be done.
+    """
+    lifted = task.lifted
+    code = lifted.code
+    splicer = _Splicer(task)
+    payloads: dict[tuple[int, str], list[BoundPayload]] = {}
+    broken_clauses: set[int] = set()
+    for insertion in task.insertions:
+        point = insertion.index + (insertion.place == "after")
+        if point in lifted.restrictions:
+            raise PatchError(
+                lifted.restrictions[point],
+                object=lifted.object.name,
+                kernel=lifted.kernel.name,
+                offset=int(code.addresses[insertion.index]),
+            )
+        broken_clauses.update(clause.index for clause in lifted.clauses if clause.first <= point <= clause.last)
+        payloads.setdefault((insertion.index, insertion.place), []).append(splicer.splice(insertion))
+
+    slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
+    slot_of = {int(index): slot for slot, index in enumerate(slots)}
+    sizes = code.size[slots].astype(np.int64)
+    before = np.zeros(len(slots), np.int64)
+    for (index, place), spliced in payloads.items():
+        total = sum(len(payload.code) for payload in spliced)
+        sizes[slot_of[index]] += total
+        if place == "before":
+            before[slot_of[index]] += total
+
+    address_of = {int(address): slot for slot, address in enumerate(code.addresses[slots])}
+    jumps = _jumps(lifted)
+    branches = []
+    for index, jump in jumps.items():
+        if jump.target not in address_of:
+            raise PatchError(
+                f"branch target {jump.target:#x} is not part of the lifted code",
+                kernel=lifted.kernel.name,
+                offset=int(code.addresses[index]),
+            )
+        branches.append(Branch(slot_of[index], address_of[jump.target]))
+    no_pool = np.zeros(len(slots), bool)
+    alignment = {}
+    for function in lifted.functions:
+        slot = address_of[function.entry]
+        alignment[slot] = ENTRY_ALIGNMENT if function.is_kernel else 4
+        no_pool[slot] = True
+    for clause in lifted.clauses:
+        for index in range(clause.first, clause.last + 1):
+            no_pool[slot_of[index]] = True
+    try:
+        layout = lay_out(sizes, before, alignment, branches, no_pool)
+    except LuthierError as problem:
+        problem.kernel = lifted.kernel.name
+        raise
+    return PatchedKernel(
+        lifted.kernel.name,
+        lifted,
+        slots,
+        layout,
+        {key: tuple(value) for key, value in payloads.items()},
+        splicer.budget,
+        splicer.sgprs,
+        splicer.vgprs,
+        jumps,
+        frozenset(broken_clauses),
+        len({index for index, _ in payloads}),
+        splicer.instructions,
+    )
+
+
+def _jumps(lifted: LiftedRepresentation) -> dict[int, Jump]:
+    """Everything that jumps to an address it encodes, or will."""
+    targets = lifted.code.target
+    jumps = {
+        index: Jump(int(targets[index]), None)
+        for index, block in enumerate(lifted.block_of)
+        if block >= 0 and targets[index] != NO_TARGET
+    }
+    links = {call.index: call.link for function in lifted.functions for call in function.calls}
+    for direct in lifted.direct_jumps:
+        link = links.get(direct.index)
+        if link is None:
+            replacement = S_BRANCH[lifted.target.major]
+        else:
+            replacement = lifted.isa.assemble(f"s_call_b64 s[{link}:{link + 1}], 0").instructions.code
+        jumps[direct.index] = Jump(direct.target, replacement)
+    return jumps
+
+
+def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int]) -> bytes:
+    """The kernel's bytes at virtual address `base`.
+
+    Args:
+        kernel: from `patch_kernel`.
+        base: where its first byte goes.
+        symbols: address of every variable that payloads refer to.
+
+    Raises:
+        PatchError: a reference to an unknown symbol, or one out of reach.
+    """
+    lifted, layout, code = kernel.lifted, kernel.layout, kernel.lifted.code
+    out = bytearray(S_NOP * (kernel.size // 4))
+    literals = _pc_relative_literals(kernel, base)
+    slot_at = {int(address): slot for slot, address in enumerate(code.addresses[kernel.slots])}
+    s_branch = S_BRANCH[lifted.target.major]
+
+    def set_offset(place: int, destination: int) -> None:
+        out[place : place + 2] = ((destination - place - 4) // 4).to_bytes(2, "little", signed=True)
+
+    for slot, index in enumerate(map(int, kernel.slots)):
+        place = int(layout.instruction[slot])
+        size = int(code.size[index])
+        out[place : place + size] = S_NOP if index in kernel.broken_clauses else code.bytes_of(index)
+        if index in literals:
+            out[place + size - 4 : place + size] = literals[index]
+        jump = kernel.jumps.get(index)
+        if jump is not None:
+            if jump.replacement is not None:
+                out[place : place + size] = jump.replacement
+            hop = layout.hops.get(slot)
+            there = int(layout.entry[slot_at[jump.target]])
+            set_offset(place, there if hop is None else layout.island_offset(*hop))
+        _write_payloads(out, int(layout.entry[slot]), kernel.payloads.get((index, "before"), ()), base, symbols, kernel)
+        _write_payloads(out, place + size, kernel.payloads.get((index, "after"), ()), base, symbols, kernel)
+
+    for slot, (offset, targets) in layout.pools.items():
+        for number, place in enumerate(range(offset, offset + 4 + 4 * len(targets), 4)):
+            out[place : place + 4] = s_branch
+            if number == 0:
+                set_offset(place, int(layout.entry[slot]))
+                continue
+            target = targets[number - 1]
+            there = int(layout.entry[target])
+            onward = next_hop(layout, slot, target, there)
+            set_offset(place, there if onward is None else layout.island_offset(*onward))
+    return bytes(out)
+
+
+def _write_payloads(
+    out: bytearray,
+    place: int,
+    payloads: tuple[BoundPayload, ...],
+    base: int,
+    symbols: Mapping[str, int],
+    kernel: PatchedKernel,
+) -> None:
+    for payload in payloads:
+        out[place : place + len(payload.code)] = payload.code
+        for reference in payload.references:
+            if reference.symbol not in symbols:
+                raise PatchError(
+                    f"a hook refers to {reference.symbol}, which the tool does not define", kernel=kernel.name
+                )
+            field_at = place + reference.offset
+            value = symbols[reference.symbol] + reference.addend - (base + field_at)
+            word = value >> 32 if reference.high else value
+            out[field_at : field_at + 4] = (word & 0xFFFFFFFF).to_bytes(4, "little")
+        place += len(payload.code)
+
+
+def _pc_relative_literals(kernel: PatchedKernel, base: int) -> dict[int, bytes]:
+    """Instruction index -> new literal, for the additions to what s_getpc_b64 gave."""
+    lifted, code = kernel.lifted, kernel.lifted.code
+    literals: dict[int, bytes] = {}
+    slot_of = {int(index): slot for slot, index in enumerate(kernel.slots)}
+    for reference in lifted.pc_references:
+        if reference.kind == "computed":
+            continue
+        pc = base + int(kernel.layout.instruction[slot_of[reference.getpc]]) + int(code.size[reference.getpc])
+        target = base + kernel.offset_of(reference.target) if reference.kind == "code" else reference.target
+        value = target - pc
+        for index, word in ((reference.low, value), (reference.high, value >> 32)):
+            bytes_ = (word & 0xFFFFFFFF).to_bytes(4, "little")
+            if code.size[index] != 8:
+                raise PatchError(
+                    "the address of a PC-relative reference is added as an inline constant",
+                    kernel=kernel.name,
+                    offset=int(code.addresses[index]),
+                )
+            if literals.setdefault(index, bytes_) != bytes_:
+                raise PatchError(
+                    "one addition serves several PC-relative references",
+                    kernel=kernel.name,
+                    offset=int(code.addresses[index]),
+                )
+    return literals

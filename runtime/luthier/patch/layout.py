@@ -1,0 +1,191 @@
+"""Where every instruction of an instrumented kernel goes, and what its branches need to reach that far.
+
+Code keeps its order. A branch whose target moved out of reach of a 16-bit word offset hops over *islands*:
+unconditional
+branches placed at intervals between instructions, jumped over by whoever falls into them. Islands need no register
+and no SCC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import PatchError
+
+BRANCH_REACH = 4 * 32767
+"""Bytes a branch reaches, forwards, from its end; one word more backwards."""
+ISLAND_SPACING = 96 * 1024
+"""Bytes between island pools where there is a branch that needs them. Less than the reach, to leave room for the
+pools themselves."""
+MAX_ROUNDS = 50
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch or call with a 16-bit word offset, by slot."""
+
+    slot: int
+    target: int
+    """Slot it goes to."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Byte offsets of `n` slots, a slot being an instruction with what is spliced in before and after it."""
+
+    entry: NDArray[np.int64]
+    """[n] where branches to the slot go: after its island pool, at the first payload before the instruction."""
+    instruction: NDArray[np.int64]
+    """[n] the instruction itself."""
+    pools: Mapping[int, tuple[int, tuple[int, ...]]]
+    """Slot -> (offset of the pool before it, final target slot of each hop)."""
+    hops: Mapping[int, tuple[int, int]]
+    """Branch (its slot) -> island it goes to (slot of the pool, position), for those that cannot reach their target."""
+    size: int
+
+    def island_offset(self, slot: int, position: int) -> int:
+        """Byte offset of one hop; the first word of a pool is the jump over it."""
+        return self.pools[slot][0] + 4 + 4 * position
+
+
+def lay_out(
+    sizes: NDArray[np.int64],
+    before: NDArray[np.int64],
+    alignment: Mapping[int, int],
+    branches: Sequence[Branch],
+    no_pool: NDArray[np.bool_],
+) -> Layout:
+    """Place the slots.
+
+    Args:
+        sizes: [n] bytes of each slot, all that is spliced in included.
+        before: [n] bytes of a slot that come before its instruction.
+        alignment: slot -> bytes its start must be aligned to (function entries).
+        branches: what must reach its target.
+        no_pool: [n] slots that must directly follow the one before.
+
+    Raises:
+        PatchError: no placement found.
+    """
+    pool_targets: dict[int, list[int]] = {}
+    for _ in range(MAX_ROUNDS):
+        start, pool_at, end = _place(sizes, alignment, pool_targets)
+        instruction = start + before
+        too_far = [
+            branch for branch in branches if not _reaches(int(instruction[branch.slot]), int(start[branch.target]))
+        ]
+        if not too_far:
+            return Layout(start, instruction, {}, {}, end)
+        if not pool_targets:
+            pool_targets = {slot: [] for slot in _pool_slots(start, no_pool)}
+            continue
+        hops: dict[int, tuple[int, int]] = {}
+        grew = False
+        for branch in too_far:
+            chain = _chain(branch, instruction, start, pool_at)
+            for slot in chain:
+                if branch.target not in pool_targets[slot]:
+                    pool_targets[slot].append(branch.target)
+                    grew = True
+            hops[branch.slot] = (chain[0], pool_targets[chain[0]].index(branch.target))
+        if grew:
+            continue
+        pools = {slot: (pool_at[slot], tuple(targets)) for slot, targets in pool_targets.items() if targets}
+        layout = Layout(start, instruction, pools, hops, end)
+        _check(layout, branches)
+        return layout
+    raise PatchError(f"no placement of branch islands found in {MAX_ROUNDS} rounds")
+
+
+def _reaches(branch: int, target: int) -> bool:
+    return -BRANCH_REACH - 4 <= target - (branch + 4) <= BRANCH_REACH
+
+
+def _place(
+    sizes: NDArray[np.int64], alignment: Mapping[int, int], pool_targets: Mapping[int, Sequence[int]]
+) -> tuple[NDArray[np.int64], dict[int, int], int]:
+    """Start of every slot, start of every pool, and the end."""
+    extra = np.zeros(len(sizes), np.int64)
+    for slot, targets in pool_targets.items():
+        # A pool nobody uses yet keeps its jump: its size only ever grows, so rounds converge.
+        extra[slot] = 4 + 4 * len(targets)
+    ends = np.cumsum(sizes + extra)
+    start = ends - sizes
+    for slot in sorted(alignment):
+        shift = -int(start[slot] - extra[slot]) % alignment[slot]
+        start[slot:] += shift
+    pool_at = {slot: int(start[slot] - extra[slot]) for slot in pool_targets}
+    return start, pool_at, int(start[-1] + sizes[-1]) if len(sizes) else 0
+
+
+def _pool_slots(start: NDArray[np.int64], no_pool: NDArray[np.bool_]) -> list[int]:
+    slots, last = [], 0
+    for slot in np.flatnonzero(~no_pool):
+        if start[slot] - last >= ISLAND_SPACING and slot > 0:
+            slots.append(int(slot))
+            last = int(start[slot])
+    if not slots:
+        raise PatchError("a branch is out of reach and there is no place for islands")
+    return slots
+
+
+def _chain(
+    branch: Branch, instruction: NDArray[np.int64], start: NDArray[np.int64], pool_at: Mapping[int, int]
+) -> list[int]:
+    """Pools to hop over on the way, nearest first: always the furthest one in reach, with room for the pools to
+    grow."""
+    here, there = int(instruction[branch.slot]), int(start[branch.target])
+    slack = 4096
+    chain: list[int] = []
+    while not _reaches(here, there) or (chain and abs(there - here) > BRANCH_REACH - slack):
+        if there > here:
+            ahead = [(at, slot) for slot, at in pool_at.items() if here < at <= here + BRANCH_REACH - slack]
+            step = max(ahead, default=None)
+        else:
+            behind = [(at, slot) for slot, at in pool_at.items() if here - BRANCH_REACH + slack <= at < here]
+            step = min(behind, default=None)
+        if step is None or step[1] in chain:
+            raise PatchError(f"no branch island within reach of byte {here} of the new code")
+        chain.append(step[1])
+        here = step[0]
+    return chain
+
+
+def _check(layout: Layout, branches: Sequence[Branch]) -> None:
+    """Follow every chain to its end: each hop must reach the next."""
+    for branch in branches:
+        here = int(layout.instruction[branch.slot])
+        hop = layout.hops.get(branch.slot)
+        there = int(layout.entry[branch.target])
+        while hop is not None:
+            island = layout.island_offset(*hop)
+            if not _reaches(here, island):
+                raise PatchError(f"branch at byte {here} of the new code cannot reach its island")
+            here, hop = island, next_hop(layout, hop[0], branch.target, there)
+        if not _reaches(here, there):
+            raise PatchError(f"branch at byte {here} of the new code cannot reach its target")
+
+
+def next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, int] | None:
+    """The island after the one for `target` in the pool before `slot`, or None when that one reaches the target
+    itself."""
+    here = layout.island_offset(slot, layout.pools[slot][1].index(target))
+    if _reaches(here, there):
+        return None
+    direction = 1 if there > here else -1
+    candidates = [
+        (direction * offset, other)
+        for other, (offset, targets) in layout.pools.items()
+        if target in targets
+        and direction * offset > direction * here
+        and _reaches(here, offset + 4 * len(targets))
+        and _reaches(here, offset)
+    ]
+    if not candidates:
+        raise PatchError(f"no island after byte {here} of the new code on the way to slot {target}")
+    furthest = max(candidates)[1]
+    return furthest, layout.pools[furthest][1].index(target)

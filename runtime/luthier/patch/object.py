@@ -1,0 +1,208 @@
+"""A code object with instrumented kernels: stand-alone, with the tool's variables defined in it under their own
+names."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from luthier.errors import PatchError, ToolError
+from luthier.lift import LiftedRepresentation, lift
+from luthier.objects import CodeObject, KernelDescriptor, ObjectEditor
+from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
+from luthier.task import InstrumentationTask
+from luthier.tool_module import DeviceVariable, ToolModule
+
+R_AMDGPU_ABS64 = 3
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """What patching did to one kernel."""
+
+    kernel: str
+    sites: int
+    """Instructions with hooks before or after them."""
+    insertions: int
+    """Hooks spliced in."""
+    instructions: int
+    """Instructions of the kernel and the functions it calls."""
+    added_instructions: int
+    code_bytes: int
+    """Of the instructions, before."""
+    patched_bytes: int
+    vgprs: tuple[int, int]
+    """Before and after, as the wave has them."""
+    sgprs: tuple[int, int]
+    waves_per_simd: tuple[int, int]
+    """Most waves a SIMD can hold by their vector registers, before and after."""
+    unknown_calls: int
+    """Calls and jumps whose targets are not known: what they reach is not instrumented."""
+
+
+@dataclass(frozen=True)
+class PatchReport:
+    """What patching did to an object."""
+
+    kernels: tuple[KernelReport, ...]
+    variables: Mapping[str, int]
+    """Name -> bytes of each tool variable defined in the object."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PatchedObject:
+    """An instrumented code object."""
+
+    data: bytes
+    report: PatchReport
+
+
+def patch_object(
+    object: CodeObject,
+    instrument: Callable[[InstrumentationTask], None],
+    kernels: Iterable[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> PatchedObject:
+    """Instrument kernels of a code object.
+
+    Args:
+        object: the application's.
+        instrument: called with a task for every kernel; what it inserts is spliced in.
+        kernels: names; None is all.
+        progress: called with each kernel's name before it is patched.
+
+    Raises:
+        LuthierError: a kernel that cannot be lifted or patched, with the place. Nothing is written then.
+    """
+    names = list(object.kernels) if kernels is None else list(kernels)
+    unknown = [name for name in names if name not in object.kernels]
+    if unknown:
+        raise PatchError(
+            f"no kernel {unknown[0]!r}; there are {', '.join(object.kernels) or 'none'}", object=object.name
+        )
+    patched: list[PatchedKernel] = []
+    tasks: list[InstrumentationTask] = []
+    for name in names:
+        if progress is not None:
+            progress(name)
+        task = InstrumentationTask(lift(object, name))
+        instrument(task)
+        if task.insertions:
+            tasks.append(task)
+            patched.append(patch_kernel(task))
+
+    editor = ObjectEditor(object)
+    modules = {id(i.hook.module): i.hook.module for task in tasks for i in task.insertions}
+    variables, symbols = _place_variables(editor, list(modules.values()))
+    if patched:
+        _place_code(editor, object, patched, symbols)
+    report = PatchReport(
+        tuple(_report(kernel, task) for kernel, task in zip(patched, tasks, strict=True)),
+        {name: variable.size for name, variable in variables.items()},
+    )
+    return PatchedObject(editor.finish(), report)
+
+
+def _place_variables(
+    editor: ObjectEditor, modules: list[ToolModule]
+) -> tuple[dict[str, DeviceVariable], dict[str, int]]:
+    """Define every variable of the modules; the variables and their addresses."""
+    variables: dict[str, DeviceVariable] = {}
+    for module in modules:
+        for name, variable in module.variables.items():
+            if variable.problem:
+                continue  # an error only where a hook uses it (luthier.payload.cache)
+            if name in variables:
+                raise ToolError(f"two tools define the variable {name}", object=module.name)
+            variables[name] = variable
+    offsets: dict[str, int] = {}
+    size = 0
+    for name, variable in variables.items():
+        size = -(-size // variable.align) * variable.align
+        offsets[name] = size
+        size += variable.size
+    if not size:
+        return variables, {}
+    base = editor.reserve(size, flags="rw", name=".luthier.data")
+    symbols = {name: base + offset for name, offset in offsets.items()}
+    for name, variable in variables.items():
+        editor.write(symbols[name], variable.initial)
+        editor.define_symbol(name, symbols[name], variable.size, type="object")
+    for variable in variables.values():
+        for offset, symbol, addend in variable.pointers:
+            editor.add_relocation(symbols[variable.name] + offset, R_AMDGPU_ABS64, addend, symbol)
+    return variables, symbols
+
+
+def _place_code(
+    editor: ObjectEditor, object: CodeObject, patched: list[PatchedKernel], symbols: Mapping[str, int]
+) -> None:
+    offsets, size = [], 0
+    for kernel in patched:
+        size = -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
+        offsets.append(size)
+        size += kernel.size
+    base = editor.reserve(size, flags="rx", name=".luthier.text")
+    metadata = copy.deepcopy(object.metadata)
+    for kernel, offset in zip(patched, offsets, strict=True):
+        address = base + offset
+        editor.write(address, write_code(kernel, address, symbols))
+        entry = address + kernel.entry_offset
+        original = kernel.lifted.kernel
+        descriptor = original.descriptor.with_registers(
+            vgprs=kernel.vgprs or None, agprs=original.agpr_count, sgprs=kernel.sgprs or None
+        )
+        descriptor = replace(descriptor, kernel_code_entry_byte_offset=entry - original.descriptor_address)
+        editor.write(original.descriptor_address, descriptor.encode())
+        if object.symbol(original.name) is not None:
+            editor.move_symbol(original.name, entry, kernel.size - kernel.entry_offset - PREFETCH_PADDING)
+        for row in metadata.get("amdhsa.kernels", ()):
+            if row.get(".name") == original.name:
+                _update_metadata(row, kernel, descriptor.vgprs, descriptor.sgprs)
+    editor.set_metadata(metadata)
+
+
+def _update_metadata(row: dict[str, Any], kernel: PatchedKernel, vgprs: int, sgprs: int) -> None:
+    """Register counts as the compiler reports them: what is used, not what is allocated."""
+    target = kernel.lifted.target
+    if ".vgpr_count" in row and kernel.vgprs:
+        used = kernel.vgprs
+        if target.unified_vgprs and row.get(".agpr_count"):
+            used = vgprs  # AGPRs come after the rounded VGPRs
+        row[".vgpr_count"] = max(row[".vgpr_count"], used)
+    if ".sgpr_count" in row and kernel.sgprs:
+        row[".sgpr_count"] = max(row[".sgpr_count"], min(kernel.sgprs + 6, sgprs))
+
+
+def _report(kernel: PatchedKernel, task: InstrumentationTask) -> KernelReport:
+    lifted: LiftedRepresentation = kernel.lifted
+    before = lifted.kernel.descriptor
+    after = before.with_registers(
+        vgprs=kernel.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=kernel.sgprs or None
+    )
+    return KernelReport(
+        kernel.name,
+        kernel.sites,
+        len(task.insertions),
+        len(kernel.slots),
+        kernel.added_instructions,
+        int(lifted.code.size[kernel.slots].sum()),
+        kernel.layout.size,
+        (before.vgprs, after.vgprs),
+        (before.sgprs, after.sgprs),
+        (_waves(before), _waves(after)),
+        len(lifted.unknown),
+    )
+
+
+def _waves(descriptor: KernelDescriptor) -> int:
+    target, size = descriptor.target, descriptor.wave_size
+    granule = target.vgpr_allocation_granule(size)
+    allocated = -(-descriptor.vgprs // granule) * granule
+    most = 8 if target.unified_vgprs else 10 if target.major == 9 else 20 if target.name.startswith("gfx101") else 16
+    return min(target.vgpr_file_size(size) // allocated, most)

@@ -1,0 +1,20 @@
+"""A hook with its arguments, compiled once to a template of instructions with symbolic registers."""
+
+from __future__ import annotations
+
+from luthier.payload.codegen import Argument, ConstantArgument, Input, RegisterArgument, generate, hook_parameters
+from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput, make_template
+
+__all__ = [
+    "Argument",
+    "ConstantArgument",
+    "Group",
+    "Input",
+    "RegisterArgument",
+    "Template",
+    "TemplateInput",
+    "TemplateOutput",
+    "generate",
+    "hook_parameters",
+    "make_template",
+]

@@ -1,0 +1,39 @@
+"""Templates made once per (hook, arguments, target, wave size)."""
+
+from __future__ import annotations
+
+import functools
+
+from luthier.errors import LuthierError, ToolError
+from luthier.mc import Isa
+from luthier.payload.codegen import Argument, generate
+from luthier.payload.template import Template, make_template
+from luthier.targets import TargetId
+from luthier.tool_module import Hook
+
+
+@functools.lru_cache(maxsize=1024)
+def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, wave_size: int) -> Template:
+    """The template of `hook` with these arguments.
+
+    Raises:
+        HookError, ToolError: it cannot be compiled for the target, and why.
+    """
+    module = hook.module
+    managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
+    try:
+        payload = generate(module.bitcode(target), hook.name, arguments, target, wave_size, managed)
+        template = make_template(payload, hook.source, Isa.of(target, wave_size))
+    except LuthierError as problem:
+        problem.object = problem.object or module.name
+        problem.target = problem.target or str(target)
+        raise
+    for fixup in template.fixups:
+        variable = module.variables.get(fixup.symbol)
+        if variable is None:
+            raise ToolError(
+                f"hook {hook.source} uses {fixup.symbol}, which the module does not define", object=module.name
+            )
+        if variable.problem:
+            raise ToolError(f"hook {hook.source} uses {fixup.symbol}, but {variable.problem}", object=module.name)
+    return template

@@ -1,0 +1,303 @@
+"""From a hook's bitcode to assembly text: link, inline, lower intrinsics, optimise, emit.
+
+A payload is ``void payload()`` whose inputs are *markers*: opaque assembly comments ``; luthier.input N REG`` that
+LLVM's register
+allocator completes with the register where it wants input N, and ``; luthier.output N REG`` that say where it left
+result N. No calling convention, no stack, no registers reserved for one.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+from luthier.errors import HookError
+from luthier.payload.intrinsics import DECLARATIONS, Lowering, inline_assembly, lower_intrinsics, units_of_type
+from luthier.targets import Target, TargetId
+
+TRIPLE = "amdgcn-amd-amdhsa"
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ConstantArgument:
+    """A hook argument fixed at instrumentation time, as an LLVM constant of the parameter's type."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class RegisterArgument:
+    """A hook argument read from registers where the payload runs; which registers is decided at each point."""
+
+    uniform: bool
+    """In scalar registers: one value a wave. Otherwise in vector registers: one a lane."""
+
+
+Argument = ConstantArgument | RegisterArgument
+
+
+@dataclass(frozen=True)
+class Input:
+    """A 32-bit value the payload takes from the application."""
+
+    uniform: bool
+    argument: int | None
+    """Index of the hook argument it is part of, or None when `unit` is set."""
+    unit: int
+    """Which 32-bit part of that argument, or the fixed register unit that the hook itself reads."""
+
+
+@dataclass(frozen=True)
+class PayloadAssembly:
+    """A payload as assembly text, with what its markers mean."""
+
+    text: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[int, ...]
+    """Register unit that output N is written to."""
+    runs_without_lanes: bool
+    writes_inactive_lanes: bool
+
+
+@functools.cache
+def _initialise_llvm() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def parse_bitcode(bitcode: bytes) -> llvm.ModuleRef:
+    """A fresh module.
+
+    Raises:
+        HookError: not bitcode, or of an LLVM newer than llvmlite's.
+    """
+    _initialise_llvm()
+    try:
+        return llvm.parse_bitcode(bitcode)
+    except RuntimeError as problem:
+        raise HookError(f"cannot read the tool's bitcode with LLVM {llvm_version()}: {problem}") from problem
+
+
+def llvm_version() -> str:
+    """Version of the LLVM inside llvmlite."""
+    return ".".join(str(part) for part in llvm.llvm_version_info)
+
+
+def _join(kind: str, parts: Sequence[str], result: str) -> list[str]:
+    """IR that makes a value of type `kind` from 32-bit parts, low part first."""
+    if len(parts) == 1:
+        if kind == "i32":
+            return [f"{result} = add i32 {parts[0]}, 0"]
+        if kind in ("i1", "i8", "i16"):
+            return [f"{result} = trunc i32 {parts[0]} to {kind}"]
+        if kind in ("half", "bfloat"):
+            return [f"{result}.bits = trunc i32 {parts[0]} to i16", f"{result} = bitcast i16 {result}.bits to {kind}"]
+        return [f"{result} = {'inttoptr' if kind.startswith('ptr') else 'bitcast'} i32 {parts[0]} to {kind}"]
+    vector = f"<{len(parts)} x i32>"
+    lines, value = [], "poison"
+    for index, part in enumerate(parts):
+        name = f"{result}.{index}"
+        lines.append(f"{name} = insertelement {vector} {value}, i32 {part}, i32 {index}")
+        value = name
+    if kind.startswith("ptr"):
+        lines.append(f"{result}.bits = bitcast {vector} {value} to i64")
+        lines.append(f"{result} = inttoptr i64 {result}.bits to {kind}")
+    else:
+        lines.append(f"{result} = bitcast {vector} {value} to {kind}")
+    return lines
+
+
+def _input(index: int, uniform: bool, result: str) -> str:
+    return inline_assembly(result, "i32", [f"; luthier.input {index} $0"], "=s" if uniform else "=v", "")
+
+
+def _is_uniform(unit: int) -> bool:
+    return unit < 256
+
+
+def _wrapper(
+    module: llvm.ModuleRef, hook: str, types: Sequence[str], arguments: Sequence[Argument], attributes: str
+) -> tuple[str, list[Input]]:
+    inputs: list[Input] = []
+    lines: list[str] = []
+    values: list[str] = []
+    for position, (kind, argument) in enumerate(zip(types, arguments, strict=True)):
+        if isinstance(argument, ConstantArgument):
+            values.append(f"{kind} {argument.text}")
+            continue
+        parts = []
+        for part in range(units_of_type(kind)):
+            parts.append(f"%in.{len(inputs)}")
+            lines.append(_input(len(inputs), argument.uniform, parts[-1]))
+            inputs.append(Input(argument.uniform, position, part))
+        lines += _join(kind, parts, f"%argument.{position}")
+        values.append(f"{kind} %argument.{position}")
+    body = "\n  ".join([*lines, f'call void @"{hook}"({", ".join(values)})', "ret void"])
+    text = f"""
+target datalayout = "{module.data_layout}"
+target triple = "{TRIPLE}"
+declare void @"{hook}"({", ".join(types)})
+define void @luthier.payload() #0 {{
+  {body}
+}}
+attributes #0 = {{ norecurse nounwind convergent {attributes} }}
+"""
+    return text, inputs
+
+
+def _optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    builder.getModulePassManager().run(module, builder)
+
+
+_FUNCTION = re.compile(r"^define [^\n]*@luthier\.payload\([^\n]*\n(.*?)^}\n", re.MULTILINE | re.DOTALL)
+
+
+def _payload_body(text: str) -> re.Match[str]:
+    match = _FUNCTION.search(text)
+    if match is None:
+        raise HookError("LLVM dropped the payload function")
+    return match
+
+
+def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outputs: list[int]) -> str:
+    """Surround a lowered body with the register array's set-up and with the outputs' markers."""
+    entry = ["  %luthier.registers = alloca [768 x i32], align 8, addrspace(5)"]
+    for unit in sorted(lowering.read | lowering.written):
+        if unit not in lowering.read and _is_uniform(unit):
+            continue  # written in every lane or not at all
+        value, pointer = lowering.fresh(), lowering.fresh()
+        entry += [
+            "  " + _input(len(inputs), _is_uniform(unit), value),
+            f"  {pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}",
+            f"  store i32 {value}, ptr addrspace(5) {pointer}, align 4",
+        ]
+        inputs.append(Input(_is_uniform(unit), None, unit))
+    leave = []
+    for unit in sorted(lowering.written):
+        value, pointer = lowering.fresh(), lowering.fresh()
+        leave += [
+            f"  {pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}",
+            f"  {value} = load i32, ptr addrspace(5) {pointer}, align 4",
+            f'  call void asm sideeffect "; luthier.output {len(outputs)} $0", '
+            f'"{"s" if _is_uniform(unit) else "v"}"(i32 {value})',
+        ]
+        outputs.append(unit)
+    returns = body.count("\n  ret void")
+    if leave and returns != 1:
+        raise HookError("a hook that writes registers must have one way out")
+    return "\n".join(entry) + "\n" + body.replace("\n  ret void", "\n" + "\n".join([*leave, "  ret void"]))
+
+
+def hook_parameters(bitcode: bytes, hook: str) -> tuple[str, ...]:
+    """LLVM types of a hook's parameters.
+
+    Raises:
+        HookError: the module has no such function.
+    """
+    module = parse_bitcode(bitcode)
+    try:
+        function = module.get_function(hook)
+    except NameError:
+        raise HookError(f"the tool has no hook {hook!r}") from None
+    return tuple(str(argument.type) for argument in function.arguments)
+
+
+def generate(
+    bitcode: bytes,
+    hook: str,
+    arguments: Sequence[Argument],
+    target: TargetId,
+    wave_size: int,
+    managed: frozenset[str] = frozenset(),
+) -> PayloadAssembly:
+    """Compile one hook with its arguments to assembly.
+
+    Args:
+        bitcode: the tool's module for this target, as the compiler plugin embedded it.
+        hook: name of the hook function.
+        arguments: one an hook parameter.
+        target: what to generate for.
+        wave_size: lanes a wave of the kernels it goes into.
+        managed: names of HIP managed variables; in the module their symbol holds a pointer to the storage, here it
+            *is* the storage.
+
+    Raises:
+        HookError: anything the hook does that a payload cannot.
+    """
+    with _LOCK:  # LLVM's global context is not thread-safe
+        return _generate(bitcode, hook, arguments, target, wave_size, managed)
+
+
+def _features(target: Target, wave_size: int) -> str:
+    if target.major == 9:
+        return ""
+    return "+wavefrontsize64,-wavefrontsize32" if wave_size == 64 else "+wavefrontsize32,-wavefrontsize64"
+
+
+def _generate(
+    bitcode: bytes,
+    hook: str,
+    arguments: Sequence[Argument],
+    target: TargetId,
+    wave_size: int,
+    managed: frozenset[str],
+) -> PayloadAssembly:
+    module = parse_bitcode(bitcode)
+    types = tuple(str(argument.type) for argument in module.get_function(hook).arguments)
+    if len(types) != len(arguments):
+        raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
+    cpu, features = target.target.name, _features(target.target, wave_size)
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=features, opt=2)
+    attributes = f'"target-cpu"="{cpu}"' + (f' "target-features"="{features}"' if features else "")
+
+    storage = []
+    for variable in module.global_variables:
+        if variable.name.startswith("llvm."):
+            continue
+        if variable.name in managed:
+            name, kind = variable.name, str(variable.global_value_type)
+            variable.name = f"{name}.pointer"
+            address = (
+                f'@"{name}"' if kind == "ptr addrspace(1)" else f'addrspacecast (ptr addrspace(1) @"{name}" to ptr)'
+            )
+            storage.append(
+                f'@"{name}" = external hidden addrspace(1) global i8, align 8\n'
+                f'@"{name}.pointer" = hidden addrspace(1) constant {kind} {address}\n'
+            )
+        elif variable.is_declaration:
+            variable.visibility = "hidden"  # defined in the object that the payload goes into: no GOT
+    module.get_function(hook).linkage = "external"
+
+    text, inputs = _wrapper(module, hook, types, arguments, attributes)
+    wrapper = llvm.parse_assembly(text + "".join(storage))
+    module.link_in(wrapper)
+    for function in module.functions:
+        if not function.is_declaration and function.name != "luthier.payload":
+            function.linkage = "internal"
+            function.add_function_attribute("alwaysinline")
+    module.verify()
+    _optimise(module, machine)
+
+    text = str(module)
+    match = _payload_body(text)
+    lowering = Lowering(target.target, wave_size)
+    outputs: list[int] = []
+    body = _with_register_file(lower_intrinsics(match[1], lowering), lowering, inputs, outputs)
+    missing = [line for line in DECLARATIONS if line.partition("@")[2].partition("(")[0] not in text]
+    text = text[: match.start(1)] + body + text[match.end(1) :] + "\n".join(missing) + "\n"
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as problem:
+        raise HookError(f"hook {hook}: cannot lower its intrinsics: {problem}") from problem
+    _optimise(module, machine)
+    assembly = machine.emit_assembly(llvm.parse_assembly(str(module)))
+    return PayloadAssembly(
+        assembly, tuple(inputs), tuple(outputs), lowering.runs_without_lanes, lowering.writes_inactive_lanes
+    )

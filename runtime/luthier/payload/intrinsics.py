@@ -1,0 +1,252 @@
+"""What the functions declared `LUTHIER_INTRINSIC_ANNOTATE` in the device headers mean.
+
+The compiler plugin leaves a call to ``NAMESPACE::NAME[.<return type>].<argument types>`` in a hook's bitcode. Once
+the hook is inlined
+into its payload, each such call is replaced by LLVM IR from one function here: `INTRINSICS` maps the base name to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from luthier.errors import HookError
+from luthier.targets import Target
+
+REGISTER_UNITS = 768
+"""Size of the register-unit numbering (docs/architecture.md)."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call to an intrinsic, read from LLVM's textual IR."""
+
+    base: str
+    """Name without types, e.g. ``luthier::readReg``."""
+    return_type: str
+    result: str | None
+    """The value it defines, e.g. ``%7``; None when it is void or nothing uses it."""
+    arguments: tuple[tuple[str, str], ...]
+    """(type, value) of each argument."""
+
+    def constant(self, index: int) -> int:
+        """An integer argument that must be known when the hook is compiled."""
+        kind, value = self.arguments[index]
+        if value in ("true", "false"):
+            return int(value == "true")
+        if not re.fullmatch(r"-?\d+", value):
+            raise HookError(f"argument {index + 1} of {self.base} must be a compile-time constant, not {kind} {value}")
+        return int(value)
+
+
+@dataclass
+class Lowering:
+    """What lowering a payload's intrinsics gathers, besides the replacing text."""
+
+    target: Target
+    wave_size: int
+    read: set[int] = field(default_factory=set)
+    """Register units whose value at the point the payload reads."""
+    written: set[int] = field(default_factory=set)
+    """Register units the payload gives a new value."""
+    runs_without_lanes: bool = False
+    """The payload has an effect even where EXEC is 0."""
+    writes_inactive_lanes: bool = False
+    """The payload's vector temporaries are written in lanes that are not active."""
+    _temporaries: int = 0
+
+    def fresh(self) -> str:
+        """A new IR value name."""
+        self._temporaries += 1
+        return f"%luthier.{self._temporaries}"
+
+
+_WIDTHS = {"i32": 1, "float": 1, "i64": 2, "double": 2, "ptr": 2, "i1": 1, "i8": 1, "i16": 1, "half": 1, "bfloat": 1}
+
+
+def units_of_type(kind: str) -> int:
+    """Register units a value of an LLVM type takes.
+
+    Raises:
+        HookError: a type that does not live in registers.
+    """
+    vector = re.fullmatch(r"<(\d+) x (\w+)>", kind)
+    if vector and vector[2] in ("i32", "float", "i64", "double"):
+        return int(vector[1]) * _WIDTHS[vector[2]]
+    pointer = re.fullmatch(r"ptr addrspace\((\d+)\)", kind)
+    if pointer:
+        return 1 if pointer[1] in ("3", "5") else 2
+    if kind not in _WIDTHS:
+        raise HookError(f"a value of type {kind} cannot be passed in registers")
+    return _WIDTHS[kind]
+
+
+def _register_access(call: Call, lowering: Lowering, kind: str) -> tuple[int, str, str]:
+    unit = call.constant(0)
+    count = units_of_type(kind)
+    if not 0 <= unit <= REGISTER_UNITS - count:
+        raise HookError(f"{call.base}: there is no register unit {unit}")
+    pointer = lowering.fresh()
+    return unit, pointer, f"{pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}"
+
+
+def _read_register(call: Call, lowering: Lowering) -> list[str]:
+    unit, pointer, address = _register_access(call, lowering, call.return_type)
+    lowering.read.update(range(unit, unit + units_of_type(call.return_type)))
+    if call.result is None:
+        return []
+    return [address, f"{call.result} = load {call.return_type}, ptr addrspace(5) {pointer}, align 4"]
+
+
+def _write_register(call: Call, lowering: Lowering) -> list[str]:
+    kind, value = call.arguments[1]
+    unit, pointer, address = _register_access(call, lowering, kind)
+    lowering.written.update(range(unit, unit + units_of_type(kind)))
+    return [address, f"store {kind} {value}, ptr addrspace(5) {pointer}, align 4"]
+
+
+_ATOMIC_ADD = {
+    # type: (GFX9 and GFX10 mnemonic, GFX11 and later mnemonic, type of the data registers)
+    "i32": ("global_atomic_add", "global_atomic_add_u32", "i32"),
+    "i64": ("global_atomic_add_x2", "global_atomic_add_u64", "i64"),
+    "float": ("global_atomic_add_f32", "global_atomic_add_f32", "i32"),
+}
+
+
+def inline_assembly(result: str, kind: str, lines: list[str], constraints: str, operands: str) -> str:
+    """An opaque, side-effecting piece of assembly as IR."""
+    source = "\\0A".join(lines)
+    return f'{result} = call {kind} asm sideeffect "{source}", "{constraints}"({operands})'
+
+
+def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
+    """One atomic add a wave of a uniform value, whatever EXEC holds.
+
+    EXEC is lane 0 around the atomic, inside one opaque piece of assembly: LLVM must never see EXEC change, or its
+    atomic optimizer would combine an earlier ballot with the new mask.
+    """
+    (pointer_type, pointer), (kind, value) = call.arguments
+    if kind not in _ATOMIC_ADD:
+        raise HookError(f"{call.base} adds 32- or 64-bit integers or floats, not {kind}")
+    older, newer, data = _ATOMIC_ADD[kind]
+    target = lowering.target
+    wave, mask = (64, "exec") if lowering.wave_size == 64 else (32, "exec_lo")
+    lowering.runs_without_lanes = lowering.writes_inactive_lanes = True
+    lines = [
+        f"s_mov_b{wave} $0, {mask}",
+        f"s_mov_b{wave} {mask}, 1",
+        "v_mov_b32 $1, 0",
+        "v_lshlrev_b64 $2, 0, $4" if data == "i64" else "v_mov_b32 $2, $4",
+    ]
+    if target.major == 9:
+        lines.append("s_nop 0")  # five wait states between a VALU write of the address SGPRs and their use
+    atomic = f"{newer if target.major >= 11 else older} $1, $2, $3"
+    if call.result is None:
+        lines.append(atomic)
+    else:
+        atomic = f"{newer if target.major >= 11 else older} $2, $1, $2, $3"
+        returning = {9: "sc0" if target.architected_flat_scratch else "glc", 12: "th:TH_ATOMIC_RETURN"}
+        lines.append(f"{atomic} {returning.get(target.major, 'glc')}")
+        lines.append("s_wait_loadcnt 0x0" if target.major >= 12 else "s_waitcnt vmcnt(0)")
+    lines.append(f"s_mov_b{wave} {mask}, $0")
+    address, bits, done = lowering.fresh(), lowering.fresh(), lowering.fresh()
+    text = [
+        f"{address} = ptrtoint {pointer_type} {pointer} to i64",
+        f"{bits} = bitcast {kind} {value} to {data}",
+        inline_assembly(done, f"{{ i{wave}, i32, {data} }}", lines, "=&s,=&v,=&v,s,s", f"i64 {address}, {data} {bits}"),
+    ]
+    if call.result is None:
+        return text
+    lanes, uniform = lowering.fresh(), lowering.fresh()
+    return [
+        *text,
+        f"{lanes} = extractvalue {{ i{wave}, i32, {data} }} {done}, 2",
+        f"{uniform} = call {data} @llvm.amdgcn.readlane.{data}({data} {lanes}, i32 0)",
+        f"{call.result} = bitcast {data} {uniform} to {kind}",
+    ]
+
+
+INTRINSICS: Mapping[str, Callable[[Call, Lowering], list[str]]] = {
+    "luthier::readReg": _read_register,
+    "luthier::writeReg": _write_register,
+    "luthier::sAtomicAdd": _scalar_atomic_add,
+}
+"""Base name -> the IR that replaces a call, indented by the caller."""
+
+DECLARATIONS = [f"declare {kind} @llvm.amdgcn.readlane.{kind}({kind}, i32)" for kind in ("i32", "i64")]
+"""LLVM intrinsics that lowered text may call."""
+
+
+_TYPE = re.compile(r"ptr(?: addrspace\(\d+\))?|<\d+ x \w+>|[a-z]+\d*")
+_ATTRIBUTE = re.compile(
+    r"(?:noundef|zeroext|signext|nonnull|inreg|returned|readonly|readnone|writeonly|immarg|nofree|noalias|nocapture"
+    r"|align \d+|(?:range|captures|dereferenceable|dereferenceable_or_null|align|nofpclass)"
+    r"\((?:[^()]|\([^()]*\))*\))\s+"
+)
+_CALL = re.compile(
+    r'^\s*(?:(?P<result>%[\w.]+) = )?(?:(?:tail|musttail|notail) )?call (?P<head>[^@"]*)@"?(?P<name>[\w:$.<> ]+?)"?\('
+)
+
+
+def _split_arguments(text: str) -> list[str]:
+    """The arguments of a call, up to its closing parenthesis."""
+    parts: list[str] = []
+    depth = start = 0
+    for position, character in enumerate(text):
+        if character in "([{<":
+            depth += 1
+        elif character in ")]}>":
+            if depth == 0:
+                last = text[start:position].strip()
+                return [*parts, last] if last else parts
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    raise HookError(f"cannot read the call in {text!r}")
+
+
+def _without_attributes(text: str) -> str:
+    while match := _ATTRIBUTE.match(text):
+        text = text[match.end() :]
+    return text
+
+
+def parse_call(line: str, body: str) -> Call | None:
+    """The intrinsic call in one line of IR, or None. `body` is the function's whole text, to see whether its result
+    is used."""
+    match = _CALL.match(line)
+    if match is None or "::" not in match["name"]:
+        return None
+    arguments = []
+    for argument in _split_arguments(line[match.end() :]):
+        kind = _TYPE.match(argument)
+        if kind is None:
+            raise HookError(f"cannot read argument {argument!r} of {match['name']}")
+        arguments.append((kind[0], _without_attributes(argument[kind.end() :].lstrip())))
+    head = _without_attributes(match["head"]).strip()
+    return_type = _TYPE.search(head)
+    result = match["result"]
+    if result is not None and len(re.findall(rf"{re.escape(result)}(?![\w.])", body)) == 1:
+        result = None
+    return Call(match["name"].split(".")[0], return_type[0] if return_type else "void", result, tuple(arguments))
+
+
+def lower_intrinsics(function: str, lowering: Lowering) -> str:
+    """Replace every intrinsic call in the text of one function.
+
+    Raises:
+        HookError: an intrinsic nobody defines, or one called in a way it does not support.
+    """
+    lines = []
+    for line in function.splitlines():
+        call = parse_call(line, function)
+        if call is None:
+            lines.append(line)
+            continue
+        lower = INTRINSICS.get(call.base)
+        if lower is None:
+            raise HookError(f"unknown intrinsic {call.base}; known: {', '.join(INTRINSICS)}")
+        lines += [f"  {replacement}" for replacement in lower(call, lowering)]
+    return "\n".join(lines)

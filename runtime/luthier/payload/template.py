@@ -1,0 +1,222 @@
+"""A payload as instructions with symbolic registers.
+
+A `Template` is what LLVM made of a hook, taken off the registers LLVM happened to choose: register *groups* (tuples
+that must stay together) are renamed at each point by a binding (`luthier.patch.binding`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from luthier.errors import DecodeError, HookError
+from luthier.mc import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind
+from luthier.payload.codegen import Input, PayloadAssembly
+
+SCC, VCC, M0, EXEC = 128, (106, 107), 124, (126, 127)
+"""Register units with a fixed place (docs/architecture.md)."""
+SGPRS, VGPRS = range(106), range(256, 512)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring template registers that tuples tie together."""
+
+    first: int
+    """Lowest unit in the template."""
+    count: int
+    alignment: int
+    """A new place must equal `first` modulo this."""
+
+
+@dataclass(frozen=True)
+class TemplateInput:
+    """Where the payload takes an input: before instruction `position`, into register unit `unit`."""
+
+    position: int
+    unit: int
+    source: Input
+
+
+@dataclass(frozen=True)
+class TemplateOutput:
+    """Where the payload hands a result over: before instruction `position`, from `unit` to application unit
+    `destination`."""
+
+    position: int
+    unit: int
+    destination: int
+
+
+@dataclass(frozen=True, eq=False)  # equal only to itself: bindings are cached by template
+class Template:
+    """A payload's instructions, without its leading waits and its return."""
+
+    hook: str
+    code: InstructionArray
+    waits: int
+    """Leading instructions of `code` that only wait for outstanding memory operations."""
+    branches: Mapping[int, int]
+    """Instruction index -> index it branches to (len(code): the end)."""
+    fixups: tuple[Fixup, ...]
+    """References to variables."""
+    inputs: tuple[TemplateInput, ...]
+    outputs: tuple[TemplateOutput, ...]
+    groups: tuple[Group, ...]
+    written: frozenset[int]
+    """Template units some instruction writes."""
+    clobbers: frozenset[int]
+    """Units with a fixed place that it overwrites: SCC, VCC, M0."""
+    runs_without_lanes: bool
+    writes_inactive_lanes: bool
+
+
+_MARKER = re.compile(r"^\s*; luthier\.(input|output) (\d+) (\w+)\s*$", re.MULTILINE)
+_LABEL = re.compile(r"luthier_(input|output)_(\d+)_(\w+)$")
+_RETURN = re.compile(r"^[ \t]*s_setpc_b64 s\[30:31\][ \t]*\n", re.MULTILINE)
+_WAIT = re.compile(r"s_wait(cnt)?(_\w+)?$")
+
+
+def _function_text(assembly: str, hook: str) -> str:
+    others = set(re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", assembly, re.MULTILINE)) - {"luthier.payload"}
+    if others:
+        raise HookError(f"hook {hook} calls {', '.join(sorted(others))}, which cannot be inlined")
+    stack = re.search(r"^\s*\.set [\w.\"]*private_seg_size, (.*)$", assembly, re.MULTILINE)
+    if stack is None or stack[1].strip() != "0":
+        raise HookError(f"hook {hook} needs private memory ({stack[1] if stack else 'unknown'} bytes a lane)")
+    match = re.search(r"^\"?luthier\.payload\"?:[^\n]*\n(.*?)^\.Lfunc_end\d+:", assembly, re.MULTILINE | re.DOTALL)
+    if match is None:
+        raise HookError(f"LLVM generated no code for hook {hook}")
+    return match[1]
+
+
+def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
+    """Read a payload's assembly back as instructions.
+
+    Raises:
+        HookError: it uses something that cannot be spliced into a kernel: calls, private memory, special registers.
+    """
+    text = _function_text(payload.text, hook)
+    *_, last = [None, *_RETURN.finditer(text)]
+    if last is not None and not text[last.end() :].strip():
+        text = text[: last.start()]
+    text = _RETURN.sub("\ts_branch luthier_end\n", text) + "luthier_end:\n"
+    text = _MARKER.sub(lambda match: f"luthier_{match[1]}_{match[2]}_{match[3]}:", text)
+    try:
+        assembly = isa.assemble(text)
+    except DecodeError as problem:
+        raise HookError(f"hook {hook}: LLVM's own output does not assemble: {problem}") from problem
+    code = assembly.instructions
+    branches: dict[int, int] = {}
+    references: list[Fixup] = []
+    for fixup in assembly.fixups:
+        if fixup.symbol in assembly.labels:
+            branches[fixup.instruction] = assembly.labels[fixup.symbol]
+        else:
+            references.append(fixup)
+
+    inputs: list[TemplateInput] = []
+    outputs: list[TemplateOutput] = []
+    for label, position in assembly.labels.items():
+        match = _LABEL.match(label)
+        if match is None:
+            continue
+        unit = _unit_named(match[3], hook)
+        if match[1] == "input":
+            inputs.append(TemplateInput(position, unit, payload.inputs[int(match[2])]))
+        else:
+            outputs.append(TemplateOutput(position, unit, payload.outputs[int(match[2])]))
+    if len(outputs) != len(payload.outputs):
+        raise HookError(f"hook {hook}: LLVM duplicated or dropped a register write")
+
+    waits = 0
+    while waits < len(code) and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
+        waits += 1
+    groups, written, clobbers = _registers(code, isa, hook, [*(i.unit for i in inputs), *(o.unit for o in outputs)])
+    return Template(
+        hook,
+        code,
+        waits,
+        branches,
+        tuple(references),
+        tuple(inputs),
+        tuple(outputs),
+        groups,
+        written,
+        clobbers,
+        payload.runs_without_lanes,
+        payload.writes_inactive_lanes,
+    )
+
+
+def _unit_named(name: str, hook: str) -> int:
+    special = {"vcc_lo": VCC[0], "vcc_hi": VCC[1], "m0": M0}
+    if name in special:
+        return special[name]
+    if match := re.fullmatch(r"([sv])(\d+)", name):
+        return int(match[2]) + (256 if match[1] == "v" else 0)
+    raise HookError(f"hook {hook}: LLVM put a value into {name}")
+
+
+def _registers(
+    code: InstructionArray, isa: Isa, hook: str, marked: list[int]
+) -> tuple[tuple[Group, ...], frozenset[int], frozenset[int]]:
+    """Register groups, units written, and fixed units clobbered."""
+    leader: dict[int, int] = {unit: unit for unit in marked if unit in SGPRS or unit in VGPRS}
+    alignment: dict[int, int] = dict.fromkeys(leader, 1)
+    written: set[int] = set()
+
+    def find(unit: int) -> int:
+        while leader[unit] != unit:
+            unit = leader[unit]
+        return unit
+
+    vector_alignment = isa.target.target.tied_vector_alignment
+    for index in range(len(code)):
+        number = int(code.opcode[index])
+        opcode = isa.opcode(number)
+        if code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
+            raise HookError(f"hook {hook}: cannot splice {isa.text(code, index)!r}")
+        if opcode.mnemonic.startswith(("s_endpgm", "s_setreg", "s_round_mode", "s_denorm_mode", "s_trap", "s_barrier")):
+            raise HookError(f"hook {hook}: a payload may not contain {opcode.mnemonic}")
+        start, end = int(code.operand_start[index]), int(code.operand_start[index + 1])
+        for position in range(start, end):
+            if code.operand_kind[position] != OperandKind.REGISTER:
+                continue
+            register = int(code.operand_value[position])
+            first, count = int(isa.register_first_unit[register]), int(isa.register_unit_count[register])
+            if first < 0:
+                continue
+            units = range(first, first + count)
+            operand = position - start
+            if operand < len(opcode.operands) and opcode.operands[operand].is_def:
+                written.update(units)
+            if first in SGPRS or first in VGPRS:
+                for unit in units:
+                    leader.setdefault(unit, unit)
+                    alignment.setdefault(unit, 1)
+                for unit in units[1:]:
+                    leader[find(unit)] = find(first)
+                need = 1
+                if count > 1:
+                    need = min(4, 1 << (count - 1).bit_length()) if first in SGPRS else vector_alignment
+                if opcode.mnemonic.startswith("v_dual_") and first in VGPRS:
+                    need = 4  # VOPD pairs registers by bank (number modulo 4) and parity
+                alignment[first] = max(alignment[first], need)
+            elif first not in (*VCC, *EXEC, M0, SCC, 132):
+                raise HookError(f"hook {hook}: a payload may not use {isa.register(register).text}")
+        for register in opcode.implicit_defs:
+            first, count = int(isa.register_first_unit[register]), int(isa.register_unit_count[register])
+            written.update(range(first, first + count) if first >= 0 else ())
+    members: dict[int, list[int]] = {}
+    for unit in leader:
+        members.setdefault(find(unit), []).append(unit)
+    groups = []
+    for units_of_group in members.values():
+        first, last = min(units_of_group), max(units_of_group)
+        need = max(alignment[unit] for unit in units_of_group)
+        groups.append(Group(first, last - first + 1, need))
+    groups.sort(key=lambda group: (-group.count, group.first))
+    fixed = {SCC, *VCC, M0}
+    return tuple(groups), frozenset(written), frozenset(written & fixed)

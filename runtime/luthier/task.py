@@ -1,0 +1,172 @@
+"""What a tool does to one kernel: an `InstrumentationTask` collects hooks at points of a lifted kernel."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from luthier.errors import HookError
+from luthier.lift import Instruction, LiftedRepresentation
+from luthier.mc import InstructionFlag
+from luthier.payload import Argument, ConstantArgument, RegisterArgument
+from luthier.payload.intrinsics import units_of_type
+from luthier.tool_module import Hook, Parameter
+
+Place = Literal["before", "after"]
+
+
+@dataclass(frozen=True)
+class RegisterOperand:
+    """A hook argument whose value is read from registers at the point. Make one with `reg`."""
+
+    first: int
+    """Register unit (docs/architecture.md)."""
+    count: int
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        return tuple(range(self.first, self.first + self.count))
+
+
+_NAMES = {
+    "vcc": (106, 2),
+    "vcc_lo": (106, 1),
+    "vcc_hi": (107, 1),
+    "m0": (124, 1),
+    "exec": (126, 2),
+    "exec_lo": (126, 1),
+}
+_NAMES |= {"exec_hi": (127, 1), "scc": (128, 1)}
+_FIRST_UNIT = {"s": 0, "v": 256, "a": 512}
+_LIMIT = {"s": 106, "v": 256, "a": 256}
+
+
+def reg(name: str) -> RegisterOperand:
+    """A register argument by its assembly name: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec``, ``scc``, ``m0``.
+
+    Raises:
+        HookError: no such register.
+    """
+    if name in _NAMES:
+        return RegisterOperand(*_NAMES[name])
+    match = re.fullmatch(r"([sva])(?:(\d+)|\[(\d+):(\d+)\])", name)
+    if match:
+        first = int(match[2] or match[3])
+        last = int(match[2] or match[4])
+        if first <= last < _LIMIT[match[1]]:
+            return RegisterOperand(_FIRST_UNIT[match[1]] + first, last - first + 1)
+    raise HookError(f"there is no register {name!r}")
+
+
+HookArgument = bool | int | float | RegisterOperand
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """One hook at one point."""
+
+    index: int
+    """Instruction index in the lifted representation."""
+    place: Place
+    hook: Hook
+    arguments: tuple[Argument, ...]
+    registers: tuple[RegisterOperand | None, ...]
+    """For each argument the registers it is read from, None for a constant."""
+
+
+class InstrumentationTask:
+    """Collects what is to be spliced into one kernel. Several hooks at one point run in the order they were inserted.
+
+    Args:
+        lifted: the kernel, as `luthier.lift` gives it.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self.lifted = lifted
+        self.insertions: list[Insertion] = []
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """Every reachable instruction of the kernel and of the functions it calls, in address order."""
+        for index, block in enumerate(self.lifted.block_of):
+            if block >= 0:
+                yield self.lifted.instructions[index]
+
+    def insert_hook_before(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` whenever control is about to execute `instruction`, however it got there.
+
+        Args:
+            instruction: an instruction of `instructions`, or its index.
+            hook: a hook of a `ToolModule`.
+            arguments: one a parameter: a Python number for a constant, `reg` for a register's value.
+
+        Raises:
+            HookError: wrong number or type of arguments, or no such instruction.
+        """
+        self._insert("before", instruction, hook, arguments)
+
+    def insert_hook_after(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` when `instruction` has been executed and control went on to the next.
+
+        Raises:
+            HookError: also for branches and other terminators, after which control is elsewhere.
+        """
+        self._insert("after", instruction, hook, arguments)
+
+    def _insert(
+        self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]
+    ) -> None:
+        index = instruction if isinstance(instruction, int) else instruction.index
+        kernel = self.lifted.kernel.name
+        if not 0 <= index < len(self.lifted.code) or self.lifted.block_of[index] < 0:
+            raise HookError(f"there is no reachable instruction {index}", kernel=kernel)
+        if len(arguments) != len(hook.parameters):
+            raise HookError(
+                f"hook {hook} takes {len(hook.parameters)} arguments, {len(arguments)} given", kernel=kernel
+            )
+        flags = InstructionFlag(int(self.lifted.code.flags[index]))
+        if place == "after" and flags & (InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL):
+            raise HookError(
+                "no hook can run after an instruction that passes control on",
+                kernel=kernel,
+                offset=int(self.lifted.code.addresses[index]),
+            )
+        converted, registers = [], []
+        for position, (parameter, argument) in enumerate(zip(hook.parameters, arguments, strict=True)):
+            try:
+                converted.append(_convert(parameter, argument))
+            except HookError as problem:
+                raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
+            registers.append(argument if isinstance(argument, RegisterOperand) else None)
+        self.insertions.append(Insertion(index, place, hook, tuple(converted), tuple(registers)))
+
+
+def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
+    kind = parameter.type
+    if isinstance(argument, RegisterOperand):
+        needed = units_of_type(kind)
+        if argument.count != needed:
+            raise HookError(f"{kind} takes {needed} registers, {argument.count} given")
+        uniform = [unit < 256 for unit in argument.units]
+        return RegisterArgument(uniform[0])
+    if isinstance(argument, float) or (kind in ("float", "double") and isinstance(argument, int)):
+        if kind not in ("float", "double"):
+            raise HookError(f"{argument!r} does not fit {kind}")
+        value = float(argument)
+        if kind == "float":
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        return ConstantArgument(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}")
+    integer = re.fullmatch(r"i(\d+)", kind)
+    if integer and isinstance(argument, int):
+        bits = int(integer[1])
+        low = 0 if bits == 1 or parameter.signed is False else -(1 << bits - 1)
+        high = (1 << bits - 1) - 1 if parameter.signed and bits > 1 else (1 << bits) - 1
+        if not low <= argument <= high:
+            raise HookError(f"{argument!r} is outside {low} to {high} of {kind}")
+        return ConstantArgument(str(int(argument)) if bits > 1 else ("true" if argument else "false"))
+    if kind.startswith("ptr") and isinstance(argument, int) and not isinstance(argument, bool):
+        return ConstantArgument(f"inttoptr (i64 {argument} to {kind})")
+    raise HookError(f"{argument!r} cannot be passed as {kind}")

@@ -1,0 +1,153 @@
+"""`Tool`: what a tool author subclasses, how options reach it, and how installed tools are found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import ToolError
+
+if TYPE_CHECKING:
+    from luthier.task import InstrumentationTask
+
+ENTRY_POINT_GROUP = "luthier.tools"
+
+
+@dataclass(frozen=True)
+class ExecutionCounts:
+    """How often each instruction of a kernel ran, by instruction index of its lifted representation: the emulator's
+    own truth."""
+
+    executions: NDArray[np.int64]
+    """[n] times a wave executed it."""
+    active_lanes: NDArray[np.int64]
+    """[n] sum over those times of the lanes active in EXEC."""
+
+
+class Tool:
+    """Base class of tools.
+
+    A tool is a package with a device module (hooks in HIP) and a subclass of this, named in the entry-point group
+    ``luthier.tools``. Options are the fields of a nested dataclass ``Options``, given on the command line as
+    ``tool:field=value,field=value``.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """A tool without options."""
+
+    name: ClassVar[str] = ""
+    """Name on the command line, set from the entry point."""
+
+    def __init__(self, **options: Any) -> None:
+        fields = {field.name: field for field in dataclasses.fields(self.Options)}
+        for key in options:
+            if key not in fields:
+                raise ToolError(f"{self.label()} has no option {key!r}; it has {', '.join(fields) or 'none'}")
+        self.options: Any = self.Options(**options)
+
+    @classmethod
+    def label(cls) -> str:
+        """What errors call the tool."""
+        return f"tool {cls.name or cls.__name__}"
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Insert hooks into one kernel."""
+        raise NotImplementedError
+
+    def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
+        """The values that the tool's variables must have after one launch that began with their initial values.
+
+        Args:
+            task: the kernel, as instrumented.
+            counts: how often each instruction ran in the original kernel.
+
+        Returns:
+            Variable name -> value as an integer; a tool that cannot predict its results returns nothing.
+        """
+        return {}
+
+
+def _parse_value(field: dataclasses.Field[Any], text: str, tool: str) -> Any:
+    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    try:
+        if kind == "bool":
+            return {
+                "1": True,
+                "true": True,
+                "yes": True,
+                "on": True,
+                "0": False,
+                "false": False,
+                "no": False,
+                "off": False,
+            }[text.lower()]
+        if kind == "int":
+            return int(text, 0)
+        if kind == "float":
+            return float(text)
+    except (KeyError, ValueError):
+        raise ToolError(f"option {field.name} of {tool} is a {kind}, not {text!r}") from None
+    if kind != "str":
+        raise ToolError(f"option {field.name} of {tool} has type {kind}, which cannot be given as text")
+    return text
+
+
+def find_entry_points() -> dict[str, EntryPoint]:
+    """Installed tools by name, not yet imported.
+
+    Raises:
+        ToolError: two packages install a tool of the same name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise ToolError(f"two tools are called {point.name}: {other.value} and {point.value}")
+    return found
+
+
+def tool_class(name: str) -> type[Tool]:
+    """Import the installed tool called `name`.
+
+    Raises:
+        ToolError: there is none, or it cannot be imported.
+    """
+    points = find_entry_points()
+    if name not in points:
+        raise ToolError(f"no tool {name!r} is installed; there are {', '.join(sorted(points)) or 'none'}")
+    try:
+        loaded = points[name].load()
+    except Exception as problem:  # whatever a stranger's module raises at import
+        raise ToolError(f"tool {name} ({points[name].value}) cannot be imported: {problem!r}") from problem
+    if not (isinstance(loaded, type) and issubclass(loaded, Tool)):
+        raise ToolError(f"tool {name}: {points[name].value} is not a subclass of luthier.Tool")
+    loaded.name = name
+    return loaded
+
+
+def parse_tool(specification: str) -> Tool:
+    """Make a tool from ``name`` or ``name:option=value,option=value``.
+
+    Raises:
+        ToolError: unknown tool or option, or a value of the wrong type.
+    """
+    name, _, rest = specification.partition(":")
+    cls = tool_class(name)
+    fields = {field.name: field for field in dataclasses.fields(cls.Options)}
+    options: dict[str, Any] = {}
+    for assignment in filter(None, rest.split(",")):
+        key, separator, text = assignment.partition("=")
+        field = fields.get(key)
+        if field is None:
+            raise ToolError(f"{cls.label()} has no option {key!r}; it has {', '.join(fields) or 'none'}")
+        if key in options:
+            raise ToolError(f"option {key} of {cls.label()} is given twice")
+        options[key] = _parse_value(field, text if separator else "true", cls.label())
+    return cls(**options)

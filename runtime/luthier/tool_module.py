@@ -1,0 +1,230 @@
+"""A tool's device side: hooks and variables, read from the code objects that the compiler plugin put bitcode into."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib.resources
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luthier.errors import HookError, ToolError
+from luthier.objects import CodeObject, load_objects
+from luthier.targets import TargetId
+
+BITCODE_SECTION = ".llvmbc"
+_MANIFEST = re.compile(rb'\{"luthier":(\d+),')
+_MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a hook."""
+
+    name: str
+    type: str
+    """LLVM type, e.g. ``i1``, ``ptr``, ``<4 x float>``."""
+    signed: bool | None
+    """Of an integer, as far as known."""
+
+
+@dataclass(frozen=True, eq=False)  # one object a hook: templates are cached by it
+class Hook:
+    """A hook of a tool's module, to be given to `InstrumentationTask.insert_hook_before`."""
+
+    name: str
+    """Symbol name."""
+    source: str
+    """Name as written in the source, e.g. ``count<float>(int)``."""
+    parameters: tuple[Parameter, ...]
+    location: str
+    """``file:line``, or empty."""
+    module: ToolModule
+
+    def __str__(self) -> str:
+        return f"{self.source}({', '.join(f'{p.type} {p.name}'.strip() for p in self.parameters)})"
+
+
+@dataclass(frozen=True)
+class DeviceVariable:
+    """A variable of a tool's module."""
+
+    name: str
+    size: int
+    """Bytes of what the author declared, also when it is managed."""
+    align: int
+    managed: bool
+    constant: bool
+    initial: bytes
+    """Initial value, `size` bytes."""
+    pointers: tuple[tuple[int, str, int], ...]
+    """Addresses inside the initial value: (byte offset, symbol, addend)."""
+    problem: str
+    """Why it cannot be placed in an object, or empty."""
+
+
+class _Image:
+    """One target's bitcode with its manifest."""
+
+    def __init__(self, object: CodeObject) -> None:
+        bitcode = object.section_data(BITCODE_SECTION)
+        if bitcode is None:
+            raise ToolError(
+                f"no {BITCODE_SECTION} section: not a tool built with Luthier's compiler plugin", object=object.name
+            )
+        self.target = object.target
+        self.bitcode = bitcode
+        found = list(_MANIFEST.finditer(bitcode))
+        if len(found) != 1:
+            raise ToolError(f"{BITCODE_SECTION} holds {len(found)} manifests, not one", object=object.name)
+        if int(found[0][1]) != _MANIFEST_VERSION:
+            raise ToolError(
+                f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
+                object=object.name,
+            )
+        try:
+            self.manifest, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))
+        except ValueError as problem:
+            raise ToolError(f"malformed manifest in {BITCODE_SECTION}: {problem}", object=object.name) from None
+
+
+class ToolModule:
+    """A device module of a tool, for one or several targets.
+
+    Hooks are attributes: ``module.count_vector``; `hook` finds those whose names are no identifiers.
+
+    Args:
+        objects: its code objects, at most one a target.
+        name: what errors call it.
+
+    Raises:
+        ToolError: none of them, or one without the plugin's bitcode.
+    """
+
+    def __init__(self, objects: Sequence[CodeObject], name: str) -> None:
+        if not objects:
+            raise ToolError("no AMD GPU code object in it", object=name)
+        self.name = name
+        self._images = [_Image(object) for object in objects]
+
+    @classmethod
+    def from_package(cls, package: str, module: str = "device") -> ToolModule:
+        """The module that a tool package's build put beside its Python code."""
+        return _from_package(package, module)
+
+    @classmethod
+    def load(cls, source: bytes | str | os.PathLike[str]) -> ToolModule:
+        """From an offload bundle, code object, or any executable or library that holds one."""
+        name = "<memory>" if isinstance(source, bytes) else os.fspath(source)
+        objects = [object for object in load_objects(source) if object.section_data(BITCODE_SECTION) is not None]
+        if not objects:
+            raise ToolError(
+                f"no code object with a {BITCODE_SECTION} section: was it built with Luthier's plugin?", object=name
+            )
+        return cls(objects, name)
+
+    @property
+    def targets(self) -> tuple[TargetId, ...]:
+        return tuple(image.target for image in self._images)
+
+    @functools.cached_property
+    def hooks(self) -> Mapping[str, Hook]:
+        """Symbol name -> hook."""
+        return {
+            raw["name"]: Hook(
+                raw["name"],
+                raw.get("source", raw["name"]).partition("(")[0],
+                tuple(Parameter(p.get("name", ""), p["type"], p.get("signed")) for p in raw["parameters"]),
+                f"{raw['file']}:{raw['line']}" if "file" in raw else "",
+                self,
+            )
+            for raw in self._images[0].manifest["hooks"]
+        }
+
+    def hook(self, name: str) -> Hook:
+        """The hook with this symbol or source name.
+
+        Raises:
+            HookError: none, or several instances of a template.
+        """
+        if name in self.hooks:
+            return self.hooks[name]
+        found = [hook for hook in self.hooks.values() if hook.source == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise HookError(f"{self.name} has several hooks {name!r}: {', '.join(hook.name for hook in found)}")
+        raise HookError(f"{self.name} has no hook {name!r}; it has {', '.join(self.hooks) or 'none'}")
+
+    def __getattr__(self, name: str) -> Hook:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self.hook(name)
+        except HookError as problem:
+            raise AttributeError(str(problem)) from None
+
+    @functools.cached_property
+    def variables(self) -> Mapping[str, DeviceVariable]:
+        """Symbol name -> variable."""
+        return {raw["name"]: _variable(raw) for raw in self._images[0].manifest["variables"]}
+
+    def bitcode(self, target: TargetId) -> bytes:
+        """The bitcode for an application of this target.
+
+        Raises:
+            ToolError: the module was not built for it.
+        """
+        fitting = [
+            image
+            for image in self._images
+            if image.target.target is target.target
+            and image.target.xnack in (None, target.xnack)
+            and image.target.sramecc in (None, target.sramecc)
+        ]
+        if not fitting:
+            raise ToolError(
+                f"not built for this target, only for {', '.join(str(built) for built in self.targets)}",
+                object=self.name,
+                target=str(target),
+            )
+        return fitting[0].bitcode
+
+
+def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
+    problem = ""
+    if raw.get("undefined"):
+        problem = "it is only declared"
+    elif raw.get("incomplete"):
+        problem = "its initial value cannot be computed before linking"
+    elif raw.get("address_space", 1) not in (1, 4):
+        problem = f"it is in address space {raw['address_space']}"
+    size = raw["size"]
+    initial = base64.b64decode(raw["bytes"]) if "bytes" in raw else bytes(size)
+    return DeviceVariable(
+        raw["name"],
+        size,
+        raw["align"],
+        bool(raw.get("managed")),
+        bool(raw.get("constant")),
+        initial,
+        tuple((offset, symbol, addend) for offset, symbol, addend in raw.get("pointers", ())),
+        problem,
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _from_package(package: str, module: str) -> ToolModule:
+    try:
+        path = importlib.resources.files(package) / f"{module}.hipfb"
+        data = path.read_bytes()
+    except (ImportError, OSError) as problem:
+        raise ToolError(f"package {package} has no built device module {module!r}: {problem}") from problem
+    return ToolModule(
+        [object for object in load_objects(data) if object.section_data(BITCODE_SECTION) is not None],
+        f"{package}.{module}",
+    )
