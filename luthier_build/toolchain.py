@@ -39,7 +39,7 @@ class Toolchain:
     resource_dir: Path
     rocm_path: Path
     """Folder with ``include/hip``."""
-    hip_version: tuple[int, int]
+    hip_version: tuple[int, int, int]
     device_library: Path
     """Folder with ``ocml.bc``, as installed."""
     bundler: Path
@@ -69,11 +69,18 @@ class Toolchain:
         known = TargetId.parse(target).target
         library = library_for(self.device_library, known.name, self.clang, self.version)
         flags = ["-x", "hip", f"--offload-arch={target}", f"--rocm-path={self.rocm_path}"]
+        if self.kind != "rocm":  # older clangs do not find the version where distributions put it
+            flags.append(f"--hip-version={'.'.join(map(str, self.hip_version))}")
         if self.kind != "rocm" or library != self.device_library:
             flags.append(f"--rocm-device-lib-path={library}")
-        if self.llvm_major >= 22 and self.hip_version < (7, 0):
+        if self.llvm_major >= 22 and self.hip_version < (7,):
             # Older headers size their wavefront masks by this macro, which clang 22 no longer predefines.
             flags.append(f"-D__AMDGCN_WAVEFRONT_SIZE={known.default_wave_size}")
+        support = library / "hip.bc"
+        if self.llvm_major >= 17 and support.is_file():
+            # Fences and barriers of older headers are defined here, which newer clangs no longer link.
+            for flag in ("-mlink-builtin-bitcode", str(support)):
+                flags += ["-Xclang", flag]
         return flags
 
     @functools.cached_property
@@ -184,16 +191,16 @@ def _tool(clang: Path, name: str, package: str) -> Path:
     return path
 
 
-def _hip_version(root: Path) -> tuple[int, int]:
+def _hip_version(root: Path) -> tuple[int, int, int]:
     header = root / "include/hip/hip_version.h"
     try:
         text = header.read_text(errors="replace")
     except OSError as problem:
         raise BuildError(f"cannot read {header}: {problem.strerror}") from problem
-    numbers = dict(re.findall(r"#define\s+HIP_VERSION_(MAJOR|MINOR)\s+(\d+)", text))
-    if len(numbers) != 2:
+    numbers = dict(re.findall(r"#define\s+HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", text))
+    if len(numbers) != 3:
         raise BuildError(f"{header} defines no HIP version")
-    return int(numbers["MAJOR"]), int(numbers["MINOR"])
+    return int(numbers["MAJOR"]), int(numbers["MINOR"]), int(numbers["PATCH"])
 
 
 def _llvm_major_of(header: Path) -> int:

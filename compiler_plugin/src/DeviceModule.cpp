@@ -26,7 +26,7 @@ using namespace llvm;
 namespace luthier {
 
 void reportError(Module &M, const Twine &Message) {
-  M.getContext().diagnose(DiagnosticInfoGeneric("luthier: " + Message, DS_Error));
+  M.getContext().emitError("luthier: " + Message);
 }
 
 bool isLuthierDeviceModule(const Module &M) {
@@ -135,9 +135,11 @@ bool hasInlineAssembly(Function &F) {
     std::string Place;
     if (const DebugLoc &Location = Call->getDebugLoc())
       Place = (Location->getFilename() + ":" + Twine(Location.getLine()) + ": ").str();
-    F.getContext().diagnose(DiagnosticInfoInlineAsm(
-        *Call, Place + "luthier: inline assembly is not allowed in hooks and what they call, for its registers cannot "
-                       "be known; use an intrinsic (in function '" + demangle(F.getName().str()) + "')", DS_Error));
+    std::string Message = Place +
+                          "luthier: inline assembly is not allowed in hooks and what they call, for its registers "
+                          "cannot be known; use an intrinsic (in function '" +
+                          demangle(F.getName().str()) + "')";
+    F.getContext().diagnose(DiagnosticInfoInlineAsm(*Call, Message, DS_Error));
     Found = true;
   }
   return Found;
@@ -274,19 +276,16 @@ void finalizeHook(Function &F) {
 
 bool isCuid(const GlobalVariable &Global) { return Global.getName().take_front(sizeof(CuidPrefix) - 1) == CuidPrefix; }
 
-/// Whether nothing but the module's own code can name the variable, and nothing writes it: its value may be folded.
-bool isPrivateConstant(const GlobalVariable &Global) {
-  return Global.isConstant() && Global.hasLocalLinkage() && Global.hasDefinitiveInitializer() &&
-         !isa<UndefValue>(Global.getInitializer()) && !Global.isExternallyInitialized();
+/// Whether no one can change the variable's value, so that it may be folded into code.
+bool isKnownConstant(const GlobalVariable &Global) {
+  return Global.isConstant() && Global.hasDefinitiveInitializer() && !isa<UndefValue>(Global.getInitializer());
 }
 
 /// Makes a variable a declaration, to be bound to what the runtime allocated or the HIP runtime loaded.
 void externalize(GlobalVariable &Global) {
-  if (!Global.hasName())
-    Global.setName("__luthier_constant"); // LLVM makes it unique
   Global.setComdat(nullptr);
   Global.clearMetadata();
-  if (isPrivateConstant(Global)) {
+  if (isKnownConstant(Global)) {
     // A declaration all the same, whose value is known: so tables and strings fold where a hook is inlined.
     Global.setLinkage(GlobalValue::AvailableExternallyLinkage);
   } else {
@@ -314,7 +313,7 @@ void externalizeVariables(Module &M, Manifest &Record) {
       Variables.push_back(&Global);
   for (GlobalVariable *Global : Variables)
     if (!Global->hasName())
-      Global->setName("__luthier_constant");
+      Global->setName("__luthier_constant"); // LLVM makes it unique
   for (GlobalVariable *Global : Variables) {
     auto Storage = ManagedStorage.find(Global);
     Record.addVariable(*Global, Storage == ManagedStorage.end() ? *Global : *Storage->second);
@@ -325,6 +324,12 @@ void externalizeVariables(Module &M, Manifest &Record) {
     eraseGlobal(*Storage);
   if (GlobalVariable *Reserved = M.getGlobalVariable(ReservedVariable, /*AllowInternal=*/true))
     eraseGlobal(*Reserved);
+}
+
+/// Constants without a value are how HIP's headers implement threadIdx and its like, by properties.
+bool canBeNamedByHost(const GlobalVariable &Global) {
+  bool HasValue = Global.hasInitializer() && !isa<UndefValue>(Global.getInitializer());
+  return !Global.hasLocalLinkage() && !Global.isDiscardableIfUnused() && (HasValue || !Global.isConstant());
 }
 
 /// Removes what no hook needs: unused functions, and variables that only the module's own code can name.
@@ -338,7 +343,7 @@ void eraseUnreachable(Module &M, const Annotations &Found) {
   for (const AnnotatedFunction &Hook : Found.Hooks)
     Roots.push_back(Hook.Function);
   for (GlobalVariable &Global : M.globals())
-    if (!Global.hasLocalLinkage() && !Global.isDiscardableIfUnused())
+    if (canBeNamedByHost(Global))
       Roots.push_back(&Global);
   SetVector<GlobalValue *> Needed = reachable(Roots, Opaque);
 

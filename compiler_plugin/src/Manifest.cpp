@@ -20,6 +20,8 @@ namespace luthier {
 
 namespace {
 
+// Strings go into JSON values as std::string: a StringRef would not be copied, and names change before they are written.
+
 constexpr int FormatVersion = 1;
 
 std::string spelling(Type &T) {
@@ -162,14 +164,14 @@ void Manifest::addHook(const AnnotatedFunction &Hook) {
     const DIType *Source = Matched ? Types[Parameter.getArgNo()] : nullptr;
     addSign(Entry, Parameter, Source);
     if (Matched && !Names[Parameter.getArgNo()].empty())
-      Entry["name"] = Names[Parameter.getArgNo()];
+      Entry["name"] = Names[Parameter.getArgNo()].str();
     if (Type *Pointee = Parameter.getParamByValType())
       Entry["byval"] = spelling(*Pointee);
     Parameters.push_back(std::move(Entry));
   }
-  json::Object Entry{{"name", F.getName()}, {"source", demangle(F.getName().str())}, {"parameters", std::move(Parameters)}};
+  json::Object Entry{{"name", F.getName().str()}, {"source", demangle(F.getName().str())}, {"parameters", std::move(Parameters)}};
   if (Program && Program->getLine()) {
-    Entry["file"] = Program->getFilename();
+    Entry["file"] = Program->getFilename().str();
     Entry["line"] = Program->getLine();
   } else if (!Hook.File.empty()) {
     Entry["file"] = Hook.File;
@@ -186,7 +188,7 @@ void Manifest::addVariable(const GlobalVariable &Variable, const GlobalVariable 
   const DataLayout &Layout = M.getDataLayout();
   Type *ValueType = Storage.getValueType();
   json::Object Entry{
-      {"name", Variable.getName()},
+      {"name", Variable.getName().str()},
       {"type", spelling(*ValueType)},
       {"size", int64_t(Layout.getTypeAllocSize(ValueType).getFixedValue())},
       {"align", int64_t(Storage.getPointerAlignment(Layout).value())},
@@ -216,7 +218,7 @@ void Manifest::addVariable(const GlobalVariable &Variable, const GlobalVariable 
 }
 
 void Manifest::addAlias(StringRef Name, StringRef Aliasee, int64_t Offset) {
-  Aliases.push_back(json::Object{{"name", Name}, {"of", Aliasee}, {"offset", Offset}});
+  Aliases.push_back(json::Object{{"name", Name.str()}, {"of", Aliasee.str()}, {"offset", Offset}});
 }
 
 void Manifest::write() {
