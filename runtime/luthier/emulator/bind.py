@@ -82,11 +82,12 @@ class Binder:
         self.agprs = layout.VECTORS + 256 * 4 * self.wave_size
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
 
-    def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode) -> Bound:
+    def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode, following: int = 0) -> Bound:
         """Bind one instruction.
 
         Args:
             target: distance in records to the branch target, if it has one.
+            following: code offset of the next instruction.
 
         Raises:
             Unsupported: no operation of that name, or an operand that is not modelled.
@@ -107,7 +108,7 @@ class Binder:
         end = int(code.operand_start[index + 1])
         operands = list(zip(code.operand_kind[first:end].tolist(), code.operand_value[first:end].tolist(), strict=True))
         slots: list[int] = []
-        seen = [0, 0]
+        seen = [0, 0, following]
         variants = [self._variant(plan, operands, slots, seen, target, mode) for plan in plans]
         variant = variants[0]
         if len(variants) == 2:
@@ -153,8 +154,8 @@ class Binder:
         )
 
     def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str, opcode: Opcode) -> _Place:
-        if spec.type.kind == "scc" or spec.name == "target":
-            return _Place(-1, -1, "none" if spec.type.kind == "scc" else "target")
+        if spec.type.kind == "scc" or spec.name in ("target", "following"):
+            return _Place(-1, -1, "none" if spec.type.kind == "scc" else spec.name)
         if spec.name == "vcc":
             return _Place(-1, -1, "vcc")
         names = [f"{spec.name}{suffix}", f"v{spec.name}{suffix}"]
@@ -243,7 +244,7 @@ class Binder:
         target: int | None,
     ) -> Access:
         if place.operand < 0:
-            return self._implicit(plan, place, slots, target)
+            return self._implicit(plan, place, slots, target, seen)
         kind, value = operands[place.operand]
         if kind != OperandKind.REGISTER:
             if spec.is_immediate:
@@ -262,11 +263,14 @@ class Binder:
             access = self._half_result(plan, access, operands)
         return access
 
-    def _implicit(self, plan: _Plan, place: _Place, slots: list[int], target: int | None) -> Access:
+    def _implicit(self, plan: _Plan, place: _Place, slots: list[int], target: int | None, seen: list[int]) -> Access:
         if place.name == "target":
             if target is None:
                 raise Unsupported("a branch to no instruction")
             slots.append(target * layout.RECORD.size & 0xFFFFFFFF)
+            return Access("i")
+        if place.name == "following":
+            slots.append(seen[2])
             return Access("i")
         if place.name == "zero":
             slots.append(0)

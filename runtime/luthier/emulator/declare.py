@@ -62,6 +62,8 @@ class Operation:
     """Float operands and results obey the denormal mode."""
     majors: tuple[int, ...] = ()
     """Generations that have it under these names; empty: all."""
+    counted: bool = True
+    """False for the emulator's own stand-ins for instructions."""
 
     @property
     def uses_float(self) -> bool:

@@ -33,7 +33,10 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
     operation = operation_of(variant)
     lanes = 0 if operation.form is Form.SCALAR else variant.wave_size
     w = WaveBuilder(llvm, function, lanes, variant)
-    w.count()
+    if operation.counted:
+        w.count()
+    if operation.form is not Form.SCALAR:
+        _ = w.exec  # made here, so that it is there in every later block
     if operation.form is Form.LANE:
         pending = _lane(w, operation, variant, 0)
         if variant.second is not None:

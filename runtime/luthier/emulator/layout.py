@@ -55,7 +55,8 @@ WAVE = Layout(
     pc=8,  # record to continue at
     context=8,
     group=8,
-    tables=8,  # array of 256 record tables by the low 8 bits of MODE
+    tables=8,  # array of 1024 record tables by the low 10 bits of MODE, 0 where not made yet
+    table=8,  # the one in use
     lds=8,  # host address of the work-group's LDS
     lds_size=8,
     scratch=8,  # host address of lane 0's scratch
@@ -83,11 +84,12 @@ CONTEXT = Layout(
     code_base=8,  # host address of the program's first code byte
     code_size=8,
     code_index=8,  # u32 per code word: record number, or 0xFFFFFFFF
+    clock=8,  # advances with every reading
     fault_address=8,
     fault_lane=4,
     fault_size=4,
     fault_kind=4,
-    spare=4,
+    translate=8,  # host address of the compiled helper for addresses that the fast check does not know
     current=8,  # wave that returned
     resume=8,  # wave index to continue with
     addresses=64 * 8,  # lane addresses under translation
@@ -143,6 +145,12 @@ LAUNCH = Layout(
 
 YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP, TRAP, STOP, DEADLOCK, RUNAWAY, DONE = range(13)
 """Why compiled code came back."""
+
+MODE_MASK = 1023
+"""Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""
+
+RANGE_SIZE = 16
+"""Bytes of an entry of the allocation table: address and length, sorted by address."""
 
 READY, WAITING, ENDED = range(3)
 """What a wave is doing."""

@@ -17,7 +17,7 @@ from luthier.emulator.builder import I8, I32, I64, PTR
 from luthier.emulator.wave import NEXT
 
 
-class _Code:
+class Code:
     """Short names for the few things the scheduler does."""
 
     def __init__(self, function: ir.Function) -> None:
@@ -89,7 +89,7 @@ def emit_scheduler(module: ir.Module, name: str, wave_size: int) -> None:
     """Add the scheduler for waves of `wave_size` lanes to `module`."""
     start = _emit_start(module, wave_size)
     function = ir.Function(module, NEXT, name)
-    c = _Code(function)
+    c = Code(function)
     context, group = function.args
     launch = c.pointer(layout.CONTEXT, context, "launch")
     again = function.append_basic_block("again")
@@ -128,13 +128,13 @@ def emit_scheduler(module: ir.Module, name: str, wave_size: int) -> None:
     c.ir.branch(again)
 
 
-def _return_if_aborted(c: _Code, launch: Any) -> None:
+def _return_if_aborted(c: Code, launch: Any) -> None:
     abort = c.ir.load_atomic(c.at(launch, layout.LAUNCH["abort"]), "monotonic", 4, typ=I32)
     with c.ir.if_then(c.ir.icmp_unsigned("!=", abort, ir.Constant(I32, 0)), likely=False):
         c.ir.ret(ir.Constant(I32, layout.STOP))
 
 
-def _turn(c: _Code, context: Any, launch: Any, group: Any, index: Any) -> None:
+def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
     """Run wave `index` if it is ready, and act on why it stopped."""
     stride = c.get(layout.GROUP, group, "wave_stride")
     wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
@@ -193,7 +193,7 @@ def _emit_start(module: ir.Module, wave_size: int) -> ir.Function:
     """``void start(ptr launch, ptr group)``: the state in which a work-group begins."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, PTR]), "start_group")
     function.linkage = "internal"
-    c = _Code(function)
+    c = Code(function)
     launch, group = function.args
     number = c.get(layout.GROUP, group, "number")
     grid_x, grid_y = (c.get(layout.LAUNCH, launch, f"grid_{axis}") for axis in "xy")
@@ -233,8 +233,9 @@ def _emit_start(module: ir.Module, wave_size: int) -> ir.Function:
         mode = c.get(layout.LAUNCH, launch, "mode")
         c.set(layout.WAVE, wave, "mode", mode)
         tables = c.pointer(layout.WAVE, wave, "tables")
-        place = c.at(tables, c.ir.shl(c.ir.and_(mode, c.number(255)), c.number(3)))
+        place = c.at(tables, c.ir.shl(c.ir.and_(mode, c.number(layout.MODE_MASK)), c.number(3)))
         table = c.ir.load(place, typ=PTR)
+        c.ir.store(table, c.at(wave, layout.WAVE["table"]))
         c.ir.store(c.at(table, c.get(layout.LAUNCH, launch, "entry")), c.at(wave, layout.WAVE["pc"]))
     c.ir.ret_void()
     return function

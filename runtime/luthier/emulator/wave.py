@@ -237,6 +237,12 @@ class Slot:
             value = w.wrap(w.ir.zext(integer.llvm, I32), "u32")
         w.store(value, self._base(), align=4)
 
+    def write_scalars(self, values: Sequence[Value]) -> None:
+        """Write consecutive SGPRs."""
+        base = self._base()
+        for index, value in enumerate(values):
+            self.w.store(value, self.w.address(base, index * value.type.bits // 8), align=4)
+
     # Vectors --------------------------------------------------------------------------------------------------------
 
     def _row_type(self) -> ir.Type:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 
 from luthier.emulator.declare import Operation
-from luthier.emulator.operations import compare, convert, salu, valu_float, valu_int
+from luthier.emulator.operations import compare, control, convert, flat, lds, salu, smem, valu_float, valu_int
 
-FAMILIES = (salu, valu_int, valu_float, compare, convert)
+FAMILIES = (control, smem, lds, flat, salu, valu_int, valu_float, compare, convert)
 
 
 @functools.cache

@@ -1,0 +1,221 @@
+"""Code for memory accesses of all lanes: address checks, gathers, scatters, atomics.
+
+A checked address is a host address. A fault stops the wave at the instruction, with the place in the thread's context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from luthier.emulator import layout
+from luthier.emulator.builder import I32, I64, PTR, overload_name
+from luthier.emulator.support import TRANSLATE_TYPE
+from luthier.emulator.types import Type
+from luthier.emulator.values import Value
+from luthier.emulator.wave import WaveBuilder
+
+
+def fault(w: WaveBuilder, address: Value, lane: Value, size: int, kind: int) -> None:
+    """Stop the wave here."""
+    w.store(address.to("u64"), w.context_field("fault_address"))
+    w.store(lane.to("u32"), w.context_field("fault_lane"))
+    w.store(w.number(size), w.context_field("fault_size"))
+    w.store(w.number(kind), w.context_field("fault_kind"))
+    w.stop(layout.FAULT)
+
+
+def lane_of(w: WaveBuilder, mask: Value) -> Value:
+    """The lowest lane of a mask, a scalar u32."""
+    return w.trailing_zeros(w.mask_bits(mask)).to("u32")
+
+
+def extract_at(w: WaveBuilder, value: Value, lane: Value) -> Value:
+    """One lane of a vector, the lane a scalar."""
+    return w.wrap(w.ir.extract_element(value.llvm, lane.llvm), value.type)
+
+
+def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int, kind: int) -> None:
+    """Stop at the first active lane for which `bad` holds."""
+    bits = w.mask_bits(bad & w.exec)
+    with w.when(bits != 0):
+        lane = w.trailing_zeros(bits).to("u32")
+        fault(w, extract_at(w, addresses, lane), lane, size, kind)
+
+
+def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool) -> Value:
+    """Host addresses (u64) of lanes that access `size` bytes each; inactive lanes may hold anything.
+
+    The allocation that this instruction used last is in its record: if all lanes are in it, that is all the work.
+    """
+    position = w.free_slot
+    index = w.slot_value(position)
+    ranges = w.pointer(w.context_field("ranges"))
+    entry = w.address(ranges, w.ir.zext((index << 4).llvm, I64))
+    start = w.load(entry, "u64")
+    length = w.load(w.address(entry, 8), "u64")
+    enough = w.wrap(w.ir.icmp_unsigned(">=", length.llvm, ir.Constant(I64, size)), "scc")
+    last = w.select(enough, length - size, 0)
+    outside = (addresses - w.splat(start)) > w.splat(last)
+    bits = w.mask_bits(outside & w.exec)
+    all_bits = w.select(enough, bits, w.exec_bits.to(f"u{w.wave_size}"))
+    before = w.ir.block
+    slow = w.llvm_function.append_basic_block("slow")
+    go_on = w.llvm_function.append_basic_block("checked")
+    w.ir.cbranch((all_bits == 0).llvm, go_on, slow)
+    w.ir.position_at_end(slow)
+    scratchpad = w.context_field("addresses")
+    w.ir.store(addresses.llvm, scratchpad, align=8)
+    helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
+    cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
+    arguments = [w.wave, cache, w.exec_bits.llvm, ir.Constant(I64, size), ir.Constant(I64, int(flat))]
+    code = w.wrap(w.ir.call(helper, arguments), "u32")
+    with w.when(code != 0):
+        w.stop(layout.FAULT)
+    translated = w.ir.load(scratchpad, typ=addresses.llvm.type, align=8)
+    after = w.ir.block
+    w.ir.branch(go_on)
+    w.ir.position_at_end(go_on)
+    checked = w.ir.phi(addresses.llvm.type)
+    checked.add_incoming(addresses.llvm, before)
+    checked.add_incoming(translated, after)
+    return w.wrap(checked, "u64")
+
+
+def check_lds(w: WaveBuilder, offsets: Value, size: int) -> Value:
+    """Host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32)."""
+    limit = w.load(w.wave_field("lds_size"), "u64").to("u32")
+    fits = w.wrap(w.ir.icmp_unsigned(">=", limit.llvm, ir.Constant(I32, size)), "scc")
+    last = w.select(fits, limit - size, 0)
+    bad = offsets > w.splat(last)
+    bad = bad | w.wrap(w.splat(~fits).llvm, "mask")
+    fault_if_any(w, bad, offsets, size, layout.FAULT_LDS)
+    return offsets.to("u64") + w.splat(w.load(w.wave_field("lds"), "u64"))
+
+
+def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
+    """Host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their own scratch."""
+    limit = w.load(w.wave_field("scratch_size"), "u64")
+    ends = offsets.to("u64") + size
+    fault_if_any(w, ends > w.splat(limit), offsets, size, layout.FAULT_SCRATCH)
+    rows = w.lane_id("u64") * w.splat(limit)
+    return offsets.to("u64") + rows + w.splat(w.load(w.wave_field("scratch"), "u64"))
+
+
+def check_scalar(w: WaveBuilder, address: Value, size: int) -> Any:
+    """Pointer to `size` readable bytes at a scalar address."""
+    position = w.free_slot
+    entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(position) << 4).llvm, I64))
+    offset = address - w.load(entry, "u64")
+    length = w.load(w.address(entry, 8), "u64")
+    inside = (offset < length) & (offset + size <= length)
+    with w.when(~inside):
+        w.store(address, w.context_field("addresses"))
+        helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
+        cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
+        one, bytes_, no = ir.Constant(I64, 1), ir.Constant(I64, size), ir.Constant(I64, 0)
+        code = w.wrap(w.ir.call(helper, [w.wave, cache, one, bytes_, no]), "u32")
+        with w.when(code != 0):
+            w.stop(layout.FAULT)
+    return w.ir.inttoptr(address.llvm, PTR)
+
+
+def check_aligned(w: WaveBuilder, addresses: Value, size: int) -> None:
+    """Stop at a lane whose address is not a multiple of `size`."""
+    fault_if_any(w, (addresses & (size - 1)) != 0, addresses, size, layout.FAULT_ALIGNMENT)
+
+
+# Loads and stores at checked addresses ------------------------------------------------------------------------------
+
+
+def _pointers(w: WaveBuilder, addresses: Value, offset: int = 0) -> Any:
+    shifted = addresses + offset if offset else addresses
+    return w.ir.inttoptr(shifted.llvm, ir.VectorType(PTR, w.wave_size))
+
+
+def gather(w: WaveBuilder, addresses: Value, offset: int = 0, mask: Value | None = None) -> Value:
+    """The dword at each active lane's address plus `offset`; 0 in other lanes."""
+    vector = ir.VectorType(I32, w.wave_size)
+    name = f"llvm.masked.gather.{overload_name(vector)}.v{w.wave_size}p0"
+    pointers = _pointers(w, addresses, offset)
+    enabled = mask or w.exec
+    callee = w.function(name, vector, [pointers.type, I32, enabled.llvm.type, vector])
+    zero = ir.Constant(vector, None)
+    return w.wrap(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]), "u32")
+
+
+def gather_small(w: WaveBuilder, addresses: Value, bits: int) -> Value:
+    """The 8 or 16 bits at each active lane's address, zero-extended."""
+    wide = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF)
+    shift = ((addresses & 3) << 3).to("u32")
+    value = wide >> shift
+    if bits == 16:
+        # A half-word over a dword boundary takes its upper byte from the next dword; others must not touch that one.
+        crossing = ((addresses & 3) == 3) & w.exec
+        upper = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 4, crossing) << 8
+        value = w.select(crossing, (value & 0xFF) | upper, value)
+    return value & ((1 << bits) - 1)
+
+
+def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0) -> None:
+    """Store each active lane's dword; where lanes coincide the highest wins."""
+    row = value.as_("u32")
+    vector = row.llvm.type
+    name = f"llvm.masked.scatter.{overload_name(vector)}.v{w.wave_size}p0"
+    pointers = _pointers(w, addresses, offset)
+    callee = w.function(name, ir.VoidType(), [vector, pointers.type, I32, w.exec.llvm.type])
+    w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), w.exec.llvm])
+
+
+def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int) -> None:
+    """Store the low 8 or 16 bits of each active lane, lane by lane."""
+    places = spill(w, addresses)
+    values = spill(w, value.as_("u32"))
+    with each_lane(w) as lane:
+        pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
+        narrow = w.ir.trunc(fetch(w, values, lane, "u32").llvm, ir.IntType(bits))
+        w.ir.store(narrow, pointer, align=1)
+
+
+def spill(w: WaveBuilder, value: Value) -> Any:
+    """A vector in memory, for access by lane number."""
+    with w.ir.goto_entry_block():
+        place = w.ir.alloca(value.llvm.type)
+    w.ir.store(value.llvm, place)
+    return place
+
+
+def fetch(w: WaveBuilder, place: Any, lane: Value, type: str) -> Value:
+    """One lane of a spilled vector."""
+    kind = Type.parse(type)
+    address = w.ir.gep(place, [lane.llvm], source_etype=kind.llvm)
+    return w.wrap(w.ir.load(address, typ=kind.llvm), kind)
+
+
+def put(w: WaveBuilder, place: Any, lane: Value, value: Value) -> None:
+    """Set one lane of a spilled vector."""
+    w.ir.store(value.llvm, w.ir.gep(place, [lane.llvm], source_etype=value.type.llvm))
+
+
+@contextmanager
+def each_lane(w: WaveBuilder, bits: Value | None = None) -> Iterator[Value]:
+    """Code run for each active lane in ascending order; the lane is a scalar u64."""
+    function = w.llvm_function
+    head, body, done = (function.append_basic_block(name) for name in ("lanes", "lane", "lanes_done"))
+    start = (w.exec_bits if bits is None else bits).to(f"u{w.wave_size}").to("u64")
+    before = w.ir.block
+    w.ir.branch(head)
+    w.ir.position_at_end(head)
+    left = w.ir.phi(I64)
+    left.add_incoming(start.llvm, before)
+    w.ir.cbranch(w.ir.icmp_unsigned("!=", left, ir.Constant(I64, 0)), body, done)
+    w.ir.position_at_end(body)
+    remaining = w.wrap(left, "u64")
+    yield w.trailing_zeros(remaining)
+    left.add_incoming((remaining & (remaining - 1)).llvm, w.ir.block)
+    w.ir.branch(head)
+    w.ir.position_at_end(done)
+

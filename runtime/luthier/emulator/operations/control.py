@@ -1,0 +1,291 @@
+"""What decides where a wave goes on: branches, calls, barriers, the end; and instructions that only matter to hardware timing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from luthier.emulator import layout
+from luthier.emulator.builder import I64
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+
+def _spend(w: WaveBuilder, record: Any) -> None:
+    """Take one from the wave's quantum; when it is used up the wave yields and goes on at `record` in its next turn."""
+    place = w.context_field("budget")
+    left = w.load(place, "i64") - 1
+    w.store(left, place)
+    with w.when(left < 0):
+        w.stop(layout.YIELD, record)
+
+
+def _take(w: WaveBuilder, target: Slot) -> None:
+    """Go to a branch target."""
+    distance = w.ir.sext(w.slot_value(target.position).llvm, I64)
+    record = w.address(w.record, distance)
+    if w.modifiers.get("backward"):
+        _spend(w, record)
+    w.jump(record)
+
+
+def _branch_if(w: WaveBuilder, condition: Value, target: Slot) -> None:
+    with w.ir.if_then(condition.llvm):
+        _take(w, target)
+    w.next()
+
+
+def _go_to_address(w: WaveBuilder, address: Value) -> None:
+    """Go to a code address that only now is known."""
+    base = w.load(w.context_field("code_base"), "u64")
+    offset = address - base
+    inside = (offset < w.load(w.context_field("code_size"), "u64")) & ((offset & 3) == 0)
+    known = w.llvm_function.append_basic_block("known")
+    wild = w.llvm_function.append_basic_block("wild")
+    w.ir.cbranch(inside.llvm, known, wild)
+    w.ir.position_at_end(wild)
+    w.store(address, w.context_field("fault_address"))
+    w.stop(layout.JUMP)
+    w.ir.position_at_end(known)
+    index = w.load(w.address(w.pointer(w.context_field("code_index")), offset.llvm), "u32")
+    with w.when(index == 0xFFFFFFFF):
+        w.store(address, w.context_field("fault_address"))
+        w.stop(layout.JUMP)
+    record = w.address(w.pointer(w.wave_field("table")), (index.to("u64") * layout.RECORD.size).llvm)
+    _spend(w, record)
+    w.jump(record)
+
+
+@operations.control("s_branch", "#target ->")
+def s_branch(w: WaveBuilder, target: Slot) -> None:
+    """PC = target."""
+    _take(w, target)
+
+
+@operations.control("s_cbranch_scc0", "scc #target ->")
+def s_cbranch_scc0(w: WaveBuilder, scc: Slot, target: Slot) -> None:
+    """if SCC == 0 then PC = target."""
+    _branch_if(w, ~scc.scalar(), target)
+
+
+@operations.control("s_cbranch_scc1", "scc #target ->")
+def s_cbranch_scc1(w: WaveBuilder, scc: Slot, target: Slot) -> None:
+    """if SCC == 1 then PC = target."""
+    _branch_if(w, scc.scalar(), target)
+
+
+@operations.control("s_cbranch_vccz", "vcc:mask #target ->")
+def s_cbranch_vccz(w: WaveBuilder, vcc: Slot, target: Slot) -> None:
+    """if VCC == 0 then PC = target."""
+    _branch_if(w, vcc.scalar() == 0, target)
+
+
+@operations.control("s_cbranch_vccnz", "vcc:mask #target ->")
+def s_cbranch_vccnz(w: WaveBuilder, vcc: Slot, target: Slot) -> None:
+    """if VCC != 0 then PC = target."""
+    _branch_if(w, vcc.scalar() != 0, target)
+
+
+@operations.control("s_cbranch_execz", "#target ->")
+def s_cbranch_execz(w: WaveBuilder, target: Slot) -> None:
+    """if EXEC == 0 then PC = target."""
+    _branch_if(w, w.exec_bits == 0, target)
+
+
+@operations.control("s_cbranch_execnz", "#target ->")
+def s_cbranch_execnz(w: WaveBuilder, target: Slot) -> None:
+    """if EXEC != 0 then PC = target."""
+    _branch_if(w, w.exec_bits != 0, target)
+
+
+@operations.control(
+    "s_cbranch_cdbgsys s_cbranch_cdbguser s_cbranch_cdbgsys_or_user s_cbranch_cdbgsys_and_user", "#target ->"
+)
+def s_cbranch_debug(w: WaveBuilder, target: Slot) -> None:
+    """Taken only under a debugger, which there is none."""
+    w.next()
+
+
+@operations.control("s_setpc_b64", "u64 ->")
+def s_setpc_b64(w: WaveBuilder, source: Slot) -> None:
+    """PC = S0."""
+    _go_to_address(w, source.scalar())
+
+
+@operations.control("s_swappc_b64", "u64 #following -> sdst:u64")
+def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot) -> None:
+    """D = PC of the next instruction; PC = S0."""
+    address = source.scalar()
+    result.write_scalar(_code_address(w, following))
+    _go_to_address(w, address)
+
+
+@operations.control("s_call_b64", "#target #following -> sdst:u64")
+def s_call_b64(w: WaveBuilder, result: Slot, target: Slot, following: Slot) -> None:
+    """D = PC of the next instruction; PC = target."""
+    result.write_scalar(_code_address(w, following))
+    _take(w, target)
+
+
+@operations.wave("s_getpc_b64", "#following -> sdst:u64")
+def s_getpc_b64(w: WaveBuilder, result: Slot, following: Slot) -> None:
+    """D = PC of the next instruction."""
+    result.write_scalar(_code_address(w, following))
+
+
+def _code_address(w: WaveBuilder, offset: Slot) -> Value:
+    return w.load(w.context_field("code_base"), "u64") + offset.scalar().to("u64")
+
+
+@operations.control("s_barrier")
+def s_barrier(w: WaveBuilder) -> None:
+    """Wait for every other live wave of the work-group."""
+    w.stop(layout.BARRIER, w.following())
+
+
+@operations.control("s_endpgm s_endpgm_saved s_endpgm_ordered_ps_done")
+def s_endpgm(w: WaveBuilder) -> None:
+    """The wave ends."""
+    w.stop(layout.END)
+
+
+@operations.control("s_trap", "#simm16 ->")
+def s_trap(w: WaveBuilder, number: Slot) -> None:
+    """Stop the kernel: the runtime's trap handler aborts it, whatever the number."""
+    w.store(number.scalar().to("u64"), w.context_field("fault_address"))
+    w.stop(layout.TRAP)
+
+
+@operations.control("s_sleep s_sleep_var s_wakeup")
+def s_sleep(w: WaveBuilder) -> None:
+    """Give way to other waves."""
+    w.stop(layout.YIELD, w.following())
+
+
+@operations.wave(
+    "s_nop s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt s_waitcnt_depctr s_wait_idle "
+    "s_wait_event s_wait_alu s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt "
+    "s_wait_kmcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_setprio s_inst_prefetch s_set_inst_prefetch_distance "
+    "s_clause s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_gl1_inv s_code_end "
+    "s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
+    "s_prefetch_data s_prefetch_data_pc_rel s_buffer_prefetch_data s_round_mode_hint s_sethalt "
+    "buffer_wbinvl1 buffer_wbinvl1_vol buffer_wbl2 buffer_inv buffer_invl2 buffer_gl0_inv buffer_gl1_inv "
+    "global_inv global_wb global_wbinv v_nop v_pipeflush s_singleuse_vdst",
+    "->",
+)
+def timing_only(w: WaveBuilder) -> None:
+    """No effect on registers or memory: the emulated memory is always coherent and every result is there at once."""
+
+
+@operations.wave("s_sendmsg s_sendmsghalt", "#simm16 ->")
+def s_sendmsg(w: WaveBuilder, message: Slot) -> None:
+    """Messages to the host (interrupt, release of registers) need no answer here."""
+
+
+@operations.control("luthier_unbound", counted=False)
+def unbound(w: WaveBuilder) -> None:
+    """Stands for an instruction that was not reachable when the kernel was prepared."""
+    w.stop(layout.UNBOUND)
+
+
+@operations.control("luthier_unsupported", counted=False)
+def unsupported(w: WaveBuilder) -> None:
+    """Stands for an instruction that the emulator cannot execute."""
+    w.stop(layout.UNIMPLEMENTED)
+
+
+def write_mode(w: WaveBuilder, mode: Value) -> None:
+    """Set MODE and go on in the record table of its new value; ends the code."""
+    w.store(mode, w.wave_field("mode"))
+    tables = w.pointer(w.wave_field("tables"))
+    table = w.pointer(w.address(tables, ((mode & layout.MODE_MASK).to("u64") << 3).llvm))
+    number = w.wrap(w.ir.ptrtoint(table, I64), "u64")
+    with w.when(number == 0):
+        w.stop(layout.MODE, w.following())
+    here = w.wrap(w.ir.ptrtoint(w.following(), I64), "u64")
+    current = w.load(w.wave_field("table"), "u64")
+    w.store(number, w.wave_field("table"))
+    w.jump(w.ir.inttoptr((here - current + number).llvm, w.record.type))
+
+
+_HW_MODE, _HW_STATUS, _HW_TRAPSTS, _HW_ID, _HW_FLAT_LOW, _HW_FLAT_HIGH = 1, 2, 3, 4, 20, 21
+_SH_MEM_BASES = 15
+
+
+def _field(modifiers: dict[str, int]) -> tuple[int, int, int]:
+    """Register, first bit, bits of a hwreg immediate."""
+    code = modifiers.get("simm16", 0) & 0xFFFF
+    return code & 63, code >> 6 & 31, (code >> 11) + 1
+
+
+@operations.wave("s_getreg_b32", "-> sdst:u32", static=("simm16",), generations=True)
+def s_getreg_b32(w: WaveBuilder, result: Slot) -> None:
+    """D = a field of a hardware register; those that describe placement on the chip read as 0."""
+    register, low, count = _field(w.modifiers)
+    if register == _HW_MODE:
+        value = w.load(w.wave_field("mode"), "u32")
+    elif register == _HW_STATUS:
+        value = w.load(w.wave_field("scc"), "u32")
+    elif register == _SH_MEM_BASES and w.major < 12:
+        private, shared = (w.load(w.wave_field(name), "u64") >> 48 for name in ("private_base", "shared_base"))
+        value = private.to("u32") | (shared.to("u32") << 16)
+    elif register == _HW_FLAT_LOW and w.major >= 10:
+        value = w.load(w.wave_field("flat_scratch"), "u32")
+    elif register == _HW_FLAT_HIGH and w.major >= 10:
+        value = w.load(w.address(w.wave_field("flat_scratch"), 4), "u32")
+    else:
+        value = w.number(0)
+    mask = (1 << count) - 1
+    result.write_scalar((value >> low) & mask if count < 32 else value >> low)
+
+
+def _set_field(w: WaveBuilder, source: Value) -> None:
+    register, low, count = _field(w.modifiers)
+    mask = ((1 << count) - 1) << low & 0xFFFFFFFF
+    if register == _HW_MODE:
+        old = w.load(w.wave_field("mode"), "u32")
+        write_mode(w, (old & (0xFFFFFFFF ^ mask)) | ((source << low) & mask))
+        return
+    if register in (_HW_FLAT_LOW, _HW_FLAT_HIGH) and w.major >= 10:
+        place = w.address(w.wave_field("flat_scratch"), 4 * (register - _HW_FLAT_LOW))
+        old = w.load(place, "u32")
+        w.store((old & (0xFFFFFFFF ^ mask)) | ((source << low) & mask), place)
+    w.next()
+
+
+@operations.control("s_setreg_b32", "sdst:u32 ->", static=("simm16",), generations=True)
+def s_setreg_b32(w: WaveBuilder, source: Slot) -> None:
+    """A field of a hardware register = S0."""
+    _set_field(w, source.scalar())
+
+
+@operations.control("s_setreg_imm32_b32", "imm:u32 ->", static=("simm16",), generations=True)
+def s_setreg_imm32_b32(w: WaveBuilder, source: Slot) -> None:
+    """A field of a hardware register = literal."""
+    _set_field(w, source.scalar())
+
+
+@operations.control("s_round_mode", "#simm16 ->")
+def s_round_mode(w: WaveBuilder, value: Slot) -> None:
+    """MODE.FP_ROUND = immediate."""
+    old = w.load(w.wave_field("mode"), "u32")
+    write_mode(w, (old & 0xFFFFFFF0) | (value.scalar() & 15))
+
+
+@operations.control("s_denorm_mode", "#simm16 ->")
+def s_denorm_mode(w: WaveBuilder, value: Slot) -> None:
+    """MODE.FP_DENORM = immediate."""
+    old = w.load(w.wave_field("mode"), "u32")
+    write_mode(w, (old & 0xFFFFFF0F) | ((value.scalar() & 15) << 4))
+
+
+@operations.wave("s_memtime s_memrealtime", "-> sdst:u64")
+def s_memtime(w: WaveBuilder, result: Slot) -> None:
+    """D = a counter that advances with every reading, by the same amount in every run."""
+    place = w.context_field("clock")
+    now = w.load(place, "u64") + 100
+    w.store(now, place)
+    result.write_scalar(now)
+

@@ -1,0 +1,169 @@
+"""FLAT, GLOBAL and SCRATCH: loads, stores and atomics at per-lane addresses."""
+
+from __future__ import annotations
+
+
+
+from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.builder import I64
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.memory_code import (
+    check_aligned,
+    check_global,
+    check_scratch,
+    gather,
+    gather_small,
+    scatter,
+    scatter_small,
+)
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+
+def _immediate(offset: Slot) -> Value:
+    """The instruction's signed offset in every lane, u64."""
+    w = offset.w
+    return w.splat(w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64"))
+
+
+def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
+    """Per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR."""
+    total = _immediate(offset)
+    if saddr.present:
+        total = total + w.splat(saddr.scalar())
+        if vaddr.present:
+            total = total + vaddr.row(0).to("u64")
+    else:
+        low, high = vaddr.row(0), vaddr.row(1)
+        total = total + (low.to("u64") | (high.to("u64") << 32))
+    return total
+
+
+def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
+    """Per-lane byte offsets in scratch, u32."""
+    total = w.splat(offset.scalar())
+    if saddr.present:
+        total = total + w.splat(saddr.scalar().to("u32"))
+    if vaddr.present:
+        total = total + vaddr.row(0)
+    return total
+
+
+def _hosts(w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, size: int) -> Value:
+    if space == "scratch":
+        return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset), size)
+    return check_global(w, _address(w, vaddr, saddr, offset), size, flat=space == "flat")
+
+
+_PLACE = "vaddr:u64 saddr:u64 #offset"
+
+
+def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -> None:
+    """`half`: ``""`` a whole register, ``lo`` or ``hi`` 16 bits of it, the others kept."""
+    for space in ("flat", "global", "scratch"):
+        spelled = " ".join(f"{space}_load_{name}" for name in names.split())
+
+        @operations.wave(spelled, f"{_PLACE} -> vdst:u32x{max(dwords, 1)}", static=())
+        def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
+            """D = memory[address]."""
+            hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+            if dwords:
+                rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+            else:
+                rows = [small_row(w, result, gather_small(w, hosts, bits), bits, signed, half)]
+            for index, row in enumerate(rows):
+                result.store_row(index, row, w.exec)
+
+
+def small_row(w: WaveBuilder, result: Slot, value: Value, bits: int, signed: bool, half: str) -> Value:
+    """A byte or half-word as the destination register receives it."""
+    row = value.as_("i32").bits(0, bits).as_("u32") if signed else value
+    if half == "":
+        return row
+    old = result.row(0)
+    if half == "hi":
+        return (old & 0xFFFF) | (row << 16)
+    return (old & 0xFFFF0000) | (row & 0xFFFF)
+
+
+def _declare_store(names: str, dwords: int, bits: int, high: bool) -> None:
+    for space in ("flat", "global", "scratch"):
+        spelled = " ".join(f"{space}_store_{name}" for name in names.split())
+
+        @operations.wave(spelled, f"{_PLACE} vdata:u32x{max(dwords, 1)} ->")
+        def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space) -> None:
+            """memory[address] = D."""
+            hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+            if dwords:
+                for index in range(dwords):
+                    scatter(w, hosts, data.row(index), 4 * index)
+            else:
+                row = data.row(0)
+                if high or data.access.high:
+                    row = row >> 16
+                scatter_small(w, hosts, row, bits)
+
+
+for _dwords, _names in {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "dwordx4 b128"}.items():
+    _declare_load(_names, _dwords, 32, False, "")
+    _declare_store(_names, _dwords, 32, False)
+for _names, _bits, _signed, _half in (
+    ("ubyte u8", 8, False, ""),
+    ("sbyte i8", 8, True, ""),
+    ("ushort u16", 16, False, ""),
+    ("sshort i16", 16, True, ""),
+    ("ubyte_d16 d16_u8", 8, False, "lo"),
+    ("ubyte_d16_hi d16_hi_u8", 8, False, "hi"),
+    ("sbyte_d16 d16_i8", 8, True, "lo"),
+    ("sbyte_d16_hi d16_hi_i8", 8, True, "hi"),
+    ("short_d16 d16_b16", 16, False, "lo"),
+    ("short_d16_hi d16_hi_b16", 16, False, "hi"),
+):
+    _declare_load(_names, 0, _bits, _signed, _half)
+for _names, _bits, _high in (
+    ("byte b8", 8, False),
+    ("byte_d16_hi d16_hi_b8", 8, True),
+    ("short b16", 16, False),
+    ("short_d16_hi d16_hi_b16", 16, True),
+):
+    _declare_store(_names, 0, _bits, _high)
+
+
+def _declare_atomic(atomic: Atomic) -> None:
+    for space in ("flat", "global"):
+        names = " ".join(f"{space}_atomic_{name}" for name in atomic.vector_names)
+
+        @operations.wave(names, f"{_PLACE} vdata:u32x{atomic.data_units} -> vdst:u32x{atomic.units}")
+        def run(
+            w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space
+        ) -> None:
+            """old = memory[address]; memory[address] = op(old, D); with return, D = old."""
+            addresses = _address(w, vaddr, saddr, offset)
+            check_aligned(w, addresses, 4 * atomic.units)
+            hosts = check_global(w, addresses, 4 * atomic.units, flat=space == "flat")
+            rows = [data.row(index) for index in range(atomic.data_units)]
+            atomic_lanes(w, atomic, hosts, rows, result)
+
+
+for _atomic in ATOMICS:
+    if _atomic.vector_names:
+        _declare_atomic(_atomic)
+
+
+@operations.wave("global_load_dword_addtid global_load_addtid_b32", "saddr:u64 #offset -> vdst:u32")
+def load_addtid(w: WaveBuilder, result: Slot, saddr: Slot, offset: Slot) -> None:
+    """D = memory[saddr + offset + lane * 4]."""
+    addresses = w.splat(saddr.scalar()) + _immediate(offset) + w.lane_id("u64") * 4
+    result.write(gather(w, check_global(w, addresses, 4, flat=False)))
+
+
+@operations.wave("global_store_dword_addtid global_store_addtid_b32", "saddr:u64 #offset vdata:u32 ->")
+def store_addtid(w: WaveBuilder, saddr: Slot, offset: Slot, data: Slot) -> None:
+    """memory[saddr + offset + lane * 4] = D."""
+    addresses = w.splat(saddr.scalar()) + _immediate(offset) + w.lane_id("u64") * 4
+    scatter(w, check_global(w, addresses, 4, flat=False), data.row(0))
+
+
+

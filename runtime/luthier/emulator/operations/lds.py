@@ -1,0 +1,295 @@
+"""LDS (DS): loads, stores, atomics, and the lane permutations that share its path."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.builder import I32, I64, PTR
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.layout import FAULT_LDS
+from luthier.emulator.memory_code import (
+    check_aligned,
+    check_lds,
+    each_lane,
+    fault,
+    fetch,
+    gather,
+    gather_small,
+    put,
+    scatter,
+    scatter_small,
+    spill,
+)
+from luthier.emulator.operations.flat import small_row
+from luthier.emulator.types import Type
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+
+def _place(addr: Slot, offset: Value) -> Value:
+    """Byte offsets in LDS."""
+    return addr.row(0) + addr.w.splat(offset & 0xFFFF)
+
+
+def _hosts(w: WaveBuilder, addr: Slot, offset: Slot, size: int) -> Value:
+    return check_lds(w, _place(addr, offset.scalar()), size)
+
+
+def _declare_access(load_names: str, store_names: str, dwords: int) -> None:
+    @operations.wave(load_names, f"addr:u32 #offset -> vdst:u32x{dwords}")
+    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+        """D = LDS[addr + offset]."""
+        hosts = _hosts(w, addr, offset, 4 * dwords)
+        rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+        for index, row in enumerate(rows):
+            result.store_row(index, row, w.exec)
+
+    @operations.wave(store_names, f"addr:u32 data0:u32x{dwords} #offset ->")
+    def store(w: WaveBuilder, addr: Slot, data: Slot, offset: Slot) -> None:
+        """LDS[addr + offset] = D."""
+        hosts = _hosts(w, addr, offset, 4 * dwords)
+        for index in range(dwords):
+            scatter(w, hosts, data.row(index), 4 * index)
+
+
+for _dwords in (1, 2, 3, 4):
+    _declare_access(
+        f"ds_read_b{32 * _dwords} ds_load_b{32 * _dwords}", f"ds_write_b{32 * _dwords} ds_store_b{32 * _dwords}", _dwords
+    )
+
+
+def _declare_small(names: str, bits: int, signed: bool, half: str) -> None:
+    @operations.wave(names, "addr:u32 #offset -> vdst:u32")
+    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+        """D = LDS[addr + offset], a byte or half-word."""
+        value = gather_small(w, _hosts(w, addr, offset, bits // 8), bits)
+        result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
+
+
+for _names, _bits, _signed, _half in (
+    ("ds_read_u8 ds_load_u8", 8, False, ""),
+    ("ds_read_i8 ds_load_i8", 8, True, ""),
+    ("ds_read_u16 ds_load_u16", 16, False, ""),
+    ("ds_read_i16 ds_load_i16", 16, True, ""),
+    ("ds_read_u8_d16 ds_load_u8_d16", 8, False, "lo"),
+    ("ds_read_u8_d16_hi ds_load_u8_d16_hi", 8, False, "hi"),
+    ("ds_read_i8_d16 ds_load_i8_d16", 8, True, "lo"),
+    ("ds_read_i8_d16_hi ds_load_i8_d16_hi", 8, True, "hi"),
+    ("ds_read_u16_d16 ds_load_u16_d16", 16, False, "lo"),
+    ("ds_read_u16_d16_hi ds_load_u16_d16_hi", 16, False, "hi"),
+):
+    _declare_small(_names, _bits, _signed, _half)
+
+
+def _declare_small_store(names: str, bits: int, high: bool) -> None:
+    @operations.wave(names, "addr:u32 data0:u32 #offset ->")
+    def store(w: WaveBuilder, addr: Slot, data: Slot, offset: Slot) -> None:
+        """LDS[addr + offset] = a byte or half-word of D."""
+        row = data.row(0)
+        if high or data.access.high:
+            row = row >> 16
+        scatter_small(w, _hosts(w, addr, offset, bits // 8), row, bits)
+
+
+for _names, _bits, _high in (
+    ("ds_write_b8 ds_store_b8", 8, False),
+    ("ds_write_b16 ds_store_b16", 16, False),
+    ("ds_write_b8_d16_hi ds_store_b8_d16_hi", 8, True),
+    ("ds_write_b16_d16_hi ds_store_b16_d16_hi", 16, True),
+):
+    _declare_small_store(_names, _bits, _high)
+
+
+# Two addresses ------------------------------------------------------------------------------------------------------
+
+
+def _declare_pair(bits: int, stride64: bool) -> None:
+    units = bits // 32
+    scale = bits // 8 * (64 if stride64 else 1)
+    tail = f"st64_b{bits}" if stride64 else f"_b{bits}"
+    new_tail = f"_stride64_b{bits}" if stride64 else f"_b{bits}"
+
+    def hosts_of(w: WaveBuilder, addr: Slot, offset: Slot) -> Value:
+        return check_lds(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8)
+
+    @operations.wave(
+        f"ds_read2{tail} ds_load_2addr{new_tail}", f"addr:u32 #offset0 #offset1 -> vdst:u32x{2 * units}"
+    )
+    def load(w: WaveBuilder, result: Slot, addr: Slot, offset0: Slot, offset1: Slot) -> None:
+        """D = LDS at both addresses."""
+        rows = []
+        for offset in (offset0, offset1):
+            hosts = hosts_of(w, addr, offset)
+            rows += [gather(w, hosts, 4 * index) for index in range(units)]
+        for index, row in enumerate(rows):
+            result.store_row(index, row, w.exec)
+
+    @operations.wave(
+        f"ds_write2{tail} ds_store_2addr{new_tail}", f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 ->"
+    )
+    def store(w: WaveBuilder, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot) -> None:
+        """LDS at both addresses = D0, D1."""
+        first, second = (hosts_of(w, addr, offset) for offset in (offset0, offset1))
+        for hosts, data in ((first, data0), (second, data1)):
+            for index in range(units):
+                scatter(w, hosts, data.row(index), 4 * index)
+
+    @operations.wave(
+        f"ds_wrxchg2{'st64' if stride64 else ''}_rtn_b{bits} "
+        f"ds_storexchg_2addr{'_stride64' if stride64 else ''}_rtn_b{bits}",
+        f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 -> vdst:u32x{2 * units}",
+    )
+    def exchange(w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot) -> None:
+        """D = LDS at both addresses; LDS = D0, D1."""
+        rows = []
+        places = [hosts_of(w, addr, offset) for offset in (offset0, offset1)]
+        for hosts in places:
+            rows += [gather(w, hosts, 4 * index) for index in range(units)]
+        data = [data0.row(index) for index in range(units)], [data1.row(index) for index in range(units)]
+        for hosts, words in zip(places, data, strict=True):
+            for index, word in enumerate(words):
+                scatter(w, hosts, word, 4 * index)
+        for index, row in enumerate(rows):
+            result.store_row(index, row, w.exec)
+
+
+for _bits in (32, 64):
+    for _stride64 in (False, True):
+        _declare_pair(_bits, _stride64)
+
+
+# Atomics ------------------------------------------------------------------------------------------------------------
+
+
+def _with_return(name: str) -> str:
+    """``add_u32`` to ``ds_add_rtn_u32``."""
+    stem, _, tail = name.rpartition("_")
+    return f"ds_{stem}_rtn_{tail}"
+
+
+def _declare_atomic(atomic: Atomic, names: str, returning: bool) -> None:
+    data = f"data0:u32x{atomic.units}" + (f" data1:u32x{atomic.units}" if atomic.data_count == 2 else "")
+    signature = f"addr:u32 #offset {data} -> " + (f"vdst:u32x{atomic.units}" if returning else "")
+
+    @operations.wave(names, signature)
+    def run(w: WaveBuilder, *slots: Slot) -> None:
+        """old = LDS[addr + offset]; LDS = op(old, D); with return, D = old."""
+        result = slots[0] if returning else None
+        addr, offset, *sources = slots[1:] if returning else slots
+        places = _place(addr, offset.scalar())
+        check_aligned(w, places, 4 * atomic.units)
+        rows = [source.row(index) for source in sources for index in range(atomic.units)]
+        atomic_lanes(w, atomic, check_lds(w, places, 4 * atomic.units), rows, result)
+
+
+for _atomic in ATOMICS:
+    if _atomic.lds_names:
+        _declare_atomic(_atomic, " ".join(f"ds_{name}" for name in _atomic.lds_names), False)
+        _declare_atomic(_atomic, " ".join(_with_return(name) for name in _atomic.lds_names), True)
+for _bits in (32, 64):
+    _exchange = Atomic((), (), Type("u", _bits), lambda w, old, data: data[0], "xchg")
+    _declare_atomic(_exchange, f"ds_wrxchg_rtn_b{_bits} ds_storexchg_rtn_b{_bits}", True)
+
+
+# Lane permutations and counters -------------------------------------------------------------------------------------
+
+
+@operations.wave("ds_bpermute_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
+def bpermute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+    """D[lane] = data[(addr + offset) / 4 mod lanes]; inactive source lanes give 0."""
+    index = (_place(addr, offset.scalar()) >> 2) & (w.wave_size - 1)
+    values = spill(w, w.select(w.exec, data.row(0), 0))
+    addresses = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(values, I64), "u64"))
+    result.write(gather(w, addresses))
+
+
+@operations.wave("ds_bpermute_fi_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
+def bpermute_fi(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+    """D[lane] = data[(addr + offset) / 4 mod lanes], of inactive lanes too."""
+    index = (_place(addr, offset.scalar()) >> 2) & (w.wave_size - 1)
+    values = spill(w, data.row(0))
+    addresses = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(values, I64), "u64"))
+    result.write(gather(w, addresses))
+
+
+@operations.wave("ds_permute_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
+def permute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+    """D[(addr[lane] + offset) / 4 mod lanes] = data[lane]; lanes nobody writes get 0, the highest of several wins."""
+    index = (_place(addr, offset.scalar()) >> 2) & (w.wave_size - 1)
+    indices, values = spill(w, index), spill(w, data.row(0))
+    target = spill(w, w.const("u32", 0))
+    with each_lane(w) as lane:
+        put(w, target, fetch(w, indices, lane, "u32").to("u64"), fetch(w, values, lane, "u32"))
+    result.write(w.wrap(w.ir.load(target, typ=ir.VectorType(I32, w.wave_size)), "u32"))
+
+
+@operations.wave("ds_swizzle_b32", "addr:u32 -> vdst:u32", static=("offset",))
+def swizzle(w: WaveBuilder, result: Slot, addr: Slot) -> None:
+    """D[lane] = S[pattern(lane)]; inactive source lanes give 0 (ISA documents, "DS_SWIZZLE_B32")."""
+    pattern = w.modifiers.get("offset", 0) & 0xFFFF
+    indices = [_swizzle_source(pattern, lane) for lane in range(w.wave_size)]
+    row = w.select(w.exec, addr.row(0), 0)
+    result.write(w.shuffle(row, indices))
+
+
+def _swizzle_source(pattern: int, lane: int) -> int:
+    if pattern >= 0xE000:  # FFT mode: a bit reversal of five bits, rotated
+        mask = pattern & 0x1F
+        within = lane & 31
+        reversed_bits = int(f"{within:05b}"[::-1], 2)
+        count = bin(mask).count("1")
+        rest = (1 << count) - 1
+        return (lane & 32) | (within if mask == 0x1F else reversed_bits >> count | (within & ~(0x1F >> count) & rest))
+    if pattern & 0xC000 == 0xC000:  # rotate mode
+        amount = pattern >> 5 & 0x1F
+        mask = pattern & 0x1F
+        amount = -amount if pattern >> 10 & 1 else amount
+        return (lane & 32) | (lane & mask) | ((lane + amount) & ~mask & 31)
+    if pattern & 0x8000:  # quad permute
+        return (lane & ~3) | (pattern >> (2 * (lane & 3)) & 3)
+    and_mask, or_mask, xor_mask = pattern & 31, pattern >> 5 & 31, pattern >> 10 & 31
+    return (lane & 32) | ((((lane & 31) & and_mask) | or_mask) ^ xor_mask)
+
+
+def _declare_counter(name: str, operation: str) -> None:
+    @operations.wave(name, "#offset -> vdst:u32")
+    def count(w: WaveBuilder, result: Slot, offset: Slot) -> None:
+        """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted."""
+        m0 = w.load(w.address(w.wave, 124 * 4), "u32")
+        place = (m0 & 0xFFFF) + (offset.scalar() & 0xFFFF)
+        limit = w.load(w.wave_field("lds_size"), "u64")
+        with w.when((place.to("u64") + 4) > limit):
+            fault(w, place, w.number(0), 4, FAULT_LDS)
+        host = w.load(w.wave_field("lds"), "u64") + place.to("u64")
+        amount = w.popcount(w.exec_bits).to("u32")
+        old = w.ir.atomic_rmw(operation, w.ir.inttoptr(host.llvm, PTR), amount.llvm, "seq_cst")
+        result.write(w.splat(w.wrap(old, "u32")))
+
+
+_declare_counter("ds_append", "add")
+_declare_counter("ds_consume", "sub")
+
+
+def _addtid_place(w: WaveBuilder, offset: Slot) -> Value:
+    m0 = w.load(w.address(w.wave, 124 * 4), "u32") & 0xFFFF
+    return w.splat(m0 + (offset.scalar() & 0xFFFF)) + w.lane_id() * 4
+
+
+@operations.wave("ds_read_addtid_b32 ds_load_addtid_b32", "#offset -> vdst:u32")
+def load_addtid(w: WaveBuilder, result: Slot, offset: Slot) -> None:
+    """D = LDS[M0.low16 + offset + lane * 4]."""
+    result.write(gather(w, check_lds(w, _addtid_place(w, offset), 4)))
+
+
+@operations.wave("ds_write_addtid_b32 ds_store_addtid_b32", "data0:u32 #offset ->")
+def store_addtid(w: WaveBuilder, data: Slot, offset: Slot) -> None:
+    """LDS[M0.low16 + offset + lane * 4] = D."""
+    scatter(w, check_lds(w, _addtid_place(w, offset), 4), data.row(0))
+
+
+@operations.wave("ds_nop", "->")
+def nop(w: WaveBuilder) -> None:
+    """Nothing."""
