@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 import shlex
-import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +19,6 @@ from typing import Any
 
 from luthier.errors import BuildError, TargetError
 from luthier.targets import TargetId
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover - the same parser under its earlier name
-    import tomli as tomllib
 
 DEFAULT_TARGETS = ("gfx90a", "gfx942", "gfx1100")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -7,6 +7,7 @@ projects that do not ask for it and imports nothing that they would pay for.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,7 +44,7 @@ def check_keyword(distribution: Distribution, name: str, value: object) -> None:
         raise SetupError(f"setup({name}=…) must be a dictionary with the keys of [tool.luthier], not {value!r}")
 
 
-class BuildLuthier(Command):
+class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
     """Compile the device modules of a tool (a sub-command of ``build``)."""
 
     description = "compile Luthier device modules"
@@ -114,11 +115,12 @@ class BuildLuthier(Command):
         into_sources = self.inplace or self.editable_mode
         destination = self._package_folder() if into_sources else self._built_folder()
         try:
-            compile_tool(
-                self.settings, project=Path.cwd(), destination=destination, report=lambda line: self.announce(line, 2)
-            )
+            compile_tool(self.settings, project=Path.cwd(), destination=destination, report=self._report)
         except LuthierError as problem:
             raise CompileError(str(problem)) from problem
+
+    def _report(self, text: str) -> None:
+        self.announce(text, logging.INFO)
 
     def get_source_files(self) -> list[str]:
         """Files for the source distribution."""

@@ -7,7 +7,7 @@ import importlib.util
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 
 OLDEST_LIBRARY = 18
 """The oldest libclang that the Python bindings' functions are all in."""
+
+
+_KINDS = {
+    "bool": ("BOOL",),
+    "int": ("CHAR_S", "SCHAR", "SHORT", "INT", "LONG", "LONGLONG", "WCHAR"),
+    "uint": ("CHAR_U", "UCHAR", "USHORT", "UINT", "ULONG", "ULONGLONG", "CHAR16", "CHAR32"),
+    "float": ("HALF", "FLOAT", "DOUBLE"),
+    "pointer": ("POINTER",),
+    "vector": ("VECTOR", "EXTVECTOR"),
+}
+"""Kind of parameter -> names of clang's type kinds."""
+
+_STAR = re.compile(r"^\s*\* ?")
+_SLASHES = re.compile(r"^\s*//[/!]<? ?")
 
 
 @dataclass(frozen=True)
@@ -96,9 +110,10 @@ def read_declarations(
     found: dict[str, SourceDeclaration] = {}
     for cursor, prefix, comment in _walk(unit.cursor, "", "", cindex):
         declaration = _declaration(cursor, prefix, comment, project, cindex)
-        known = found.get(cursor.mangled_name)
-        if known is None or (declaration.documentation and not known.documentation):
-            found[cursor.mangled_name] = declaration
+        known = found.get(cursor.mangled_name, declaration)
+        documentation = declaration.documentation or known.documentation
+        best = declaration if cursor.is_definition() else known
+        found[cursor.mangled_name] = replace(best, documentation=documentation)
     return found
 
 
@@ -118,12 +133,21 @@ def _walk(parent: Cursor, prefix: str, outer_comment: str, cindex: Any) -> Itera
         if cursor.location.is_in_system_header:
             continue
         comment = cursor.raw_comment or outer_comment
-        if cursor.kind in (kinds.FUNCTION_DECL, kinds.VAR_DECL):
+        kind = _known_kind(cursor)
+        if kind in (kinds.FUNCTION_DECL, kinds.VAR_DECL):
             yield cursor, prefix, comment
-        elif cursor.kind in (kinds.LINKAGE_SPEC, kinds.UNEXPOSED_DECL):
+        elif kind in (kinds.LINKAGE_SPEC, kinds.UNEXPOSED_DECL):
             yield from _walk(cursor, prefix, cursor.raw_comment or "", cindex)
-        elif cursor.kind in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL):
+        elif kind in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL):
             yield from _walk(cursor, f"{prefix}{cursor.spelling}::" if cursor.spelling else prefix, "", cindex)
+
+
+def _known_kind(item: Cursor | Type) -> Any:
+    """The kind, or None for one that came to libclang after the bindings were made."""
+    try:
+        return item.kind
+    except ValueError:
+        return None
 
 
 def _place(cursor: Cursor, project: Path) -> str:
@@ -158,23 +182,16 @@ def _declaration(cursor: Cursor, prefix: str, comment: str, project: Path, cinde
 def _kind(declared: Type, cindex: Any) -> str:
     kinds = cindex.TypeKind
     canonical = declared.get_canonical()
-    if canonical.kind == kinds.ENUM:
+    kind = _known_kind(canonical)
+    if kind == kinds.ENUM:
         canonical = canonical.get_declaration().enum_type.get_canonical()
-    if canonical.kind == kinds.BOOL:
-        return "bool"
-    if canonical.kind in (kinds.CHAR_S, kinds.SCHAR, kinds.SHORT, kinds.INT, kinds.LONG, kinds.LONGLONG, kinds.WCHAR):
-        return "int"
-    if canonical.kind in (
-        kinds.CHAR_U, kinds.UCHAR, kinds.USHORT, kinds.UINT, kinds.ULONG, kinds.ULONGLONG, kinds.CHAR16, kinds.CHAR32,
-    ):  # fmt: skip
-        return "uint"
-    if canonical.kind in (kinds.HALF, kinds.FLOAT, kinds.DOUBLE) or canonical.spelling in ("_Float16", "__bf16"):
+        kind = _known_kind(canonical)
+    for name, members in _KINDS.items():
+        if kind is not None and kind in (getattr(kinds, member) for member in members):
+            return name
+    if canonical.spelling.removeprefix("const ") in ("_Float16", "__bf16"):
         return "float"
-    if canonical.kind == kinds.POINTER:
-        return "pointer"
-    if canonical.kind in (kinds.VECTOR, kinds.EXTVECTOR) or "ext_vector_type" in canonical.spelling:
-        return "vector"
-    return str(canonical.kind.name).lower()
+    return canonical.spelling if kind is None else str(kind.name).lower()
 
 
 def clean_comment(raw: str) -> str:
@@ -184,11 +201,10 @@ def clean_comment(raw: str) -> str:
     """
     raw = raw.strip()
     if raw.startswith(("/**", "/*!")):
-        body = raw[3:].removesuffix("*/")
-        lines = [re.sub(r"^\s*\* ?", "", line) for line in body.splitlines()]
-    elif raw.startswith(("///", "//!")):
-        lines = [re.sub(r"^\s*//[/!]<? ?", "", line) for line in raw.splitlines()]
-    else:
-        return ""
-    first, *rest = lines
-    return "\n".join([first.strip(), *textwrap.dedent("\n".join(rest)).splitlines()]).strip()
+        first, *rest = raw[3:].removesuffix("*/").splitlines() or [""]
+        return "\n".join(
+            [first, *textwrap.dedent("\n".join(_STAR.sub("", line) for line in rest)).splitlines()]
+        ).strip()
+    if raw.startswith(("///", "//!")):
+        return "\n".join(_SLASHES.sub("", line) for line in raw.splitlines()).strip()
+    return ""

@@ -85,16 +85,16 @@ def build_folder(path: Path) -> Iterator[Path]:
     Raises:
         BuildError: the folder holds something that Luthier's build did not make, or cannot be written.
     """
-    marker = path / MARKER
-    if path.exists() and not marker.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise BuildError(
-            f"{path} exists and was not made by Luthier's build (it has no {MARKER}); "
-            "choose another build-dir or remove it",
-            object=str(path),
-        )
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = marker.open("a+")
+        present = os.listdir(path)
+        if present and MARKER not in present:  # one look, so that another build starting now does not confuse it
+            raise BuildError(
+                f"{path} exists and was not made by Luthier's build (it has no {MARKER}); "
+                "choose another build-dir or remove it",
+                object=str(path),
+            )
+        lock = (path / MARKER).open("a+")
     except OSError as problem:
         raise BuildError(f"cannot use build folder {path}: {problem.strerror}", object=str(path)) from problem
     with lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -75,6 +76,12 @@ def luthier_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / folder, copy / folder, ignore=skipped)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, copy / name)
+    # The native module of the tree is taken over; setuptools builds it if it is missing or older than its sources.
+    name = f"_mc{sysconfig.get_config_var('EXT_SUFFIX')}"
+    built = copy / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "luthier"
+    if (ROOT / "runtime/luthier" / name).exists():
+        built.mkdir(parents=True)
+        shutil.copy2(ROOT / "runtime/luthier" / name, built / name)
     wheels = tmp_path_factory.mktemp("wheels")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "-w", wheels, copy], check=True)

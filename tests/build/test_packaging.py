@@ -1,0 +1,280 @@
+"""Whole tool packages through Python packaging: pip isolated, without isolation, editable, sdist and wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import textwrap
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MakeProject = Callable[[Mapping[str, str]], Path]
+
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=77", "luthier"]
+build-backend = "{backend}"
+
+[project]
+name = "sample-tool"
+version = "1.0"
+dependencies = ["luthier"]
+
+[project.entry-points."luthier.tools"]
+sample = "sample_tool:Sample"
+
+[tool.setuptools]
+packages = ["sample_tool"]
+include-package-data = false
+
+[tool.luthier]
+targets = ["gfx942"]
+include-dirs = ["include"]
+
+[tool.luthier.modules.device]
+sources = ["sample_tool/device.hip"]
+"""
+
+TOOLS = "from luthier.cli.main import main; main(['tools', '--json'])"
+
+TOOL = """\
+from luthier import Tool
+class Sample(Tool):
+    pass
+"""
+
+
+@pytest.fixture
+def sample(hook: str, make_project: MakeProject) -> Path:
+    return make_project(
+        {
+            "pyproject.toml": PYPROJECT.format(backend="luthier_build.backend"),
+            "sample_tool/__init__.py": TOOL,
+            "sample_tool/device.hip": '#include "sizes.h"\n' + hook,
+            "include/sizes.h": "#define SIZE 1\n",
+        }
+    )
+
+
+def run(
+    *command: str | Path, cwd: Path | None = None, fails: bool = False, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LUTHIER_")}
+    done = subprocess.run(
+        command, cwd=cwd, env={**environment, **variables}, capture_output=True, text=True, errors="replace"
+    )
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done
+
+
+def build(project: Path, *arguments: str, fails: bool = False, **variables: str) -> str:
+    """`python -m build` in this environment; its output."""
+    done = run(
+        *(sys.executable, "-m", "build", "--no-isolation", "--outdir", project / "dist", *arguments, project),
+        fails=fails,
+        **variables,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def empty_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with nothing but pip; gives its bin folder."""
+    folder = tmp_path_factory.mktemp("empty")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def prepared_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that sees this one's packages, Luthier among them; gives its bin folder."""
+    folder = tmp_path_factory.mktemp("prepared")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (site / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    return folder / "bin"
+
+
+def test_pip_install_with_only_the_wheel_of_luthier(
+    luthier_wheel: Path, empty_environment: Path, tmp_path: Path
+) -> None:
+    """The shipped example, isolated, where nothing else is installed; then again, with nothing to compile."""
+    project = tmp_path / "instr_count"
+    shutil.copytree(ROOT / "examples/instr_count", project, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    links = f"{luthier_wheel} {os.environ.get('PIP_FIND_LINKS', '')}"
+    run(empty_environment / "pip", "install", "-q", project, PIP_FIND_LINKS=links)
+    (row,) = json.loads(run(empty_environment / "luthier", "tools", "--json").stdout)
+    assert row["problems"] == []
+    assert (row["name"], row["package"], row["version"]) == ("instr_count", "luthier-instr-count", "0.1.0")
+    assert row["targets"] == ["gfx90a", "gfx942", "gfx1100"]
+    assert row["hooks"] == ["device.count_vector(bool wave_level)", "device.count_scalar()"]
+    assert row["options"] == ["per_wave: bool = False"]
+
+    def compiled() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in (project / "build").rglob("*.hsaco")}
+
+    before = compiled()
+    assert len(before) == 3
+    run(empty_environment / "pip", "install", "-q", "--force-reinstall", "--no-deps", project, PIP_FIND_LINKS=links)
+    assert compiled() == before
+
+
+def test_without_isolation_and_editable(prepared_environment: Path, sample: Path) -> None:
+    python = prepared_environment / "python"
+    pip = (python, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps")
+    run(*pip, sample)
+    where = "import sample_tool; print(sample_tool.__path__[0])"
+    installed = Path(run(python, "-c", where, cwd=prepared_environment).stdout.strip())
+    assert sorted(path.name for path in installed.iterdir() if path.suffix != "") == [
+        "__init__.py",
+        "device.hipfb",
+        "device.json",
+    ]
+    right = (installed / "device.hipfb").read_bytes()
+
+    run(*pip, "-e", sample)
+    assert Path(run(python, "-c", where, cwd=prepared_environment).stdout.strip()) == sample / "sample_tool"
+    assert (sample / "sample_tool/device.hipfb").read_bytes() == right
+    (row,) = json.loads(run(python, "-c", TOOLS, cwd=prepared_environment).stdout)
+    assert row["problems"] == []
+    assert row["hooks"] == ["device.count(uint32_t step)"]
+
+
+def test_editable_strict_mode_links_the_artefacts(prepared_environment: Path, sample: Path) -> None:
+    python = prepared_environment / "python"
+    run(
+        *(python, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "-e", sample),
+        *("-C", "editable_mode=strict"),
+    )
+    code = "import luthier; luthier.ToolModule.from_package('sample_tool').hooks['count']"
+    run(python, "-c", code, cwd=prepared_environment)
+
+
+def test_sdist_then_wheel(sample: Path) -> None:
+    build(sample)
+    with tarfile.open(sample / "dist/sample_tool-1.0.tar.gz") as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"sample_tool/device.hip", "include/sizes.h", "pyproject.toml", "sample_tool/__init__.py"} <= names
+    assert not any(name.endswith((".hipfb", ".hsaco")) or name.startswith("build/") for name in names)
+    with zipfile.ZipFile(sample / "dist/sample_tool-1.0-py3-none-any.whl") as wheel:
+        assert {name for name in wheel.namelist() if name.startswith("sample_tool/")} == {
+            "sample_tool/__init__.py",
+            "sample_tool/device.hipfb",
+            "sample_tool/device.json",
+        }
+
+
+def test_wheels_are_reproducible(sample: Path, tmp_path: Path) -> None:
+    other = tmp_path / "copy/of/it"
+    shutil.copytree(sample, other)
+    wheels = []
+    for project in (sample, other):
+        build(project, "--wheel", SOURCE_DATE_EPOCH="1700000000")
+        (wheel,) = (project / "dist").glob("*.whl")
+        wheels.append(wheel.read_bytes())
+    assert wheels[0] == wheels[1]
+
+
+def test_where_settings_come_from(sample: Path) -> None:
+    def bundled(*arguments: str, **variables: str) -> list[str]:
+        build(sample, "--wheel", *arguments, **variables)
+        with zipfile.ZipFile(sample / "dist/sample_tool-1.0-py3-none-any.whl") as wheel:
+            targets: list[str] = json.loads(wheel.read("sample_tool/device.json"))["targets"]
+        return targets
+
+    flag = "-C--global-option=build_luthier --targets=gfx90a"
+    config = "-Cluthier.targets=gfx908"
+    assert bundled() == ["gfx942"]
+    assert bundled(LUTHIER_TARGETS="gfx906") == ["gfx906"]
+    assert bundled(config, LUTHIER_TARGETS="gfx906") == ["gfx908"]
+    assert bundled(flag, config, LUTHIER_TARGETS="gfx906") == ["gfx90a"]
+    output = build(sample, "--wheel", config, LUTHIER_VERBOSE="1", LUTHIER_JOBS="1")
+    assert "targets = ('gfx908',) (from config setting luthier.targets)" in output
+    assert "jobs = 1 (from environment LUTHIER_JOBS)" in output
+    assert "include-dirs = ('include',) (from pyproject.toml)" in output
+    assert "compress = False (from default)" in output
+
+
+def test_plain_setuptools_backend_and_setup_keyword(sample: Path) -> None:
+    text = PYPROJECT.format(backend="setuptools.build_meta").partition("[tool.luthier]")[0]
+    (sample / "pyproject.toml").write_text(text)
+    (sample / "setup.py").write_text(
+        textwrap.dedent(
+            """\
+            from setuptools import setup
+            setup(luthier={
+                "targets": ["gfx90a"],
+                "include-dirs": ["include"],
+                "modules": {"device": ["sample_tool/device.hip"]},
+            })
+            """
+        )
+    )
+    build(sample, "--wheel")
+    with zipfile.ZipFile(sample / "dist/sample_tool-1.0-py3-none-any.whl") as wheel:
+        manifest = json.loads(wheel.read("sample_tool/device.json"))
+    assert manifest["targets"] == ["gfx90a"]
+    assert manifest["hooks"][0]["parameters"][0]["type"] == "uint32_t"
+
+
+def test_a_project_without_settings_is_left_alone(make_project: MakeProject) -> None:
+    project = make_project(
+        {
+            "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\n[project]\nname = "plain"\nversion = "1"\n',
+            "plain.py": "",
+        }
+    )
+    output = build(project, "--wheel")
+    assert "build_luthier" not in output
+    assert not (project / "build/luthier").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("targets =", "target ="), "unknown key 'target' in pyproject.toml"),
+        (('"gfx942"', '"gfx9999"'), "unknown target 'gfx9999'"),
+        (("sample_tool/device.hip", "../device.hip"), "lies outside the project"),
+        (("sample_tool/device.hip", "missing.hip"), "no source"),
+        (('packages = ["sample_tool"]', 'packages = ["sample_tool", "other"]'), "set `package` in [tool.luthier]"),
+    ],
+    ids=["key", "target", "outside", "missing", "package"],
+)
+def test_wrong_settings_are_one_line_not_a_traceback(sample: Path, change: tuple[str, str], message: str) -> None:
+    path = sample / "pyproject.toml"
+    path.write_text(path.read_text().replace(*change))
+    (sample / "other").mkdir()
+    (sample / "other/__init__.py").write_text("")
+    output = build(sample, "--wheel", fails=True)
+    assert message in output
+    assert "luthier_build/" not in output  # no traceback through us
+    assert not list(sample.rglob("*.whl"))
+
+
+def test_compiler_errors_reach_the_user_and_the_next_build_is_right(sample: Path) -> None:
+    source = sample / "sample_tool/device.hip"
+    right = source.read_text()
+    source.write_text(right + "LUTHIER_HOOK_ANNOTATE broken( {}\n")
+    output = build(sample, "--wheel", fails=True)
+    assert "sample_tool/device.hip:9:" in output
+    assert "error: expected" in output
+    assert not list(sample.rglob("*.whl"))
+    source.write_text(right)
+    build(sample, "--wheel")
+
+
+def test_no_compiler_and_unwritable_cache(sample: Path, tmp_path: Path) -> None:
+    output = build(sample, "--wheel", fails=True, LUTHIER_CLANG="no-such-clang")
+    assert "LUTHIER_CLANG is no-such-clang, which is no program" in output
+    (tmp_path / "file").write_text("")
+    output = build(sample, "--wheel", fails=True, LUTHIER_CACHE_DIR=str(tmp_path / "file"))
+    assert "set LUTHIER_CACHE_DIR to a writable folder" in output
