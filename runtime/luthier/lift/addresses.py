@@ -3,6 +3,7 @@ one function."""
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -12,7 +13,6 @@ from luthier.lift.explore import Resolution
 from luthier.lift.graph import Graph
 from luthier.lift.semantics import Control
 from luthier.lift.values import (
-    FOLLOWED,
     MASK32,
     MASK64,
     Entry,
@@ -24,9 +24,6 @@ from luthier.lift.values import (
     Slot,
     State,
     Value,
-    forget,
-    join,
-    lookup,
 )
 
 
@@ -71,6 +68,7 @@ class AddressAnalysis:
         self.table = table
         self.effects = effects
         self.world = world
+        self._starts = [node.first for node in graph.nodes]
         self._operations = Operations(
             columns, table.isa.register_first_unit.tolist(), table.isa.register_unit_count.tolist()
         )
@@ -79,16 +77,16 @@ class AddressAnalysis:
         """Analyse the function at address `entry`, called with its return address in the unit pairs at `links`."""
         nodes = self.graph.nodes
         start = self.graph.node_at[entry]
-        states: dict[int, State] = {start: {}}
+        states: dict[int, State] = {start: State()}
         work = [start]
         while work:
             number = work.pop()
-            after = self._block(number, dict(states[number]))
+            after = self._block(number, states[number].copy())
             for _, successor in nodes[number].successors:
                 known = states.get(successor)
                 if known is None:
-                    states[successor] = dict(after)
-                elif not join(known, after):
+                    states[successor] = after.copy()
+                elif not known.join(after):
                     continue
                 if successor not in work:
                     work.append(successor)
@@ -105,67 +103,84 @@ class AddressAnalysis:
         return self.table.opcode(self.columns.opcode[index]).opcode.pseudo
 
     def _return_from_call(self, number: int, state: State) -> None:
-        """After a call, what the callee leaves changed is unknown. Scalars in lanes are taken to survive: a caller
-        that reads its return address back from a lane that the callee overwrote would return to nowhere."""
+        """After a call, what the callee leaves changed is unknown.
+
+        Scalars in lanes are taken to survive: a caller that reads its return address back from a lane that the callee
+        overwrote would return to nowhere.
+        """
         node = self.graph.nodes[number]
         if node.exit != "call":
             return
         lost = 0
         for target in node.targets:
             lost |= self.world.clobbers(target)
-        if not node.targets or (node.resolution is not None and node.resolution.reason):
+        if node.resolution is not None and node.resolution.reason:
             lost |= self.world.clobbers(None)
-        forget(state, lost & r.SCALAR_MASK)
+        state.forget(lost & r.SCALAR_MASK)
 
     def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
         found = FunctionAddresses()
         notes = Notes()
-        raw_uses: list[tuple[int, int]] = []
-        other_uses: list[tuple[int, int]] = []
         for number, before in states.items():
             node = self.graph.nodes[number]
-            state = dict(before)
+            state = before.copy()
             for index in range(node.first, node.last + 1):
-                name = self._name(index)
                 effects = self.effects(index)
-                if name not in FOLLOWED:
-                    for getpc, raw in _address_reads(state, effects.reads):
-                        (raw_uses if raw else other_uses).append((getpc, index))
-                if index == node.last:
-                    control = self.table.opcode(self.columns.opcode[index]).control
-                    if control == Control.CALL_REGISTER:
-                        found.resolutions[self.columns.address[index]] = self._resolve(index, 1, state, ())
-                    elif control == Control.JUMP_REGISTER:
-                        found.resolutions[self.columns.address[index]] = self._resolve(index, 0, state, links)
-                    if control in (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER):
-                        # An unfinished address in a register at a call might be used by the callee.
-                        raw_uses += [
-                            (getpc, index)
-                            for getpc, raw in _address_reads(state, r.SGPR_MASK & ~effects.reads)
-                            if raw and control != Control.JUMP_REGISTER
-                        ]
-                self._operations.apply(name, index, effects, state, notes)
+                control = self.table.opcode(self.columns.opcode[index]).control
+                if control in (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER):
+                    self._leave(index, control, effects, state, links, found, notes)
+                self._operations.apply(self._name(index), index, effects, state, notes)
             self._return_from_call(number, state)
-            if node.exit in ("return", "tail"):
-                found.clobbers |= _changed(state)
-                for target in node.targets:
-                    found.clobbers |= self.world.clobbers(target)
-            elif node.exit == "unknown":
-                found.clobbers |= r.SCALAR_MASK
         finished = {reference.low for reference in notes.references}
         found.references = notes.references
         # A low half that no add of a high half follows is only right if nothing retargets it.
         found.computed = notes.computed | {getpc for low, getpc in notes.low_adds.items() if low not in finished}
-        for getpc, index in raw_uses + [use for use in other_uses if use[0] in found.computed]:
+        for getpc, index in notes.raw_uses + [use for use in notes.other_uses if use[0] in found.computed]:
             found.escapes.setdefault(getpc, index)
         return found
+
+    def _leave(
+        self,
+        index: int,
+        control: Control,
+        effects: Effects,
+        state: State,
+        links: tuple[int, ...],
+        found: FunctionAddresses,
+        notes: Notes,
+    ) -> None:
+        """Where control may leave the function: by a call, a return, a tail call."""
+        elsewhere = r.SGPR_MASK | r.VCC_MASK
+        if control != Control.CALL:
+            operand = 1 if control == Control.CALL_REGISTER else 0
+            returns = links if control == Control.JUMP_REGISTER else ()
+            resolution = self._resolve(index, operand, state, returns)
+            found.resolutions[self.columns.address[index]] = resolution
+            if not resolution.reason:
+                elsewhere &= ~effects.reads
+            if control == Control.JUMP_REGISTER:
+                if resolution.reason:
+                    found.clobbers |= r.SCALAR_MASK
+                elif resolution.is_return:
+                    found.clobbers |= _changed(state)
+                elif self.graph.nodes[self._node_of(index)].exit == "tail":
+                    found.clobbers |= _changed(state)
+                    for target in resolution.targets:
+                        found.clobbers |= self.world.clobbers(target)
+                else:
+                    return  # a jump inside the function: the analysis goes on there
+        # Whoever runs next might use an unfinished address that is still in a register.
+        notes.use(state.tainted(elsewhere), index)
+
+    def _node_of(self, index: int) -> int:
+        return bisect.bisect_right(self._starts, index) - 1
 
     def _resolve(self, index: int, operand: int, state: State, links: tuple[int, ...]) -> Resolution:
         """Where the register pair at `operand` points. `links` are the pairs a return may go by."""
         unit = self._operations.unit(index, operand)
         if unit < 0:
             return Resolution(reason="its address is not in registers that can be followed")
-        low, high = lookup(state, unit), lookup(state, unit + 1)
+        low, high = state[unit], state[unit + 1]
         if any(low == frozenset([Entry(link)]) and high == frozenset([Entry(link + 1)]) for link in links):
             return Resolution(is_return=True)
         if low is None or high is None:
@@ -216,19 +231,10 @@ class AddressAnalysis:
         return self.columns.address[getpc] + self.columns.size[getpc]
 
 
-def _address_reads(state: State, reads: int) -> Iterable[tuple[int, bool]]:
-    """The program counters in the units read, and whether each is unfinished."""
-    for key, values in state.items():
-        if values is not None and isinstance(key, int) and reads >> key & 1:
-            for value in values:
-                if isinstance(value, Low | High):
-                    yield value.getpc, value.offset == 0
-
-
 def _changed(state: State) -> int:
     """Scalar units that do not hold their entry value."""
     changed = 0
-    for key, values in state.items():
+    for key, values in state.values.items():
         if isinstance(key, int):
             own: frozenset[Value] = frozenset([Entry(key)])
             if values != own:

@@ -39,7 +39,6 @@ class Explorer:
         leaders: addresses at which a block begins.
         entries: addresses of functions that are called, the kernel first, each with the first units of the link
         registers callers use.
-        pending: addresses of jumps and calls by register, met but not resolved here.
     """
 
     def __init__(self, text: Text, kernel: str) -> None:
@@ -47,7 +46,6 @@ class Explorer:
         self.kernel = kernel
         self.leaders: set[int] = set()
         self.entries: dict[int, set[int]] = {}
-        self.pending: set[int] = set()
         self._starts = list(text.starts)
         self._local: dict[int, Piece] = {}
         self._seen: dict[int, bytearray] = {}
@@ -161,8 +159,6 @@ class Explorer:
                 self.add_function_later(target, self.link_of(piece.columns, index), address)
             else:
                 self._goto(target, address)
-        if control in (Control.CALL_REGISTER, Control.JUMP_REGISTER):
-            self.pending.add(address)
         if control == Control.CONDITIONAL:
             self.check_fall(address, following)
             self._goto(following, address)

@@ -30,6 +30,9 @@ from luthier.objects import CodeObject, Kernel, load_object
 
 _ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
 
+MOST_ROUNDS = 200
+"""Rounds of finding call targets; each goes at least one call deeper."""
+
 
 def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
     """Lift one kernel and every function it may call.
@@ -70,11 +73,13 @@ class _Lifter:
     def run(self) -> LiftedRepresentation:
         explorer = self.explorer
         explorer.add_function(self.kernel.entry, None, self.kernel.entry)
-        while True:
+        for _ in range(MOST_ROUNDS):
             code, columns, control, reached = explorer.code()
             graph = build_graph(explorer, columns, control, reached, self.resolutions)
             if not self._resolve(columns, graph):
                 break
+        else:
+            raise explorer.fail("the targets of register jumps do not settle", self.kernel.entry)
         regions = find_regions(graph, columns, self.table, explorer.fail)
         return self._represent(code, columns, graph, regions)
 
@@ -114,7 +119,9 @@ class _Lifter:
         return changed or before != after
 
     def _clobbered(self, entry: int | None) -> int:
-        return r.SCALAR_MASK if entry is None else self.clobbers.get(entry, r.SCALAR_MASK)
+        # A function not analysed yet counts as one that never returns: the search starts from below and only ever
+        # grows.
+        return r.SCALAR_MASK if entry is None else self.clobbers.get(entry, 0)
 
     def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
         """Explore the targets of a register jump or call."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 SGPR_FIRST, SGPR_LIMIT = 0, 106
 VCC_LO, VCC_HI = 106, 107
+TTMP_FIRST = 108
 M0 = 124
 EXEC_LO, EXEC_HI = 126, 127
 SCC = 128
@@ -51,7 +52,7 @@ def unit_name(unit: int) -> str:
     if unit >= VGPR_FIRST:
         return f"v{unit - VGPR_FIRST}"
     return _NAMES.get(unit) or (
-        f"s{unit}" if unit < SGPR_LIMIT else f"ttmp{unit - 108}" if unit < 124 else f"unit{unit}"
+        f"s{unit}" if unit < SGPR_LIMIT else f"ttmp{unit - TTMP_FIRST}" if unit < M0 else f"unit{unit}"
     )
 
 
@@ -94,11 +95,11 @@ class UnitSet(int):
         position = 0
         while position < len(units):
             first = last = units[position]
-            numbered = first < SGPR_LIMIT or first >= VGPR_FIRST
+            numbered = first < SGPR_LIMIT or first >= VGPR_FIRST or TTMP_FIRST <= first < M0
             while (
                 position + 1 < len(units)
                 and units[position + 1] == last + 1
-                and ((numbered and last + 1 not in (SGPR_LIMIT, AGPR_FIRST)) or (first == last and first in _PAIRS))
+                and ((numbered and last + 1 not in (SGPR_LIMIT, M0, AGPR_FIRST)) or (first == last and first in _PAIRS))
             ):
                 position += 1
                 last += 1
@@ -107,8 +108,8 @@ class UnitSet(int):
             elif first in _PAIRS:
                 result.append(_PAIRS[first])
             else:
-                base = AGPR_FIRST if first >= AGPR_FIRST else VGPR_FIRST if first >= VGPR_FIRST else 0
-                result.append(f"{unit_name(first)[0]}[{first - base}:{last - base}]")
+                base = max(start for start in (0, TTMP_FIRST, VGPR_FIRST, AGPR_FIRST) if start <= first)
+                result.append(f"{unit_name(first).rstrip('0123456789')}[{first - base}:{last - base}]")
             position += 1
         return result
 

@@ -75,9 +75,76 @@ Value: TypeAlias = Entry | Const | Low | High | Slot | Carry
 Values: TypeAlias = frozenset[Value]
 Key: TypeAlias = int | tuple[int, int]
 """A register unit, or (VGPR unit, lane) for a scalar put into a lane."""
-State: TypeAlias = dict[Key, Values | None]
-"""What is known at a point: None is anything. A scalar unit that is missing holds its entry value; a lane that is
-missing, anything."""
+Taint: TypeAlias = tuple[int, bool]
+"""An s_getpc_b64 whose value may be in a register, and whether an offset has been added to it already."""
+
+
+class State:
+    """What is known at a point.
+
+    Attributes:
+        values: None is anything. A scalar unit that is missing holds its entry value; a lane that is missing, anything.
+        taints: every program counter that may be in a register, whether its value is known or not: unlike values,
+        nothing is
+            ever forgotten where ways join.
+    """
+
+    __slots__ = ("taints", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[Key, Values | None] = {}
+        self.taints: dict[Key, frozenset[Taint]] = {}
+
+    def copy(self) -> State:
+        other = State()
+        other.values, other.taints = dict(self.values), dict(self.taints)
+        return other
+
+    def __getitem__(self, key: Key) -> Values | None:
+        if key in self.values:
+            return self.values[key]
+        return frozenset([Entry(key)]) if isinstance(key, int) else None
+
+    def join(self, other: State) -> bool:
+        """Merge `other` into this state; True if that changed it."""
+        changed = False
+        for key in {*self.values, *other.values}:
+            mine, theirs = self[key], other[key]
+            if mine is None or mine == theirs:
+                continue
+            merged = None if theirs is None else mine | theirs
+            if merged is not None and len(merged) > MOST_VALUES:
+                merged = None
+            if merged != mine:
+                self.values[key] = merged
+                changed = True
+        for key, taints in other.taints.items():
+            both = self.taints.get(key, frozenset()) | taints
+            if both != self.taints.get(key):
+                self.taints[key] = both
+                changed = True
+        return changed
+
+    def forget(self, units: int) -> None:
+        """Know nothing of the scalar units and of the lanes of the vector units in this mask any more."""
+        scalars = units & r.SCALAR_MASK
+        while scalars:
+            lowest = scalars & -scalars
+            self.values[lowest.bit_length() - 1] = None
+            scalars ^= lowest
+        vectors = units & r.VECTOR_MASK
+        if vectors:
+            for key in self.values:
+                if isinstance(key, tuple) and vectors >> key[0] & 1:
+                    self.values[key] = None
+
+    def tainted(self, units: int) -> frozenset[Taint]:
+        """The program counters that may be in these units."""
+        found: frozenset[Taint] = frozenset()
+        for key, taints in self.taints.items():
+            if units >> (key if isinstance(key, int) else key[0]) & 1:
+                found |= taints
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,50 +158,26 @@ class Reference:
 
 
 class Notes:
-    """What the operations of one function tell besides values."""
+    """What the operations of one function tell besides values. Instructions are indices."""
 
     def __init__(self) -> None:
         self.references: set[Reference] = set()
         self.low_adds: dict[int, int] = {}
-        """Instruction that adds to the low half of a raw program counter -> its s_getpc_b64."""
+        """Instruction that adds to the low half of a fresh program counter -> its s_getpc_b64."""
         self.computed: set[int] = set()
         """s_getpc_b64 whose value is added to in ways other than by two literals."""
+        self.raw_uses: list[tuple[int, int]] = []
+        """(s_getpc_b64, instruction that reads its value before an offset was added and is not followed)"""
+        self.other_uses: list[tuple[int, int]] = []
+        """The same of values with an offset."""
+
+    def use(self, taints: frozenset[Taint], index: int) -> None:
+        """Note an instruction that uses program counters in ways that are not followed."""
+        for getpc, derived in taints:
+            (self.other_uses if derived else self.raw_uses).append((getpc, index))
 
 
-def lookup(state: State, key: Key) -> Values | None:
-    """Values of a unit or lane."""
-    if key in state:
-        return state[key]
-    return frozenset([Entry(key)]) if isinstance(key, int) else None
-
-
-def join(state: State, other: State) -> bool:
-    """Merge `other` into `state`; True if that changed it."""
-    changed = False
-    for key in {*state, *other}:
-        mine, theirs = lookup(state, key), lookup(other, key)
-        if mine is None or mine == theirs:
-            continue
-        merged = None if theirs is None else mine | theirs
-        if merged is not None and len(merged) > MOST_VALUES:
-            merged = None
-        if merged != mine:
-            state[key] = merged
-            changed = True
-    return changed
-
-
-def forget(state: State, units: int) -> None:
-    """Know nothing of the scalar units and the lanes of the vector units in this mask any more."""
-    scalars = units & r.SCALAR_MASK
-    while scalars:
-        lowest = scalars & -scalars
-        state[lowest.bit_length() - 1] = None
-        scalars ^= lowest
-    vectors = units & r.VECTOR_MASK
-    if vectors:
-        for key in [key for key in state if isinstance(key, tuple) and vectors >> key[0] & 1]:
-            state[key] = None
+Results: TypeAlias = dict[Key, Values | None]
 
 
 class Operations:
@@ -150,12 +193,29 @@ class Operations:
 
         Args:
             name: its generic opcode name.
-            notes: where to note references, on the last pass.
+            notes: where to note references and uses, on the last pass.
         """
         action = _ACTIONS.get(name)
         results = action(self, index, state, notes) if action is not None else {}
-        forget(state, effects.writes)
-        state.update(results)
+        taints = state.tainted(effects.reads) if state.taints else frozenset()
+        fresh: frozenset[Taint] = frozenset()
+        if name == "S_GETPC_B64":
+            fresh = frozenset([(index, False)])
+        elif taints and name in _MOVES:
+            fresh = taints
+        elif taints and name in _SUMS and results:
+            fresh = frozenset((getpc, True) for getpc, _ in taints)
+        elif taints and notes is not None and name not in _JUMPS:
+            notes.use(taints, index)
+        state.forget(effects.writes)
+        state.values.update(results)
+        if state.taints:
+            for unit in [key for key in state.taints if isinstance(key, int) and effects.kills >> key & 1]:
+                del state.taints[unit]
+        if fresh:
+            lanes: set[Key] = {key for key in results if isinstance(key, tuple)}
+            for key in lanes or r.UnitSet(effects.writes & r.SGPR_MASK | effects.writes & r.VCC_MASK):
+                state.taints[key] = state.taints.get(key, frozenset()) | fresh if key in lanes else fresh
 
     def unit(self, index: int, operand: int) -> int:
         """First unit of a register operand, -1 if it has none."""
@@ -171,7 +231,7 @@ class Operations:
             unit = self.first_unit[register]
             if unit < 0 or unit >= r.VGPR_FIRST or half >= self.unit_count[register]:
                 return None
-            return lookup(state, unit + half)
+            return state[unit + half]
         if columns.code.operand_kind[position] == int(OperandKind.EXPRESSION):
             return None
         return frozenset([Const(columns.value[position] >> (32 * half) & MASK32)])
@@ -181,43 +241,48 @@ class Operations:
 
     # Each action gives the new values of what it writes; what it does not give becomes unknown.
 
-    def _getpc(self, index: int, state: State, notes: Notes | None) -> State:
+    def _getpc(self, index: int, state: State, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
         return {unit: frozenset([Low(index, 0)]), unit + 1: frozenset([High(index, 0)])} if unit >= 0 else {}
 
-    def _copy(self, index: int, state: State, notes: Notes | None) -> State:
+    def _copy(self, index: int, state: State, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
         halves = range(self.unit_count[self.columns.registers(index)[0]])
         if unit < 0 or (len(halves) > 1 and self.is_immediate(index, 1)):
             return {}
         return {unit + half: self.source(state, index, 1, half) for half in halves}
 
-    def _move_short(self, index: int, state: State, notes: Notes | None) -> State:
+    def _move_short(self, index: int, state: State, notes: Notes | None) -> Results:
         value = self.columns.values(index)[1] & 0xFFFF
         return {self.unit(index, 0): frozenset([Const((value ^ 0x8000) - 0x8000 & MASK32)])}
 
-    def _conditional(self, index: int, state: State, notes: Notes | None) -> State:
+    def _conditional(self, index: int, state: State, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
-        result: State = {}
+        result: Results = {}
         for half in range(self.unit_count[self.columns.registers(index)[0]]):
             one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
             result[unit + half] = None if one is None or other is None else one | other
         return result
 
-    def _sign_extend(self, index: int, state: State, notes: Notes | None) -> State:
+    def _sign_extend(self, index: int, state: State, notes: Notes | None) -> Results:
         # GFX12: the program counter comes zero-extended from 48 bits.
         values = self.source(state, index, 1)
         if values and all(isinstance(value, High) and value.offset == 0 for value in values):
             return {self.unit(index, 0): values}
         return {}
 
-    def _add(self, index: int, state: State, notes: Notes | None) -> State:
+    def _add(self, index: int, state: State, notes: Notes | None) -> Results:
         return self._sum(index, state, notes, subtract=False)
 
-    def _subtract(self, index: int, state: State, notes: Notes | None) -> State:
+    def _add_signed(self, index: int, state: State, notes: Notes | None) -> Results:
+        results = self._sum(index, state, notes, subtract=False)
+        results.pop(r.SCC, None)  # the overflow, which is no carry
+        return results
+
+    def _subtract(self, index: int, state: State, notes: Notes | None) -> Results:
         return self._sum(index, state, notes, subtract=True)
 
-    def _sum(self, index: int, state: State, notes: Notes | None, subtract: bool) -> State:
+    def _sum(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
         unit = self.unit(index, 0)
         one, other, literal = self._operands(index, state, Low, subtract)
         if one is None or other is None or len(other) != 1:
@@ -243,15 +308,15 @@ class Operations:
                 return {}
         return {unit: frozenset(sums), r.SCC: frozenset(carries) or None}
 
-    def _add_carry(self, index: int, state: State, notes: Notes | None) -> State:
+    def _add_carry(self, index: int, state: State, notes: Notes | None) -> Results:
         return self._sum_carry(index, state, notes, subtract=False)
 
-    def _subtract_borrow(self, index: int, state: State, notes: Notes | None) -> State:
+    def _subtract_borrow(self, index: int, state: State, notes: Notes | None) -> Results:
         return self._sum_carry(index, state, notes, subtract=True)
 
-    def _sum_carry(self, index: int, state: State, notes: Notes | None, subtract: bool) -> State:
+    def _sum_carry(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
         one, other, literal = self._operands(index, state, High, subtract)
-        carries = lookup(state, r.SCC)
+        carries = state[r.SCC]
         if one is None or other is None or carries is None or len(other) != 1:
             return {}
         (amount,) = other
@@ -289,25 +354,26 @@ class Operations:
             return other, one, self.is_immediate(index, 1)
         return one, other, self.is_immediate(index, 2)
 
-    def _load(self, index: int, state: State, notes: Notes | None) -> State:
+    def _load(self, index: int, state: State, notes: Notes | None) -> Results:
         # sdst, sbase, offset or soffset, …: only a plain immediate offset is followed.
         registers, values = self.columns.registers(index), self.columns.values(index)
         unit, base = self.unit(index, 0), self.unit(index, 1)
         if unit < 0 or base < 0 or any(register and self.first_unit[register] >= 0 for register in registers[2:]):
             return {}
         immediate = next((value for value, register in zip(values[2:], registers[2:], strict=True) if not register), 0)
-        low, high = lookup(state, base), lookup(state, base + 1)
-        pair = pair_of(low, high)
-        result: State = {}
+        pair = pair_of(state[base], state[base + 1])
+        result: Results = {}
         if pair is not None:
             getpc, offset = pair
             for one in range(self.unit_count[registers[0]]):
                 result[unit + one] = frozenset([Slot(getpc, offset + immediate + (one & ~1) * 4 & MASK64, one & 1)])
         return result
 
-    def _write_lane(self, index: int, state: State, notes: Notes | None) -> State:
+    def _write_lane(self, index: int, state: State, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
-        others: State = {key: value for key, value in state.items() if isinstance(key, tuple) and key[0] == unit}
+        others: Results = {
+            key: value for key, value in state.values.items() if isinstance(key, tuple) and key[0] == unit
+        }
         lane = self.source(state, index, 2)
         if lane is None or len(lane) != 1:
             return {}
@@ -317,12 +383,12 @@ class Operations:
             return others
         return {}
 
-    def _read_lane(self, index: int, state: State, notes: Notes | None) -> State:
+    def _read_lane(self, index: int, state: State, notes: Notes | None) -> Results:
         lane = self.source(state, index, 2)
         if lane is not None and len(lane) == 1:
             (which,) = lane
             if isinstance(which, Const):
-                return {self.unit(index, 0): lookup(state, (self.unit(index, 1), which.value & 63))}
+                return {self.unit(index, 0): state[self.unit(index, 1), which.value & 63]}
         return {}
 
 
@@ -338,7 +404,7 @@ def pair_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
     return other.getpc, other.offset
 
 
-Action: TypeAlias = Callable[[Operations, int, State, Notes | None], State]
+Action: TypeAlias = Callable[[Operations, int, State, Notes | None], Results]
 
 _ACTIONS: dict[str, Action] = {
     "S_GETPC_B64": Operations._getpc,
@@ -349,7 +415,7 @@ _ACTIONS: dict[str, Action] = {
     "S_CSELECT_B64": Operations._conditional,
     "S_SEXT_I32_I16": Operations._sign_extend,
     "S_ADD_U32": Operations._add,
-    "S_ADD_I32": Operations._add,
+    "S_ADD_I32": Operations._add_signed,
     "S_ADDC_U32": Operations._add_carry,
     "S_SUB_U32": Operations._subtract,
     "S_SUBB_U32": Operations._subtract_borrow,
@@ -360,5 +426,12 @@ for _words in ("", "X2", "X4", "X8", "X16"):
     for _form in ("IMM", "SGPR_IMM", "SGPR"):
         _ACTIONS[f"S_LOAD_DWORD{_words}_{_form}"] = Operations._load
 
-FOLLOWED = frozenset({*_ACTIONS, "S_SETPC_B64", "S_SWAPPC_B64"})
-"""Operations that may read an unfinished address: the analysis knows what they make of it."""
+_MOVES = frozenset(
+    {
+        *("S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64", "S_SEXT_I32_I16"),
+        *("V_WRITELANE_B32", "V_READLANE_B32"),
+    }
+)
+_SUMS = frozenset({"S_ADD_U32", "S_ADD_I32", "S_ADDC_U32", "S_SUB_U32", "S_SUBB_U32"})
+_JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
+"""Looked at where jumps are resolved."""
