@@ -1,0 +1,144 @@
+"""`luthier tools`: working, broken, clashing and outdated tools, each a row."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier.cli.main import main
+
+from luthier_build.manifest import Hook, Manifest, Parameter, Variable
+
+GOOD = """\
+from dataclasses import dataclass
+from luthier import Tool
+class Example(Tool):
+    @dataclass(frozen=True)
+    class Options:
+        top: int = 10
+        output: str = ""
+"""
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a tool package on the path: as pip would, but the manifest is made up."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(
+        tool: str,
+        package: str,
+        *,
+        code: str | None = GOOD,
+        value: str | None = None,
+        manifest: Manifest | str | None = None,
+    ) -> None:
+        monkeypatch.delitem(sys.modules, package, raising=False)
+        metadata = tmp_path / f"{package}-1.2.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: 1.2\n")
+        (metadata / "entry_points.txt").write_text(f"[luthier.tools]\n{tool} = {value or f'{package}:Example'}\n")
+        if code is not None:
+            (tmp_path / package).mkdir()
+            (tmp_path / package / "__init__.py").write_text(code)
+        if manifest is not None:
+            text = manifest if isinstance(manifest, str) else manifest.to_json()
+            (tmp_path / package / "device.json").write_text(text)
+            (tmp_path / package / "device.hipfb").write_bytes(b"")
+
+    return make
+
+
+def manifest(**changes: object) -> Manifest:
+    fields: dict[str, object] = {
+        "package": "p",
+        "module": "device",
+        "bundle": "device.hipfb",
+        "targets": ("gfx90a", "gfx942"),
+        "hooks": (Hook("count", "count", (Parameter("step", "uint32_t", "uint", 4, "i32"),)),),
+        "variables": (Variable("total", "total", "uint64_t", 8, True, False),),
+        "intrinsics": (),
+        "cuid": "",
+        "llvm": "22.1.8",
+        "compiler": "clang",
+    }
+    return Manifest(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def rows(capsys: pytest.CaptureFixture[str], names: set[str]) -> list[dict[str, object]]:
+    """The listed tools of these names (others may be installed where the tests run)."""
+    main(["tools", "--json"])
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.out + captured.err
+    return [row for row in json.loads(captured.out) if row["name"] in names]
+
+
+def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("fine", "fine_tool", manifest=manifest())
+    assert rows(capsys, {"fine"}) == [
+        {
+            "name": "fine",
+            "package": "fine-tool",
+            "version": "1.2",
+            "entry_point": "fine_tool:Example",
+            "modules": ["device"],
+            "targets": ["gfx90a", "gfx942"],
+            "hooks": ["device.count(uint32_t step)"],
+            "variables": ["device.total"],
+            "options": ["top: int = 10", "output: str = ''"],
+            "problems": [],
+        }
+    ]
+    main(["tools"])
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["tool", "package", "version", "targets", "hooks", "options"]
+    (line,) = [line for line in lines if line.startswith("fine ")]
+    assert "device.count(uint32_t step)" in line
+
+
+@pytest.mark.parametrize(
+    ("tool", "problem"),
+    [
+        ({"code": "raise RuntimeError('oops')"}, "broken_tool:Example cannot be imported: RuntimeError('oops')"),
+        ({"code": "import sys; sys.exit(3)"}, "cannot be imported: SystemExit(3)"),
+        ({"code": "def ("}, "cannot be imported: SyntaxError"),
+        ({"code": ""}, "cannot be imported: AttributeError"),
+        ({"code": "class Example: pass"}, "broken_tool:Example is not a subclass of luthier.Tool"),
+        ({"code": None}, "package broken_tool is not installed; was the tool removed without pip?"),
+        ({"manifest": None}, "no device modules in"),
+        ({"manifest": "{}"}, "not a manifest of a device module"),
+        ({"manifest": manifest(luthier="99.0")}, "version skew: device was built with luthier 99.0"),
+        ({"manifest": manifest(llvm="99.1")}, "version skew: device holds bitcode of LLVM 99.1"),
+    ],
+)
+def test_a_broken_tool_is_a_row_with_the_reason(
+    install: Install, capsys: pytest.CaptureFixture[str], tool: dict[str, object], problem: str
+) -> None:
+    code = tool.get("code", GOOD)
+    install("broken", "broken_tool", **{"manifest": manifest() if code is not None else None, "code": code, **tool})
+    install("fine", "fine_tool", manifest=manifest())
+    broken, fine = rows(capsys, {"broken", "fine"})
+    assert any(problem in text for text in broken["problems"])  # type: ignore[attr-defined]
+    assert fine["problems"] == []
+    assert main(["tools"]) == 1
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ! ") and problem in line]
+
+
+def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("same", "one_tool", manifest=manifest())
+    install("same", "two_tool", manifest=manifest())
+    found = rows(capsys, {"same"})
+    assert [row["package"] for row in found] == ["one-tool", "two-tool"]
+    for row in found:
+        assert row["problems"] == ["name clash: same is provided by one-tool and two-tool"]
+
+
+def test_nothing_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("luthier.cli.tools.installed_tools", list)
+    assert main(["tools"]) == 0
+    assert "luthier new" in capsys.readouterr().out
