@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 
+from luthier.errors import LuthierError
 from luthier.objects import elf as E
 from luthier.objects.code_object import CodeObject
 from luthier.objects.image import PAGE, Image, round_up
@@ -40,8 +41,6 @@ class ObjectEditor:
     def __init__(self, object: CodeObject) -> None:
         self._object = object
         self._image = image = Image(object.elf)
-        if not image.sections:
-            image.fail("an object without section headers cannot be edited")
         if any(section.type in _VERSION_SECTIONS for section in image.sections):
             image.fail("an object with symbol versions cannot be edited")
         self._strings: dict[int, Strings] = {}
@@ -184,7 +183,11 @@ class ObjectEditor:
         self._metadata = encode_metadata(metadata)
 
     def finish(self) -> bytes:
-        """The edited object. The editor must not be used afterwards."""
+        """The edited object. The editor must not be used afterwards.
+
+        Raises:
+            ObjectError: what was written does not read back, because the original's headers contradict each other.
+        """
         image = self._image
         if self._metadata is not None:
             self._replace_note(self._metadata)
@@ -196,7 +199,12 @@ class ObjectEditor:
         if dynamic_index is not None:
             self._update_dynamic(dynamic_index)
         self._replace_symtab(dynamic_index)
-        return image.finish()
+        data = image.finish()
+        try:
+            CodeObject(data, image.name)
+        except LuthierError as problem:
+            image.fail(f"the object is too damaged to edit: {problem.message}", problem.offset)
+        return data
 
     def _table(self, index: int) -> SymbolTable:
         """The symbols in section `index`; string tables that two share are one."""
@@ -241,9 +249,11 @@ class ObjectEditor:
         old = next((n for n in self._object.elf.notes() if n[0] == NOTE_OWNER and n[1] == NT_AMDGPU_METADATA), None)
         if old is not None:
             start, size = old[3] - 20, 20 + round_up(len(old[2]), 4)
-            segment = any(h.type == E.PT_NOTE and (h.offset, h.filesz) == (start, size) for h in image.headers)
+            described = {(h.offset, h.filesz, h.vaddr) for h in image.headers if h.type == E.PT_NOTE}
             for index, section in enumerate(image.sections):
-                if segment and section.type == E.SHT_NOTE and (section.offset, section.size) == (start, size):
+                place = section.offset, section.size, section.address
+                loaded = section.type == E.SHT_NOTE and section.flags & E.SHF_ALLOC
+                if loaded and place[:2] == (start, size) and place in described:
                     image.replace(index, note)
                     return
             image.data[start + 8 : start + 12] = bytes(4)  # no longer a metadata note, but still a note

@@ -7,6 +7,7 @@ behind the segments, and the section headers come last.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,6 +15,10 @@ from luthier.errors import ObjectError
 from luthier.objects import elf as E
 
 PAGE = 0x1000
+_PENDING = -1
+"""File offset of what is placed in memory but not in the file yet."""
+_LARGEST_ALIGNMENT = 1 << 16
+_HIGHEST_ADDRESS = 1 << 47
 _DESCRIBED_BY = {E.SHT_NOTE: E.PT_NOTE, E.SHT_DYNAMIC: E.PT_DYNAMIC}
 
 
@@ -36,14 +41,24 @@ class Image:
 
     def __init__(self, elf: E.ElfFile) -> None:
         self.name = elf.name
+        if not elf.sections:
+            self.fail("an object without section headers cannot be edited")
+        for section in elf.sections:
+            if section.align & section.align - 1 or section.align > _LARGEST_ALIGNMENT:
+                self.fail(f"a section is aligned to {section.align:#x} bytes", section.offset)
+        loads = [s for s in elf.segments if s.type == E.PT_LOAD]
+        if any(low.vaddr + low.memsz > high.vaddr for low, high in itertools.pairwise(loads)):
+            self.fail("segments overlap or are not in the order of their addresses")
         self.data = bytearray(elf.data)
         self.header = elf.header
         self.headers = list(elf.segments)
         self.sections = list(elf.sections)
         self.section_names = list(elf.section_names)
         self.new_segments: list[NewSegment] = []
-        self._loaded_end = max((s.offset + s.filesz for s in elf.segments if s.type == E.PT_LOAD), default=0)
-        self._next_address = max((s.vaddr + s.memsz for s in elf.segments if s.type == E.PT_LOAD), default=0)
+        self._loaded_end = max((s.offset + s.filesz for s in loads), default=0)
+        self._next_address = loads[-1].vaddr + loads[-1].memsz if loads else 0
+        if self._next_address > _HIGHEST_ADDRESS:
+            self.fail("no address space is left above the segments", self._next_address)
         self._contents: dict[int, bytes] = {}
         """Section index -> contents that are written anew, at a place found in the end."""
         self._names = bytearray(self.contents(self.header.names_index))
@@ -147,12 +162,10 @@ class Image:
             segment.data[offset : offset + len(data)] = data
             for i, h in enumerate(self.headers):
                 if _DESCRIBED_BY.get(old.type) == h.type and h.vaddr == old.address:
-                    address = segment.address + offset
-                    self.headers[i] = h._replace(vaddr=address, paddr=address, filesz=len(data), memsz=len(data))
+                    self.headers[i] = _moved(h, segment.address + offset, len(data))
         for i, h in enumerate(self.headers):
             if h.type == E.PT_PHDR:
-                address = segment.address
-                self.headers[i] = h._replace(vaddr=address, paddr=address, filesz=table_size, memsz=table_size)
+                self.headers[i] = _moved(h, segment.address, table_size)
 
     def finish(self) -> bytes:
         """The file, after `place_loaded`."""
@@ -192,8 +205,8 @@ class Image:
         last_load = max((i for i, h in enumerate(self.headers) if h.type == E.PT_LOAD), default=-1)
         headers = [*self.headers[: last_load + 1], *loads, *self.headers[last_load + 1 :]]
         for i, h in enumerate(headers):
-            if h.type in (E.PT_PHDR, E.PT_NOTE, E.PT_DYNAMIC):
-                headers[i] = h._replace(offset=_file_offset(h.vaddr, headers, h.offset))
+            if h.offset == _PENDING:
+                headers[i] = h._replace(offset=_file_offset(h.vaddr, headers, 0))
         table = loads[-1].offset
         out[table : table + len(headers) * E.SEGMENT_HEADER.size] = E.SEGMENT_HEADER.pack_all(headers)
         return table, headers
@@ -217,6 +230,10 @@ class Image:
 
 def round_up(value: int, align: int) -> int:
     return -(-value // align) * align
+
+
+def _moved(header: E.SegmentHeader, address: int, size: int) -> E.SegmentHeader:
+    return header._replace(offset=_PENDING, vaddr=address, paddr=address, filesz=size, memsz=size)
 
 
 def _file_offset(address: int, headers: list[E.SegmentHeader], otherwise: int) -> int:

@@ -18,7 +18,9 @@ class Strings:
     """A string table that only grows, so that offsets into it stay valid."""
 
     def __init__(self, data: bytes) -> None:
-        self.data = bytearray(data or b"\0")
+        self.data = bytearray(data)
+        if not self.data.endswith(b"\0"):
+            self.data += b"\0"
         self._offsets: dict[bytes, int] = {}
         self.grown = False
 

@@ -1,0 +1,411 @@
+"""ObjectEditor: what it writes is read without a warning by LLVM, and follows the rules of ROCr's loader."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import json
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from luthier.errors import ObjectError
+from luthier.objects import CodeObject, KernelDescriptor, ObjectEditor, load_object
+from luthier.objects.elf import SYMBOL, ElfFile
+from luthier.objects.symbol_tables import Strings, SymbolTable
+
+Compile = Callable[..., Path]
+Tool = Callable[..., str]
+
+TARGETS = pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
+RELATIVE64, ABS64 = 13, 3
+
+
+@pytest.fixture
+def check(tool: Tool, tmp_path: Path) -> Callable[[bytes], CodeObject]:
+    """Read an edited object with everything there is to read it with; none may complain."""
+
+    def check(data: bytes) -> CodeObject:
+        path = tmp_path / "edited.co"
+        path.write_bytes(data)
+        tool("llvm-readelf-22", "--all", path)
+        tool("llvm-objdump-22", "--all-headers", "-d", "-T", "-s", path)
+        tool("llvm-nm-22", path)
+        rules_of_the_loader(data)
+        hash_tables_find_every_symbol(data)
+        return load_object(path)
+
+    return check
+
+
+def rules_of_the_loader(data: bytes) -> None:
+    """What ROCr's loader does with a code object, and what must hold for that to work."""
+    elf = ElfFile(data, "edited")
+    sections = elf.sections
+    # The file's size, as the loader computes it from the section headers alone, must be its size.
+    end = start = elf.header.sections_offset
+    end += 64 * len(sections)
+    for section in sections:
+        if section.offset > start:
+            start, end = section.offset, section.offset + (0 if section.type == 8 else section.size)
+    assert end == len(data)
+    # One allocation from the first to the last PT_LOAD; each is copied to its place in it.
+    loads = [segment for segment in elf.segments if segment.type == 1]
+    assert loads == sorted(loads, key=lambda segment: segment.vaddr)
+    for before, after in itertools.pairwise(loads):
+        assert before.vaddr + before.memsz <= after.vaddr
+    for segment in loads:
+        assert segment.vaddr % segment.align == segment.offset % segment.align
+        assert segment.vaddr == segment.paddr
+    for section in sections:
+        if section.flags & 2 and section.type != 8 and section.size:  # loaded: in a segment, at the same distance
+            (home,) = [
+                s for s in loads if s.vaddr <= section.address and section.address + section.size <= s.vaddr + s.filesz
+            ]
+            assert section.offset - home.offset == section.address - home.vaddr
+        assert (
+            section.align in (0, 1) or (section.address if section.flags & 2 else section.offset) % section.align == 0
+        )
+    for kind, header in ((6, 2), (7, 4)):  # .dynamic and notes are where program headers say
+        described = [(s.offset, s.vaddr, s.filesz) for s in elf.segments if s.type == header]
+        for section in (section for section in sections if section.type == kind):
+            assert any(
+                section.offset - offset == section.address - vaddr
+                and 0 <= section.offset - offset <= size - section.size
+                for offset, vaddr, size in described
+            )
+    # It takes the only .symtab, and reads descriptors through the section of their symbol.
+    (symtab,) = [section for section in sections if section.type == 2]
+    names = elf.string_table(symtab.link, "names")
+    for symbol in SYMBOL.unpack_all(elf.section_bytes(symtab, "symbols")):
+        if symbol.section not in (0, 0xFFF1) and symbol.section < 0xFF00:
+            home = sections[symbol.section]
+            assert home.address <= symbol.value <= home.address + home.size, names[symbol.name]
+    # Dynamic relocations have no target section, and symbols of .dynsym.
+    for section in sections:
+        if section.type == 4 and section.flags & 2:
+            assert (section.info, sections[section.link].type) == (0, 11)
+
+
+def hash_tables_find_every_symbol(data: bytes) -> None:
+    """pyelftools looks each dynamic symbol up by both tables."""
+    elf = ELFFile(io.BytesIO(data))
+    dynsym = elf.get_section_by_name(".dynsym")
+    for symbol in dynsym.iter_symbols():
+        if symbol.name:
+            found = elf.get_section_by_name(".hash").get_symbol(symbol.name)
+            assert found is not None
+            assert found.entry == symbol.entry
+            if symbol["st_shndx"] != "SHN_UNDEF":
+                found = elf.get_section_by_name(".gnu.hash").get_symbol(symbol.name)
+                assert found is not None
+                assert found.entry == symbol.entry
+    assert elf.get_section_by_name(".hash").get_symbol("no such symbol") is None
+    assert elf.get_section_by_name(".gnu.hash").get_symbol("no such symbol") is None
+
+
+def same_memory(before: CodeObject, after: CodeObject) -> None:
+    """All sections that the program sees are where they were."""
+    for section in before.sections:
+        if section.flags & 2 and section.name in (".text", ".rodata", ".data", ".bss"):
+            assert after.read(section.address, section.size) == before.read(section.address, section.size), section.name
+
+
+@TARGETS
+def test_nothing_changed(target: str, code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
+    before = load_object(code_object(target))
+    after = check(ObjectEditor(before).finish())
+    assert after.symbols == before.symbols
+    assert after.kernels == before.kernels
+    assert after.segments == before.segments
+    assert after.relocations == before.relocations
+    same_memory(before, after)
+
+
+@TARGETS
+def test_everything_at_once(target: str, code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
+    """The edits a patch makes: code, a descriptor and data of its own, symbols, relocations, metadata."""
+    before = load_object(code_object(target))
+    editor = ObjectEditor(before)
+    code = struct.pack("<I", 0xBFB00000 if before.target.target.major >= 11 else 0xBF810000) * 64  # s_endpgm
+    text = editor.reserve(len(code), flags="rx", align=256, name=".luthier.text")
+    rodata = editor.reserve(64, flags="r", name=".luthier.rodata")
+    data = editor.reserve(5000, flags="rw", align=0x4000, name=".luthier.data")
+    assert text % 0x1000 == rodata % 0x1000 == data % 0x4000 == 0
+    editor.write(text, code)
+    kernel = before.kernels["reverse"]
+    descriptor = replace(kernel.descriptor, kernel_code_entry_byte_offset=text - rodata, private_segment_fixed_size=64)
+    editor.write(rodata, descriptor.encode())
+    editor.move_symbol("reverse.kd", rodata)
+    editor.move_symbol("reverse", text, len(code))
+    editor.define_symbol("luthier_counter", data, 8)
+    editor.define_symbol("luthier_weak", data + 16, 8, binding="weak", visibility="default")
+    editor.define_symbol("luthier_hidden", data + 24, 8, visibility="hidden")
+    editor.define_symbol("luthier_local", text + 16, 8, type="func", binding="local", visibility="default")
+    editor.import_symbol("luthier_external")
+    editor.add_relocation(data + 32, RELATIVE64, text)
+    editor.add_relocation(data + 40, ABS64, 4, "luthier_external")
+    editor.add_relocation(data + 48, ABS64, 0, "luthier_counter")
+    metadata = copy.deepcopy(before.metadata)
+    metadata["amdhsa.kernels"][1][".private_segment_fixed_size"] = 64
+    metadata["amdhsa.kernels"][1][".luthier"] = "x" * 5000
+    editor.set_metadata(metadata)
+    after = check(editor.finish())
+
+    same_memory(before, after)
+    assert after.metadata == metadata
+    assert [*after.metadata["amdhsa.kernels"][1]] == [*metadata["amdhsa.kernels"][1]]
+    moved = after.kernels["reverse"]
+    assert (moved.entry, moved.code_size, moved.descriptor, moved.descriptor_address) == (text, 256, descriptor, rodata)
+    assert moved.private_segment_fixed_size == 64
+    for name in ("vector_add", "scratch"):
+        assert after.kernels[name] == before.kernels[name]
+    assert after.read(text, len(code)) == code
+    assert after.read(data, 5000) == bytes(5000)
+    assert after.text_ranges == (*before.text_ranges, (text, len(code)))
+
+    def properties(name: str) -> tuple[int, int, str, str, str, str, bool]:
+        s = after.symbol(name)
+        assert s is not None
+        return s.address, s.size, s.type, s.binding, s.visibility, s.section, s.dynamic
+
+    home = ".luthier.data"
+    assert properties("luthier_counter") == (data, 8, "object", "global", "protected", home, True)
+    assert properties("luthier_weak") == (data + 16, 8, "object", "weak", "default", home, True)
+    assert properties("luthier_hidden") == (data + 24, 8, "object", "global", "hidden", home, False)
+    assert properties("luthier_local") == (text + 16, 8, "func", "local", "default", ".luthier.text", False)
+    assert properties("luthier_external") == (0, 0, "notype", "global", "default", "", True)
+    assert {s.name for s in after.symbols} - {s.name for s in before.symbols} == {
+        "luthier_counter", "luthier_weak", "luthier_hidden", "luthier_local", "luthier_external",
+    }  # fmt: skip
+    expected = [(r.offset, r.type, r.symbol, r.addend) for r in before.relocations]
+    expected += [
+        (data + 32, RELATIVE64, "", text),
+        (data + 40, ABS64, "luthier_external", 4),
+        (data + 48, ABS64, "luthier_counter", 0),
+    ]
+    assert [(r.offset, r.type, r.symbol, r.addend) for r in after.relocations] == expected
+    flags = {segment.vaddr: segment.flags for segment in after.segments}
+    assert (flags[text], flags[rodata], flags[data]) == (5, 4, 6)
+
+
+@TARGETS
+def test_edits_can_be_edited(target: str, code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
+    """Each round moves the tables again; nothing is lost."""
+    found = load_object(code_object(target))
+    for number in range(4):
+        editor = ObjectEditor(found)
+        address = editor.reserve(16, flags="rw", name=f".round{number}")
+        editor.define_symbol(f"variable_of_round_{number}", address, 16)
+        editor.add_relocation(address, ABS64, number, "table")
+        metadata = copy.deepcopy(found.metadata)
+        metadata[f"round.{number}"] = [number]
+        editor.set_metadata(metadata)
+        found = check(editor.finish())
+    homes = {s.name[-1]: s.section for s in found.symbols if s.name.startswith("variable_of_round_")}
+    assert homes == {str(number): f".round{number}" for number in range(4)}
+    assert [r.addend for r in found.relocations if r.type == ABS64] == [0, 1, 2, 3]
+    assert {r.symbol for r in found.relocations if r.type == ABS64} == {"table"}
+    assert found.metadata["round.3"] == [3]
+    assert len(found.kernels) == 3
+
+
+def test_writing_in_place_changes_nothing_else(code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
+    before = load_object(code_object("gfx942"))
+    kernel = before.kernels["scratch"]
+    descriptor = kernel.descriptor.with_registers(vgprs=64)
+    editor = ObjectEditor(before)
+    editor.write(kernel.descriptor_address, descriptor.encode())
+    after = check(editor.finish())
+    assert after.kernels["scratch"].descriptor == descriptor
+    differing = [i for i, (a, b) in enumerate(zip(before.data, after.data, strict=False)) if a != b]
+    assert all(kernel.descriptor_address <= i < kernel.descriptor_address + 64 for i in differing)
+
+
+def test_defining_an_import(code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
+    editor = ObjectEditor(load_object(code_object("gfx1100")))
+    editor.import_symbol("later")
+    editor.import_symbol("table")  # defined: stays as it is
+    editor.add_relocation(editor.reserve(8, flags="rw", name=".got"), ABS64, 0, "later")
+    found = check(editor.finish())
+    table = found.symbol("table")
+    assert table is not None
+    assert table.defined
+    editor = ObjectEditor(found)
+    editor.define_symbol("later", table.address, 4)
+    found = check(editor.finish())
+    later = found.symbol("later")
+    assert later is not None
+    assert (later.address, later.section) == (table.address, ".data")
+    assert [s.name for s in found.symbols].count("later") == 1
+    assert [r.symbol for r in found.relocations] == ["", "later"]
+
+
+def test_retargeting_a_relocation(code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
+    before = load_object(code_object("gfx1100"))
+    (old,) = before.relocations
+    editor = ObjectEditor(before)
+    editor.import_symbol("elsewhere")
+    editor.retarget_relocation(old.offset, ABS64, 8, "elsewhere")
+    (new,) = check(editor.finish()).relocations
+    assert (new.offset, new.type, new.symbol, new.addend) == (old.offset, ABS64, "elsewhere", 8)
+    with pytest.raises(ObjectError, match="0 relocations"):
+        ObjectEditor(before).retarget_relocation(old.offset + 8, ABS64, 8)
+
+
+ASSEMBLY = """
+.text
+.globl bare
+.p2align 8
+.type bare,@function
+bare: s_endpgm
+.size bare, .-bare
+.rodata
+.p2align 6
+.amdhsa_kernel bare
+.amdhsa_next_free_vgpr 1
+.amdhsa_next_free_sgpr 1
+.end_amdhsa_kernel
+"""
+
+
+def test_object_without_relocations_or_metadata(
+    tmp_path: Path, tool: Tool, check: Callable[[bytes], CodeObject]
+) -> None:
+    """It gets a .rela.dyn, a longer .dynamic, a note and its program header."""
+    source, path = tmp_path / "bare.s", tmp_path / "bare.co"
+    source.write_text(ASSEMBLY)
+    tool("clang-22", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx1100", source, "-o", path)
+    before = load_object(path)
+    assert before.relocations == ()
+    editor = ObjectEditor(before)
+    data = editor.reserve(8, flags="rw", name=".data")
+    editor.add_relocation(data, RELATIVE64, before.kernels["bare"].entry)
+    metadata = {"amdhsa.version": [1, 2], "amdhsa.kernels": [{".name": "bare", ".symbol": "bare.kd", ".args": []}]}
+    editor.set_metadata(metadata)
+    after = check(editor.finish())
+    assert after.metadata == metadata
+    assert after.kernels["bare"].metadata == metadata["amdhsa.kernels"][0]  # type: ignore[index]
+    assert [(r.offset, r.type, r.addend) for r in after.relocations] == [
+        (data, RELATIVE64, before.kernels["bare"].entry)
+    ]
+    text = tool("llvm-readelf-22", "-d", "-n", tmp_path / "edited.co")
+    assert re.search(r"\(RELACOUNT\) +1\n", text)
+    assert "amdhsa.version" in text
+
+
+def test_note_that_shares_its_segment(code_object: Compile, tool: Tool, check: Callable[[bytes], CodeObject]) -> None:
+    before = load_object(code_object("gfx942", 6, "-Xoffload-linker", "--build-id"))
+    assert len([s for s in before.sections if s.type == 7]) == 2
+    editor = ObjectEditor(before)
+    metadata = {**before.metadata, "extra": "value"}
+    editor.set_metadata(metadata)
+    after = check(editor.finish())
+    assert after.metadata == metadata
+    path = Path(after.name)
+    assert tool("llvm-readelf-22", "-n", path).count("NT_AMDGPU_METADATA") == 1
+    assert "NT_GNU_BUILD_ID" in tool("llvm-readelf-22", "-n", path)
+
+
+def test_stripped_object_gets_a_symbol_table(
+    code_object: Compile, tool: Tool, tmp_path: Path, check: Callable[[bytes], CodeObject]
+) -> None:
+    stripped = tmp_path / "stripped.co"
+    tool("llvm-strip-22", code_object("gfx942"), "-o", stripped)
+    editor = ObjectEditor(load_object(stripped))
+    editor.define_symbol("added", editor.reserve(8, flags="rw", name=".added"), 8)
+    after = check(editor.finish())
+    names = tool("llvm-nm-22", "--format=just-symbols", tmp_path / "edited.co").split()
+    assert {"added", "vector_add", "vector_add.kd", "table"} <= set(names)
+    assert len(after.kernels) == 3
+
+
+def test_static_relocations_follow_their_symbols(
+    code_object: Compile, tool: Tool, check: Callable[[bytes], CodeObject]
+) -> None:
+    path = code_object("gfx942", 6, "-Xoffload-linker", "--emit-relocs")
+
+    def relocations(path: str | Path) -> list[tuple[str, str, str]]:
+        text = tool("llvm-readelf-22", "-rW", path)
+        return re.findall(r"^([0-9a-f]+) +[0-9a-f]+ (R_AMDGPU_\w+) +[0-9a-f]+ (.*)$", text, re.M)
+
+    expected = relocations(path)
+    assert len(expected) > 3
+    editor = ObjectEditor(load_object(path))
+    address = editor.reserve(8, flags="rw", name=".added")
+    editor.define_symbol("local_variable", address, 8, binding="local")
+    editor.move_symbol("reverse", load_object(path).kernels["reverse"].entry, 8)
+    assert relocations(check(editor.finish()).name) == expected
+
+
+@TARGETS
+def test_hash_tables_are_those_of_the_linker(target: str, code_object: Compile) -> None:
+    found = load_object(code_object(target))
+    contents = {section.name: found.section_data(section.name) or b"" for section in found.sections}
+    table = SymbolTable(contents[".dynsym"], Strings(contents[".dynstr"]))
+    table.sort(hashed=True)
+    assert table.order == list(range(len(table.records)))
+    assert table.gnu_hash_table() == contents[".gnu.hash"]
+    assert table.sysv_hash_table() == contents[".hash"]
+
+
+def test_many_symbols_in_the_hash_tables(code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
+    editor = ObjectEditor(load_object(code_object("gfx942")))
+    data = editor.reserve(8000, flags="rw", name=".many")
+    for number in range(1000):
+        editor.define_symbol(f"symbol_{number}", data + 8 * number, 8)
+    found = check(editor.finish())
+    assert all(found.symbol(f"symbol_{n}").address == data + 8 * n for n in range(1000))  # type: ignore[union-attr]
+
+
+def test_refused_edits(code_object: Compile) -> None:
+    found = load_object(code_object("gfx942"))
+    editor = ObjectEditor(found)
+    bss, table = found.symbol("uninitialized"), found.symbol("table")
+    assert bss is not None
+    assert table is not None
+    nowhere = 1 << 40
+    refused: list[tuple[str, Callable[[], object]]] = [
+        ("cannot reserve", lambda: editor.reserve(0, flags="r", name="x")),
+        ("cannot reserve", lambda: editor.reserve(1, flags="rwx", name="x")),
+        ("cannot reserve", lambda: editor.reserve(1, flags="r", align=3, name="x")),
+        ("cannot reserve", lambda: editor.reserve(1 << 60, flags="r", name="x")),
+        ("in the file", lambda: editor.write(nowhere, b"x")),
+        ("in the file", lambda: editor.write(bss.address, b"x")),
+        ("defined already", lambda: editor.define_symbol("table", table.address, 4)),
+        ("no section holds", lambda: editor.define_symbol("new", nowhere, 4)),
+        ("property 'strong'", lambda: editor.define_symbol("new", table.address, 4, binding="strong")),
+        ("no symbol 'new'", lambda: editor.move_symbol("new", table.address)),
+        ("no section holds", lambda: editor.move_symbol("table", nowhere)),
+        ("no dynamic symbol 'twice'", lambda: editor.add_relocation(table.address, ABS64, 0, "twice")),
+        ("no segment has memory", lambda: editor.add_relocation(nowhere, ABS64, 0)),
+        ("cannot be encoded", lambda: editor.set_metadata({"x": object()})),
+    ]
+    for match, edit in refused:
+        with pytest.raises(ObjectError, match=match):
+            edit()
+    assert CodeObject(editor.finish()).symbols == found.symbols  # none of it left a trace
+
+
+def test_object_without_section_headers_is_refused() -> None:
+    ident = b"\x7fELF\2\1\1\x40\4" + bytes(7)
+    header = struct.pack("<16sHHIQQQIHHHHHH", ident, 3, 224, 1, 0, 0, 0, 0x54C, 64, 56, 0, 64, 0, 0)
+    with pytest.raises(ObjectError, match="without section headers"):
+        ObjectEditor(CodeObject(header))
+
+
+def test_json_of_readelf_agrees(code_object: Compile, tool: Tool, check: Callable[[bytes], CodeObject]) -> None:
+    """Our reading of an edited object is llvm-readelf's."""
+    editor = ObjectEditor(load_object(code_object("gfx1201")))
+    address = editor.reserve(64, flags="rw", name=".luthier.data")
+    editor.define_symbol("added", address, 64)
+    found = check(editor.finish())
+    rows = json.loads(tool("llvm-readelf-22", "--elf-output-style=JSON", "--symbols", found.name))[0]["Symbols"]
+    theirs = {(r["Symbol"]["Name"]["Name"], r["Symbol"]["Value"], r["Symbol"]["Size"]) for r in rows}
+    assert {(s.name, s.address, s.size) for s in found.symbols} | {("", 0, 0)} == theirs
+    assert KernelDescriptor.decode(found.read(found.kernels["scratch"].descriptor_address, 64), found.target.target)
