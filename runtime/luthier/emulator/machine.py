@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import llvmlite
@@ -22,9 +22,8 @@ from llvmlite import ir
 
 from luthier.emulator.emit import emit
 from luthier.emulator.scheduler import emit_scheduler
+from luthier.emulator.support import emit_translate
 from luthier.emulator.variant import Variant
-
-SCHEDULER = "scheduler"
 
 
 @functools.cache
@@ -99,15 +98,21 @@ class MachineCode:
                     self._compile(missing[start : start + 200])
             return {variant: self._addresses[symbol] for variant, symbol in wanted.items()}
 
-    def scheduler(self, wave_size: int) -> int:
+    def scheduler(self) -> int:
         """Host address of the compiled scheduler."""
-        name = f"{SCHEDULER}{wave_size}"
+        return self._part("luthier_scheduler", emit_scheduler)
+
+    def translate(self) -> int:
+        """Host address of the helper that checks addresses one by one."""
+        return self._part("luthier_translate", emit_translate)
+
+    def _part(self, name: str, emit_part: Callable[[ir.Module, str], None]) -> int:
         with self._lock:
-            if name not in self._addresses:
-                self._load([name] if name in self._on_disk else [])
+            if name not in self._addresses and name in self._on_disk:
+                self._load([name])
             if name not in self._addresses:
                 module = ir.Module(name)
-                emit_scheduler(module, name, wave_size)
+                emit_part(module, name)
                 self._finish(module, [name])
             return self._addresses[name]
 

@@ -85,9 +85,9 @@ class Code:
         return module.globals.get(name) or ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
 
 
-def emit_scheduler(module: ir.Module, name: str, wave_size: int) -> None:
-    """Add the scheduler for waves of `wave_size` lanes to `module`."""
-    start = _emit_start(module, wave_size)
+def emit_scheduler(module: ir.Module, name: str) -> None:
+    """Add the scheduler to `module`."""
+    start = _emit_start(module)
     function = ir.Function(module, NEXT, name)
     c = Code(function)
     context, group = function.args
@@ -189,7 +189,7 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
                 c.set(layout.WAVE, waiter, "status", freed)
 
 
-def _emit_start(module: ir.Module, wave_size: int) -> ir.Function:
+def _emit_start(module: ir.Module) -> ir.Function:
     """``void start(ptr launch, ptr group)``: the state in which a work-group begins."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, PTR]), "start_group")
     function.linkage = "internal"

@@ -165,7 +165,10 @@ def constant(type: Type, number: int | float, lanes: int) -> Any:
         scalar = ir.Constant(element, int(number) & ((1 << type.bits) - 1))
     if not lanes:
         return scalar
-    return ir.FormattedConstant(ir.VectorType(element, lanes), f"splat ({element} {scalar.get_reference()})")
+    # llvmlite would spell a vector constant element by element.
+    splat = ir.FormattedConstant(element, f"splat ({element} {scalar.get_reference()})")
+    splat.type = ir.VectorType(element, lanes)
+    return splat
 
 
 def flatten(result: Value | Sequence[Value]) -> tuple[Value, ...]:

@@ -1,0 +1,157 @@
+"""Device memory: host memory with bounds. A device address is a host address inside an allocation."""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import DeviceError
+
+SLACK = 256
+"""Unmapped-looking bytes between allocations: an access that runs over the end hits no neighbour."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One range of addresses that kernels may touch."""
+
+    address: int
+    size: int
+    """Bytes."""
+    label: str
+    """What it is, for reports."""
+    keep: Any
+    """Holds the host memory alive."""
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+    def view(self) -> NDArray[np.uint8]:
+        """The bytes, writable."""
+        return host_bytes(self.address, self.size)
+
+
+def host_bytes(address: int, size: int) -> NDArray[np.uint8]:
+    """A writable view of host memory. The caller knows it is mapped."""
+    if size == 0:
+        return np.zeros(0, np.uint8)
+    interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+    class _Holder:
+        __array_interface__ = interface
+
+    return np.asarray(_Holder())
+
+
+class Arena:
+    """Zeroed host memory, page-aligned; pages cost nothing until touched."""
+
+    def __init__(self, size: int) -> None:
+        self._map = mmap.mmap(-1, max(size, 1) + SLACK)
+        self.array: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
+        self.address: int = self.array.ctypes.data
+        self.size = size
+
+
+class Memory:
+    """The allocations of a device, and the table of them that compiled code searches. Safe from several threads."""
+
+    def __init__(self, limit: int = 1 << 40) -> None:
+        self._lock = threading.RLock()
+        self._allocations: dict[int, Allocation] = {}
+        self._table: NDArray[np.uint64] | None = None
+        self._limit = limit
+
+    def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
+        """Zeroed memory of `size` bytes.
+
+        Raises:
+            DeviceError: the host has not that much.
+        """
+        if size < 0 or size > self._limit:
+            raise DeviceError(f"cannot allocate {size} bytes of device memory")
+        try:
+            if size >= 1 << 16 or align > 256:
+                arena = Arena(size + align)
+                keep: Any = arena
+                base = arena.address
+            else:
+                keep = np.zeros(size + align + SLACK, np.uint8)
+                base = keep.ctypes.data
+        except (MemoryError, OSError, ValueError) as problem:
+            raise DeviceError(f"cannot allocate {size} bytes of device memory: {problem}") from None
+        address = (base + align - 1) // align * align
+        return self.register(address, size, label, keep)
+
+    def register(self, address: int, size: int, label: str, keep: Any = None) -> Allocation:
+        """Make existing host memory accessible to kernels.
+
+        Raises:
+            DeviceError: it overlaps another allocation.
+        """
+        allocation = Allocation(address, size, label, keep)
+        with self._lock:
+            ordered = sorted(self._allocations)
+            at = bisect.bisect_right(ordered, address)
+            before = self._allocations[ordered[at - 1]] if at else None
+            after = self._allocations[ordered[at]] if at < len(ordered) else None
+            for other in (before, after):
+                if other is not None and other.address < address + size and address < other.end:
+                    raise DeviceError(f"memory at {address:#x} overlaps {other.label} at {other.address:#x}")
+            self._allocations[address] = allocation
+            self._table = None
+        return allocation
+
+    def free(self, allocation: Allocation) -> None:
+        """Forget an allocation; touching it from then on is a fault.
+
+        Raises:
+            DeviceError: it is not allocated.
+        """
+        with self._lock:
+            if self._allocations.get(allocation.address) is not allocation:
+                raise DeviceError(f"no allocation at {allocation.address:#x}")
+            del self._allocations[allocation.address]
+            self._table = None
+
+    def table(self) -> NDArray[np.uint64]:
+        """Address and length of every allocation, sorted, as compiled code reads them; never changed once given out."""
+        with self._lock:
+            if self._table is None:
+                rows = [(a.address, a.size) for a in self._allocations.values() if a.size]
+                # One entry that holds nothing, so that reading entry 0 is always possible.
+                self._table = np.array(sorted(rows) or [(0, 0)], np.uint64).reshape(-1, 2)
+            return self._table
+
+    def find(self, address: int) -> Allocation | None:
+        """The allocation that holds `address`."""
+        with self._lock:
+            ordered = sorted(self._allocations)
+            at = bisect.bisect_right(ordered, address)
+            if at and address < self._allocations[ordered[at - 1]].end:
+                return self._allocations[ordered[at - 1]]
+        return None
+
+    def describe(self, address: int) -> str:
+        """Where an address is, in words: inside what, or how far from the nearest allocation."""
+        if address < 4096:
+            return "a null pointer" if address == 0 else f"a null pointer plus {address}"
+        inside = self.find(address)
+        if inside is not None:
+            left = inside.end - address
+            return f"{address - inside.address} bytes into {inside.label} of {inside.size} bytes, {left} before its end"
+        with self._lock:
+            allocations = list(self._allocations.values())
+        if not allocations:
+            return "and nothing is allocated"
+        nearest = min(allocations, key=lambda a: a.address - address if address < a.address else address - a.end)
+        if address < nearest.address:
+            return f"{nearest.address - address} bytes before {nearest.label} of {nearest.size} bytes at {nearest.address:#x}"
+        return f"{address - nearest.end} bytes past the end of {nearest.label} of {nearest.size} bytes at {nearest.address:#x}"

@@ -1,0 +1,199 @@
+"""A loaded code object as the emulator runs it: its image in memory, its decoded code, its record tables."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.bind import Binder, Unsupported
+from luthier.emulator.builder import FloatMode
+from luthier.emulator.machine import machine_code
+from luthier.emulator.variant import Variant
+from luthier.mc import InstructionArray, Isa
+from luthier.mc.instructions import NO_TARGET, InstructionFlag
+
+RECORD_TYPE = np.dtype(
+    [("function", "<u8"), ("count", "<u8"), ("lanes", "<u8"), ("slots", "<u4", (layout.RECORD_SLOTS,))]
+)
+NO_RECORD = 0xFFFFFFFF
+_ENDS = InstructionFlag.BARRIER
+
+
+def float_mode(mode: int) -> FloatMode:
+    """The FloatMode of a MODE register value."""
+    return FloatMode(
+        mode & 3, mode >> 2 & 3, mode >> 4 & 3, mode >> 6 & 3, bool(mode >> 8 & 1), bool(mode >> 9 & 1)
+    )
+
+
+class RecordTable:
+    """The master copy of a program's records for one value of MODE; threads run on copies."""
+
+    def __init__(self, size: int, empty: int) -> None:
+        self.records = np.zeros(size, RECORD_TYPE)
+        self.records["function"] = empty
+        self.bound = np.zeros(size, np.bool_)
+        self.version = 0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an instruction cannot be executed."""
+
+    index: int
+    reason: str
+
+
+class Code:
+    """The decoded code of one object for one wave size.
+
+    Instructions are bound to operations only when control can reach them: from a kernel's entry, then from wherever an
+    indirect jump leads.
+    """
+
+    def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]]) -> None:
+        self.isa = isa
+        self.binder = Binder(isa)
+        self.parts: list[InstructionArray] = [isa.decode(data, address) for address, data in ranges]
+        self.base = min((part.address for part in self.parts), default=0)
+        end = max((part.address + len(part.code) for part in self.parts), default=0)
+        self.size = end - self.base
+        self.index = np.full((self.size + 3) // 4 + 1, NO_RECORD, np.uint32)
+        self._starts: list[int] = []
+        count = 0
+        for part in self.parts:
+            self._starts.append(count)
+            places = (part.addresses - self.base) // 4
+            aligned = part.addresses % 4 == 0
+            self.index[places[aligned]] = np.arange(len(part), dtype=np.uint32)[aligned] + count
+            count += len(part) + 1  # one more record stands for running off the end
+        self.count = count
+        self._lock = threading.RLock()
+        self._tables: dict[int, RecordTable] = {}
+        self.refusals: dict[int, Refusal] = {}
+        standins = [Variant(name, isa.wave_size, self.binder.major) for name in ("luthier_unbound", "luthier_unsupported")]
+        addresses = machine_code().addresses(standins)
+        self._unbound, self._unsupported = (addresses[variant] for variant in standins)
+
+    # Places ---------------------------------------------------------------------------------------------------------
+
+    def locate(self, record: int) -> tuple[InstructionArray, int] | None:
+        """The decoded array and position of a record; None past the end of a range."""
+        for start, part in zip(reversed(self._starts), reversed(self.parts), strict=True):
+            if record >= start:
+                position = record - start
+                return (part, position) if position < len(part) else None
+        return None
+
+    def record_at(self, address: int) -> int | None:
+        """The record of the instruction at a virtual address."""
+        offset = address - self.base
+        if offset < 0 or offset >= self.size or offset % 4:
+            return None
+        record = int(self.index[offset // 4])
+        return None if record == NO_RECORD else record
+
+    def address_of(self, record: int) -> int:
+        """Virtual address of a record's instruction."""
+        place = self.locate(record)
+        if place is None:
+            part, position = self.locate(record - 1) or (self.parts[0], 0)
+            return int(part.addresses[position]) + int(part.size[position])
+        part, position = place
+        return int(part.addresses[position])
+
+    def addresses(self) -> NDArray[np.int64]:
+        """Virtual address of every record; -1 for the ones that stand for running off the end."""
+        columns = []
+        for part in self.parts:
+            columns += [part.addresses, np.array([-1], np.int64)]
+        return np.concatenate(columns) if columns else np.zeros(0, np.int64)
+
+    def opcodes(self) -> NDArray[np.int32]:
+        """LLVM opcode of every record, -1 where there is none."""
+        columns = []
+        for part in self.parts:
+            columns += [part.opcode, np.array([-1], np.int32)]
+        return np.concatenate(columns) if columns else np.zeros(0, np.int32)
+
+    def text(self, record: int) -> str:
+        """Assembly text of a record's instruction."""
+        place = self.locate(record)
+        return "the end of the code" if place is None else self.isa.text(*place)
+
+    # Binding --------------------------------------------------------------------------------------------------------
+
+    def table(self, mode: int) -> RecordTable:
+        """The master table for the low bits of MODE."""
+        key = mode & layout.MODE_MASK
+        with self._lock:
+            found = self._tables.get(key)
+            if found is None:
+                found = self._tables[key] = RecordTable(self.count, self._unbound)
+            return found
+
+    def ensure(self, mode: int, record: int) -> None:
+        """Bind all that control can reach from `record` without an indirect jump."""
+        table = self.table(mode)
+        with self._lock:
+            if table.bound[record]:
+                return
+            reached = self._reach(table, record)
+            settings = float_mode(mode)
+            pending: dict[int, tuple[Variant, tuple[int, ...]]] = {}
+            for index in reached:
+                try:
+                    pending[index] = self._bind(index, settings)
+                except Unsupported as problem:
+                    self.refusals[index] = Refusal(index, str(problem))
+                    table.records["function"][index] = self._unsupported
+            addresses = machine_code().addresses({variant for variant, _ in pending.values()})
+            for index, (variant, slots) in pending.items():
+                row = table.records[index]
+                row["slots"][: len(slots)] = slots
+                row["function"] = addresses[variant]
+            table.bound[reached] = True
+            table.version += 1
+
+    def _bind(self, record: int, mode: FloatMode) -> tuple[Variant, tuple[int, ...]]:
+        place = self.locate(record)
+        if place is None:
+            raise Unsupported("control runs off the end of the code")
+        part, position = place
+        address, size = int(part.addresses[position]), int(part.size[position])
+        target = None
+        if part.target[position] != NO_TARGET:
+            found = self.record_at(int(part.target[position]))
+            if found is None:
+                raise Unsupported(f"a branch into the middle of an instruction or out of the code, {int(part.target[position]):#x}")
+            target = found - record
+        bound = self.binder.bind(part, position, target, mode, address + size - self.base)
+        return bound.variant, bound.slots
+
+    def _reach(self, table: RecordTable, start: int) -> list[int]:
+        """Records reachable from `start` that are not bound yet."""
+        work = [start]
+        seen: set[int] = set()
+        while work:
+            index = work.pop()
+            while index not in seen and not table.bound[index]:
+                seen.add(index)
+                place = self.locate(index)
+                if place is None:
+                    break
+                part, position = place
+                if part.opcode[position] < 0:
+                    break
+                if part.target[position] != NO_TARGET:
+                    target = self.record_at(int(part.target[position]))
+                    if target is not None:
+                        work.append(target)
+                flags = int(part.flags[position])
+                if flags & _ENDS and not flags & InstructionFlag.CALL:
+                    break
+                index += 1
+        return sorted(seen)

@@ -1,0 +1,66 @@
+"""From the state in which a wave stopped to an error that a person understands."""
+
+from __future__ import annotations
+
+from luthier.emulator import layout
+from luthier.emulator.memory import Memory
+from luthier.emulator.program import Code
+from luthier.emulator.worker import Worker
+from luthier.errors import EmulationError
+
+_WHAT = {
+    layout.FAULT_LDS: "LDS",
+    layout.FAULT_SCRATCH: "scratch",
+    layout.FAULT_ALIGNMENT: "memory, misaligned for an atomic operation,",
+    layout.FAULT_BUFFER: "a buffer",
+}
+
+
+def explain(memory: Memory, kernel: str, code: Code, worker: Worker, reason: int) -> EmulationError:
+    """The error for a code that the compiled scheduler returned."""
+    if reason in (layout.DEADLOCK, layout.RUNAWAY):
+        return _stuck(kernel, code, worker, reason)
+    wave = worker.current()
+    record = worker.record_of(wave)
+    address = code.address_of(record)
+    text = code.text(record)
+    index = int.from_bytes(wave[layout.WAVE["index"] :][:4].tobytes(), "little")
+    place = f"{address:#x} ({text}), wave {index} of work-group {worker.group_field('number')}"
+    if reason == layout.UNIMPLEMENTED:
+        refusal = code.refusals.get(record)
+        why = refusal.reason if refusal is not None else "unknown"
+        message = f"cannot execute the instruction at {place}: {why}"
+    elif reason == layout.JUMP:
+        message = f"jump to {worker.field('fault_address'):#x}, which is no instruction of the object, at {place}"
+    elif reason == layout.TRAP:
+        message = f"trap {worker.field('fault_address')} at {place}"
+    elif reason == layout.FAULT:
+        message = _fault(memory, wave, worker, place)
+    else:
+        message = f"stopped with code {reason} at {place}"
+    return EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
+
+
+def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
+    address, lane, size = (worker.field(f"fault_{name}") for name in ("address", "lane", "size"))
+    kind = worker.field("fault_kind")
+    if kind == layout.FAULT_LDS:
+        limit = worker.group_field("lds_size")
+        return f"access to {size} bytes of LDS at offset {address:#x}, lane {lane}: the work-group has {limit} bytes; at {place}"
+    if kind == layout.FAULT_SCRATCH:
+        return f"access to {size} bytes of scratch at offset {address:#x}, lane {lane}: outside the lane's scratch; at {place}"
+    if kind == layout.FAULT_MEMORY:
+        return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
+    return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}; at {place}"
+
+
+def _stuck(kernel: str, code: Code, worker: Worker, reason: int) -> EmulationError:
+    waves = [worker.describe_wave(index) for index in range(worker.group_field("wave_count"))]
+    what = (
+        "deadlock: no wave of the work-group can go on"
+        if reason == layout.DEADLOCK
+        else "the work-group does not end: the limit of executed loops is reached"
+    )
+    shown = "\n  ".join(waves[:32])
+    message = f"{what} (work-group {worker.group_field('number')}):\n  {shown}"
+    return EmulationError(message, kernel=kernel, target=str(code.isa.target))
