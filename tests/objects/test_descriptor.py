@@ -15,6 +15,9 @@ from luthier.objects import DESCRIPTOR_SIZE, KernelDescriptor, load_object
 from luthier.objects.elf import ElfFile
 from luthier.targets import TARGETS, Target, target_named
 
+Compile = Callable[..., Path]
+Tool = Callable[..., str]
+
 HEADER = Path("/usr/lib/llvm-22/include/llvm/Support/AMDHSAKernelDescriptor.h")
 ALL = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
 
@@ -117,9 +120,7 @@ ZERO_FOR_LLVM = re.compile(  # llvm-objdump refuses descriptors with these set; 
 
 
 @pytest.mark.parametrize("name", ["gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
-def test_llvm_disassembles_what_we_encode(
-    name: str, code_object: Callable[..., Path], tool: Callable[..., str], tmp_path: Path
-) -> None:
+def test_llvm_disassembles_what_we_encode(name: str, code_object: Compile, tool: Tool, tmp_path: Path) -> None:
     target = target_named(name)
     path = code_object(name)
     kernels = load_object(path).kernels.values()
@@ -214,6 +215,53 @@ def test_agprs_keep_their_number_when_vgprs_grow() -> None:
     assert (grown.architected_vgprs, grown.agprs) == (36, 20)
     assert base.with_registers(vgprs=3, agprs=2, sgprs=0) == base  # nothing becomes smaller
     assert base.with_registers(agprs=40).agprs == 40
+
+
+INPUTS = """
+#define GLOBAL __attribute__((address_space(1)))
+#define CONSTANT __attribute__((address_space(4)))
+__attribute__((amdgpu_kernel)) void {name}(int GLOBAL *out, int n) {{
+  volatile int stack[16];
+  stack[n & 15] = n;
+  out[0] = stack[out[0] & 15];
+  {body}
+}}
+"""
+USES = {
+    "workgroup_id_y": "out[1] = __builtin_amdgcn_workgroup_id_y();",
+    "workgroup_id_z": "out[2] = __builtin_amdgcn_workgroup_id_z();",
+    "dispatch_ptr": "out[3] = *(int CONSTANT *)__builtin_amdgcn_dispatch_ptr();",
+    "queue_ptr": "out[4] = *(int CONSTANT *)__builtin_amdgcn_queue_ptr();",
+}
+
+
+@pytest.mark.parametrize("name", ["gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
+def test_sgpr_inputs_are_what_the_compiler_reads(name: str, tool: Tool, tmp_path: Path) -> None:
+    """The compiler's own register numbers, in the code and in the count, for every mix of inputs."""
+    source, path = tmp_path / "inputs.c", tmp_path / "inputs.co"
+    mixes = [[use for bit, use in enumerate(USES) if mix >> bit & 1] for mix in range(1 << len(USES))]
+    source.write_text(
+        "".join(INPUTS.format(name=f"k{i}", body=" ".join(USES[use] for use in mix)) for i, mix in enumerate(mixes))
+    )
+    command = ["clang-22", "--target=amdgcn-amd-amdhsa", f"-mcpu={name}", "-nogpulib", "-O1", "-mcode-object-version=4"]
+    tool(*command, source, "-o", path)
+    for index, mix in enumerate(mixes):
+        descriptor = load_object(path).kernels[f"k{index}"].descriptor
+        inputs = descriptor.sgpr_inputs
+        user = sum(count for first, count in inputs.values() if first < descriptor.user_sgpr_count)
+        # Some GFX11 processors need 16 inputs set up in all; the compiler then asks for user SGPRs it does not use.
+        assert user == descriptor.user_sgpr_count or (descriptor.target.major == 11 and user < 16)
+        starts = [first for first, _ in inputs.values()]
+        ends = [first + count for first, count in inputs.values()]
+        assert all(start in (end, descriptor.user_sgpr_count) for start, end in zip(starts, [0, *ends], strict=False))
+        in_sgprs = [use for use in mix if not (descriptor.target.architected_sgprs and use.startswith("workgroup"))]
+        assert set(in_sgprs) <= inputs.keys()
+        assert "kernarg_segment_ptr" in inputs
+        assert ("private_segment_wavefront_offset" in inputs) != descriptor.target.architected_flat_scratch
+        text = tool("llvm-objdump-22", "-d", f"--disassemble-symbols=k{index}", path)
+        for use in ("kernarg_segment_ptr", *(use for use in in_sgprs if use.endswith("ptr"))):
+            first, _ = inputs[use]
+            assert re.search(rf", s\[{first}:{first + 1}\], (0x0|null)", text), (use, text)
 
 
 @pytest.mark.parametrize(

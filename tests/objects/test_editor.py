@@ -392,6 +392,15 @@ def test_refused_edits(code_object: Compile) -> None:
     assert CodeObject(editor.finish()).symbols == found.symbols  # none of it left a trace
 
 
+def test_a_descriptor_that_points_nowhere_is_noticed(code_object: Compile) -> None:
+    found = load_object(code_object("gfx942"))
+    kernel = found.kernels["reverse"]
+    editor = ObjectEditor(found)
+    editor.write(kernel.descriptor_address, replace(kernel.descriptor, kernel_code_entry_byte_offset=0).encode())
+    with pytest.raises(ObjectError, match=r"does not read back.*reverse"):
+        editor.finish()
+
+
 def test_object_without_section_headers_is_refused() -> None:
     ident = b"\x7fELF\2\1\1\x40\4" + bytes(7)
     header = struct.pack("<16sHHIQQQIHHHHHH", ident, 3, 224, 1, 0, 0, 0, 0x54C, 64, 56, 0, 64, 0, 0)

@@ -198,6 +198,35 @@ class KernelDescriptor:
             return self.target.sgpr_limit + 2
         return (self.granulated_wavefront_sgpr_count + 1) * 8
 
+    @property
+    def sgpr_inputs(self) -> dict[str, tuple[int, int]]:
+        """What arrives in SGPRs at kernel entry: name -> (first SGPR, number of SGPRs), in order.
+
+        User SGPRs are ``private_segment_buffer``, ``dispatch_ptr``, ``queue_ptr``, ``kernarg_segment_ptr``,
+        ``dispatch_id``, ``flat_scratch_init``, ``private_segment_size`` and ``kernarg_preload``; system SGPRs, which
+        follow at `user_sgpr_count`, are ``workgroup_id_x`` to ``_z`` (on GFX12 in trap temporaries, not here),
+        ``workgroup_info`` and ``private_segment_wavefront_offset``.
+
+        Source: AMDGPUUsage "Initial Kernel Execution State".
+        """
+        inputs: dict[str, tuple[int, int]] = {}
+        at = 0
+        for name, count in _USER_SGPRS:
+            if getattr(self, f"enable_sgpr_{name}"):
+                inputs[name] = at, count
+                at += count
+        if self.kernarg_preload_length:
+            inputs["kernarg_preload"] = at, self.kernarg_preload_length
+        at = self.user_sgpr_count
+        system = [f"workgroup_id_{axis}" for axis in "xyz"] if not self.target.architected_sgprs else []
+        for name in (*system, "workgroup_info"):
+            if getattr(self, f"enable_sgpr_{name}"):
+                inputs[name] = at, 1
+                at += 1
+        if self.enable_private_segment and not self.target.architected_flat_scratch:
+            inputs["private_segment_wavefront_offset"] = at, 1
+        return inputs
+
     def with_registers(
         self, *, vgprs: int | None = None, agprs: int | None = None, sgprs: int | None = None
     ) -> KernelDescriptor:
@@ -235,6 +264,17 @@ class KernelDescriptor:
             changed["granulated_wavefront_sgpr_count"] = max(needed, self.granulated_wavefront_sgpr_count)
         return replace(self, **changed)
 
+
+_USER_SGPRS = (
+    ("private_segment_buffer", 4),
+    ("dispatch_ptr", 2),
+    ("queue_ptr", 2),
+    ("kernarg_segment_ptr", 2),
+    ("dispatch_id", 2),
+    ("flat_scratch_init", 2),
+    ("private_segment_size", 1),
+)
+"""User SGPRs in the order the hardware fills them, and how many each takes."""
 
 _SPECIAL_SGPRS = 6
 """VCC, FLAT_SCRATCH and XNACK_MASK, at the end of a GFX9 wave's SGPRs."""

@@ -186,7 +186,8 @@ class ObjectEditor:
         """The edited object. The editor must not be used afterwards.
 
         Raises:
-            ObjectError: what was written does not read back, because the original's headers contradict each other.
+            ObjectError: what was written does not read back: a descriptor was overwritten with something else, or the
+                original's headers contradict each other.
         """
         image = self._image
         if self._metadata is not None:
@@ -203,7 +204,8 @@ class ObjectEditor:
         try:
             CodeObject(data, image.name)
         except LuthierError as problem:
-            image.fail(f"the object is too damaged to edit: {problem.message}", problem.offset)
+            problem.message = f"the edited object does not read back: {problem.message}"
+            raise
         return data
 
     def _table(self, index: int) -> SymbolTable:
