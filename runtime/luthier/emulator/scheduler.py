@@ -205,7 +205,13 @@ def _emit_start(module: ir.Module) -> ir.Function:
     count = c.get(layout.GROUP, group, "wave_count")
     for name, value in (("live", count), ("waiting", 0), ("active", 1), ("steps", 0)):
         c.set(layout.GROUP, group, name, value)
-    c.clear(c.pointer(layout.GROUP, group, "lds"), c.get(layout.GROUP, group, "lds_size"))
+    lds, lds_size = c.pointer(layout.GROUP, group, "lds"), c.get(layout.GROUP, group, "lds_size")
+    contents = c.pointer(layout.LAUNCH, launch, "lds_image")
+    with c.ir.if_else(c.is_equal(c.get(layout.LAUNCH, launch, "lds_image"), 0)) as (empty, filled):
+        with empty:
+            c.clear(lds, lds_size)
+        with filled:
+            c.copy(lds, contents, lds_size)
     with c.loop(c.number(0), count) as index:
         stride = c.get(layout.GROUP, group, "wave_stride")
         wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
@@ -228,8 +234,9 @@ def _emit_start(module: ir.Module) -> ir.Function:
         with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "architected_scratch"), 1)):
             c.set(layout.WAVE, wave, "flat_scratch", scratch)
             c.ir.store(scratch, c.at(wave, 102 * 4), align=8)
-        for name, value in (("scc", 0), ("status", layout.READY), ("barrier", 0), ("pending", 0), ("steps", 0)):
+        for name, value in (("status", layout.READY), ("barrier", 0), ("pending", 0), ("steps", 0)):
             c.set(layout.WAVE, wave, name, value)
+        c.set(layout.WAVE, wave, "scc", c.get(layout.LAUNCH, launch, "scc"))
         mode = c.get(layout.LAUNCH, launch, "mode")
         c.set(layout.WAVE, wave, "mode", mode)
         tables = c.pointer(layout.WAVE, wave, "tables")

@@ -170,6 +170,10 @@ class Worker:
         start = self._first - self._waves.address + index * self._stride
         return self._waves.array[start : start + self._stride]
 
+    def lds(self) -> NDArray[np.uint8]:
+        """LDS of the work-group."""
+        return self._lds.array
+
     def current(self) -> NDArray[np.uint8]:
         """The wave that returned last."""
         return self.wave((self.field("current") - self._first) // self._stride)

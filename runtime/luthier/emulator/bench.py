@@ -1,0 +1,192 @@
+"""A workbench for single operations: assemble a few instructions, run one wave over given registers, look at the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.memory import Arena, Memory
+from luthier.emulator.program import Code
+from luthier.emulator.report import explain
+from luthier.emulator.worker import Worker, get_field, put_field
+from luthier.mc import Isa
+
+DEFAULT_MODE = 0x3F0
+"""Round to nearest even, denormals kept, DX10_CLAMP and IEEE on."""
+
+
+@dataclass(frozen=True)
+class WaveState:
+    """Registers of a wave that ended."""
+
+    memory: NDArray[np.uint8]
+    lds: NDArray[np.uint8]
+    wave_size: int
+    counts: NDArray[np.uint64]
+    """Executions of each instruction."""
+
+    def vgpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
+        """VGPRs from `index`, one value of `dtype` a lane; 64-bit types take two registers."""
+        return self._vectors(layout.VECTORS, index, count, dtype)
+
+    def agpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
+        """The same of AGPRs."""
+        return self._vectors(layout.VECTORS + 256 * 4 * self.wave_size, index, count, dtype)
+
+    def _vectors(self, base: int, index: int, count: int, dtype: Any) -> NDArray[Any]:
+        kind = np.dtype(dtype)
+        row = 4 * self.wave_size
+        units = count * max(1, kind.itemsize // 4)
+        raw = self.memory[base + index * row : base + (index + units) * row].view(np.uint32).reshape(units, self.wave_size)
+        if kind.itemsize == 8:
+            pairs = np.stack([raw[0::2], raw[1::2]], axis=-1)
+            values = np.ascontiguousarray(pairs).view(kind)[..., 0]
+        elif kind.itemsize == 4:
+            values = raw.view(kind)
+        else:
+            values = raw.view(kind).reshape(units, self.wave_size, -1)[..., 0]
+        return (values[0] if count == 1 else values).copy()
+
+    def sgpr(self, index: int, count: int = 1) -> int:
+        """SGPRs from `index` as one number; 106 is VCC, 126 EXEC, 124 M0."""
+        return int.from_bytes(self.memory[4 * index : 4 * (index + count)].tobytes(), "little")
+
+    @property
+    def vcc(self) -> int:
+        return self.sgpr(106, self.wave_size // 32)
+
+    @property
+    def exec(self) -> int:
+        return self.sgpr(126, self.wave_size // 32)
+
+    @property
+    def scc(self) -> int:
+        return get_field(self.memory, layout.WAVE, "scc")
+
+
+def run_assembly(
+    target: str,
+    source: str,
+    vgprs: Mapping[int, Any] | None = None,
+    sgprs: Mapping[int, int] | None = None,
+    *,
+    exec: int | None = None,
+    wave_size: int | None = None,
+    mode: int = DEFAULT_MODE,
+    scc: int = 0,
+    lds: bytes | int = 0,
+    scratch: int = 0,
+    memory: Memory | None = None,
+) -> WaveState:
+    """Run `source` (assembly; `s_endpgm` is appended) on one wave.
+
+    Args:
+        vgprs: register index to an array with one value a lane (64-bit values fill two registers), or one number for all.
+        sgprs: register index to a number of 32 bits, or of 64 if it needs them; 106 is VCC, 124 M0.
+        lds: contents of LDS, or its size.
+        scratch: bytes of scratch a lane.
+        memory: allocations the wave may touch; its addresses go into registers.
+
+    Raises:
+        EmulationError: the wave faulted.
+    """
+    isa = Isa.of(target, wave_size)
+    size = isa.wave_size
+    code = Code(isa, [(0, bytes(isa.assemble(source + "\ns_endpgm\n").instructions.code))])
+    code.ensure(mode, 0)
+    space = memory or Memory()
+    table = space.table()
+    contents = bytes(lds) if isinstance(lds, bytes) else bytes(lds)
+    stack = Arena(size * scratch + 64)
+    worker = Worker(0)
+    worker.prepare(code, mode, 1, len(contents), len(contents), stack.address, scratch)
+    image = np.zeros(128, np.uint32)
+    for index, value in (sgprs or {}).items():
+        words = 2 if value >> 32 not in (0, -1) or value >= 1 << 32 else 1
+        for part in range(words):
+            image[index + part] = value >> (32 * part) & 0xFFFFFFFF
+    rows = _rows(vgprs or {}, size)
+    lanes = np.zeros(64 + rows.nbytes, np.uint8)
+    mask = (1 << size) - 1 if exec is None else exec
+    lanes[:8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
+    lanes[64:] = rows.view(np.uint8).ravel()
+    image_of_lds = np.frombuffer(contents or b"\0", np.uint8)
+    sink = layout.WAVE["sink"]
+    launch = Arena(layout.LAUNCH.size)
+    fields = {
+        "group_count": 1,
+        "quantum": 1 << 20,
+        "step_limit": 64,
+        "grid_x": 1,
+        "grid_y": 1,
+        "grid_z": 1,
+        "sgpr_image": image.ctypes.data,
+        "vgpr_bytes": 256 * 4 * size,
+        "agpr_bytes": 256 * 4 * size if isa.target.target.has_agprs else 0,
+        "agprs": layout.VECTORS + 256 * 4 * size,
+        "lane_images": lanes.ctypes.data,
+        "lane_image_size": rows.nbytes,
+        "group_id_x": sink,
+        "group_id_y": sink,
+        "group_id_z": sink,
+        "group_info": sink,
+        "scratch_offset": sink,
+        "wave_id": sink,
+        "mode": mode,
+        "scratch_base": stack.address,
+        "scc": scc,
+        "lds_image": image_of_lds.ctypes.data if contents else 0,
+    }
+    for name, number in fields.items():
+        put_field(launch.array, layout.LAUNCH, name, number)
+    host = np.frombuffer(bytes(isa.assemble("s_nop 0").instructions.code), np.uint8)
+    worker.context(
+        launch=launch.address,
+        ranges=table.ctypes.data,
+        range_count=len(table),
+        code_base=host.ctypes.data,
+        code_size=code.size,
+        code_index=code.index.ctypes.data,
+        resume=0,
+    )
+    while True:
+        reason = worker.run()
+        if reason == layout.DONE:
+            break
+        if reason == layout.UNBOUND:
+            current = get_field(worker.current(), layout.WAVE, "mode")
+            code.ensure(current, worker.record_of(worker.current()))
+            worker.sync(current)
+        elif reason == layout.MODE:
+            worker.switch_mode(worker.current())
+        else:
+            raise explain(space, "assembly", code, worker, reason)
+    counts, _ = worker.counts()
+    return WaveState(worker.wave(0).copy(), worker.lds()[: len(contents)].copy(), size, counts[:-1])
+
+
+def _rows(vgprs: Mapping[int, Any], lanes: int) -> NDArray[np.uint32]:
+    """Rows of the VGPR file from v0 up to the highest given."""
+    given: dict[int, NDArray[np.uint32]] = {}
+    for index, value in vgprs.items():
+        array = np.asarray(value)
+        if array.ndim == 0:
+            array = np.full(lanes, value, np.uint32) if not isinstance(value, float) else np.full(lanes, value, np.float32)
+        if array.shape != (lanes,):
+            raise ValueError(f"v{index} needs {lanes} values, not {array.shape}")
+        if array.dtype.itemsize == 8:
+            pairs = np.ascontiguousarray(array).view(np.uint32).reshape(lanes, 2)
+            given[index], given[index + 1] = pairs[:, 0].copy(), pairs[:, 1].copy()
+        elif array.dtype.itemsize == 4:
+            given[index] = np.ascontiguousarray(array).view(np.uint32)
+        else:
+            given[index] = array.view(f"u{array.dtype.itemsize}").astype(np.uint32)
+    rows = np.zeros((max(given, default=-1) + 1, lanes), np.uint32)
+    for index, row in given.items():
+        rows[index] = row
+    return rows
