@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -134,13 +135,24 @@ def test_generic_targets(arch: str, code_object: Compile) -> None:
 
 
 def test_version_3(code_object: Compile) -> None:
-    """No compiler here makes version 3 any more; it differs from 4 in the header's version and feature flags."""
+    """It differs from 4 in the header's version and feature flags."""
     data = bytearray(code_object("gfx90a", 4).read_bytes())
     data[8] = 1
     data[48:52] = (0x3F | 0x100).to_bytes(4, "little")
     found = CodeObject(bytes(data))
     assert (found.abi, str(found.target)) == (3, "gfx90a:sramecc-:xnack+")
     assert len(found.kernels) == 3
+
+
+@pytest.mark.skipif(shutil.which("clang-15") is None, reason="only compilers up to 15 make version 3")
+def test_version_3_of_an_old_compiler(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "old.co"
+    options = ["--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-mcode-object-version=3"]
+    source = Path(__file__).parent / "inputs" / "kernels.hip"
+    tool("clang-15", "-x", "hip", "--offload-arch=gfx90a", *options, "-O2", source, "-o", path)
+    found = load_object(path)
+    assert (found.abi, str(found.target), len(found.kernels)) == (3, "gfx90a:sramecc+:xnack+", 3)
+    assert all(kernel.code_size and kernel.arguments for kernel in found.kernels.values())
 
 
 def test_stripped(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
