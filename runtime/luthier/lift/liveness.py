@@ -325,4 +325,4 @@ class Liveness:
 
 
 def _public(live: Live) -> RegisterSet:
-    return RegisterSet(UnitSet(live.active), UnitSet(live.active | live.inactive))
+    return RegisterSet(UnitSet(live.active), UnitSet(live.inactive))

@@ -124,11 +124,18 @@ class UnitSet(int):
 class RegisterSet:
     """What is live at a point of the code.
 
-    A wave has one copy of a scalar register, so a scalar unit is in both sets or in none.
+    A wave has one copy of a scalar register, so a scalar unit is in all sets or in none.
     """
 
     active: UnitSet
-    """Units whose value in a lane that is active here may be read later. Any other may be overwritten under the
-    current EXEC."""
-    all_lanes: UnitSet
-    """Units whose value in any lane, active or not, may be read later. Any other may be overwritten under any EXEC."""
+    """Units whose value in a lane that is active here may be read later.
+
+    Any other may be overwritten under the current EXEC.
+    """
+    inactive: UnitSet
+    """Units whose value in a lane that is not active here may be read later."""
+
+    @property
+    def all_lanes(self) -> UnitSet:
+        """Units whose value in any lane may be read later. Any other may be overwritten under any EXEC."""
+        return UnitSet(self.active | self.inactive)
