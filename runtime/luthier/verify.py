@@ -153,9 +153,9 @@ def _counts(task: InstrumentationTask, stats: LaunchStats) -> ExecutionCounts:
     kernel's."""
     addresses = task.lifted.code.addresses
     executions, lanes = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.int64)
-    index = np.searchsorted(addresses, stats.addresses)
+    index = np.searchsorted(addresses, stats.by_address.addresses)
     found = index < len(addresses)
-    found[found] = addresses[index[found]] == stats.addresses[found]
-    executions[index[found]] = stats.executions[found]
-    lanes[index[found]] = stats.active_lanes[found]
+    found[found] = addresses[index[found]] == stats.by_address.addresses[found]
+    executions[index[found]] = stats.by_address.executions[found]
+    lanes[index[found]] = stats.by_address.active_lanes[found]
     return ExecutionCounts(executions, lanes)

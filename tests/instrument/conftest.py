@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from luthier.processes import run
 from luthier.tool_module import ToolModule
 
 from luthier_build.compile import compile_device
+from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
+
+ROOT = Path(__file__).parents[2]
 
 PREFIX = """\
 #include <hip/hip_runtime.h>
@@ -39,3 +43,23 @@ def make_module(tmp_path_factory: pytest.TempPathFactory) -> MakeModule:
         return made[key]
 
     return make
+
+
+App = Callable[[str, str], Path]
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    """`app(name, target)`: the code object of an application in examples/apps, compiled once."""
+    folder = tmp_path_factory.mktemp("apps")
+
+    def compile_app(name: str, target: str) -> Path:
+        output = folder / f"{name}-{target}.hsaco"
+        if not output.exists():
+            toolchain = Toolchain.find()
+            device = ["--offload-device-only", "--no-gpu-bundle-output", "-O2"]
+            source = ROOT / "examples" / "apps" / f"{name}.hip"
+            run([toolchain.clang, *toolchain.device_flags(target), *device, source, "-o", output])
+        return output
+
+    return compile_app

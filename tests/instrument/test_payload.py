@@ -7,7 +7,7 @@ import random
 import pytest
 from luthier.errors import DecodeError, HookError, ToolError
 from luthier.mc import Isa, OperandKind
-from luthier.patch.binding import Binding, RegisterBudget, bind, mask_of
+from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid, mask_of
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template
 from luthier.payload.cache import template_for
@@ -135,10 +135,10 @@ def check_binding(made: Template, binding: Binding, live: int, sources: tuple[in
         assert places == list(range(places[0], places[0] + group.count))
         assert places[0] % group.alignment == group.first % group.alignment
         for unit, place in zip(range(group.first, group.first + group.count), places, strict=True):
-            if live >> place & 1 or place in sources:
+            if (live >> place & 1 and place not in binding.parked) or place in sources:
                 assert unit not in made.written
     temporaries = [units[unit] for unit in units if unit in made.written] + list(saved.values())
-    assert not mask_of(temporaries) & live
+    assert not mask_of(temporaries) & live & ~mask_of(binding.parked)
     assert len(set(saved.values())) == len(saved)
     for fixed in made.clobbers:
         if live >> fixed & 1:
@@ -155,7 +155,7 @@ def test_bindings_never_touch_live_registers_and_keep_tuples(module, target: str
     for _ in range(200):
         live = random_live(seed)
         sources = (256 + seed.randrange(40), *(lambda s: (s, s + 1))(2 * seed.randrange(40)))
-        binding = bind(made, sources, live, 0, budget, isa.wave_size)
+        binding = bind(made, sources, Live(live, live), budget, isa.wave_size)
         if binding is None:
             continue
         found += 1
@@ -175,14 +175,14 @@ def test_bindings_never_touch_live_registers_and_keep_tuples(module, target: str
 def test_a_binding_is_none_when_registers_run_out(module) -> None:
     made = template(module, "lanes", RegisterArgument(False), RegisterArgument(True))
     full = mask_of(range(768))
-    assert bind(made, (256, 0, 1), full, 0, RegisterBudget(102, 256, 102, 256), 64) is None
+    assert bind(made, (256, 0, 1), Live(full, full), RegisterBudget(102, 256, 102, 256), 64) is None
 
 
 def test_operands_outside_groups_are_untouched(module) -> None:
     """Renaming changes registers only: kinds and immediates stay."""
     made = template(module, "lanes", RegisterArgument(False), RegisterArgument(True))
     isa = Isa.of("gfx90a")
-    binding = bind(made, (300, 90, 91), 0, 0, RegisterBudget(102, 64, 102, 64), 64)
+    binding = bind(made, (300, 90, 91), Live(0, 0), RegisterBudget(102, 64, 102, 64), 64)
     assert binding is not None
     decoded = isa.decode(emit(isa, made, binding).code)
     original = [text.split()[0] for text in isa.texts(made.code)]
@@ -193,3 +193,24 @@ def test_operands_outside_groups_are_untouched(module) -> None:
             position += 1
     assert position == len(original)
     assert OperandKind.REGISTER in made.code.operand_kind
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -> None:
+    isa = Isa.of(target)
+    made = template(module, "add", ConstantArgument("true"), target=target)
+    live = Live(mask_of([*range(106), 128]), mask_of([*range(106), 128, *range(256, 266)]))
+    budget = RegisterBudget(102, 16, 102, 16)
+    binding = bind(made, (), live, budget, isa.wave_size)
+    assert binding is not None and binding.parking is not None
+    assert binding.parking >= 266
+    assert not binding.lost & live.all_lanes
+    assert is_valid(binding, made, (), live, isa.wave_size)
+    everywhere = Live(live.active, live.all_lanes | mask_of(range(256, 512)))
+    assert not is_valid(binding, made, (), everywhere, isa.wave_size)
+    assert bind(made, (), everywhere, budget, isa.wave_size) is None
+    text = isa.texts(isa.decode(emit(isa, made, binding).code))
+    writes = [line.split(", ") for line in text if line.startswith("v_writelane")]
+    reads = [line.split(", ") for line in text if line.startswith("v_readlane")]
+    assert len(writes) == len(reads) == len(binding.parked) > 0
+    assert [(w[1], w[2]) for w in writes] == [(r[0].split()[1], r[2]) for r in reads]

@@ -1,7 +1,7 @@
 """Which application registers a template's registers become at one point.
 
-Dead registers inside the kernel's allocation are free; then registers above it, which cost occupancy; there is no
-spilling yet, so a point where neither suffices is refused.
+Dead registers inside the kernel's allocation are free; then come registers above it, which cost occupancy; then live SGPRs,
+parked meanwhile in the lanes of one dead VGPR. A point without enough VGPRs is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,16 @@ class Binding:
     sources: tuple[int, ...]
     """Application unit each input is read from."""
     temporaries: int
-    """Bit set of the application units whose values are lost."""
+    """Bit set of the application units the payload overwrites."""
+    parked: tuple[int, ...] = ()
+    """Live SGPR units among them: the N-th is kept in lane N of `parking` while the payload runs."""
+    parking: int | None = None
+    """VGPR unit that is dead in every lane."""
+
+    @functools.cached_property
+    def lost(self) -> int:
+        """Bit set of the units whose values are gone after the payload."""
+        return self.temporaries & ~mask_of(self.parked)
 
     @functools.cached_property
     def sgprs(self) -> int:
@@ -81,10 +90,10 @@ def _find_run(free: int, count: int, alignment: int, remainder: int) -> int | No
 
 
 class _Allocator:
-    """Free units, cheapest first: inside the kernel's allocation, then up to the limit."""
+    """Hands out units from bit sets of free ones, the cheapest set first."""
 
-    def __init__(self, inside: int, all_free: int) -> None:
-        self.tiers = [inside & all_free, all_free]
+    def __init__(self, tiers: list[int]) -> None:
+        self.tiers = tiers
         self.taken = 0
 
     def take(self, count: int, alignment: int, remainder: int) -> int | None:
@@ -96,68 +105,93 @@ class _Allocator:
         return None
 
 
-def saved_units(template: Template, sources: tuple[int, ...], live: int, wave_size: int) -> tuple[int, ...]:
-    """Units with a fixed place that must survive the payload: overwritten by it, and live or among its inputs."""
+def saved_units(template: Template, sources: tuple[int, ...], live: int, wave_size: int) -> tuple[tuple[int, ...], ...]:
+    """Registers with a fixed place that must survive the payload: overwritten by it, and live or among its inputs."""
     outputs = {output.destination for output in template.outputs}
-    vcc = VCC if wave_size == 64 else VCC[:1]
-    needed: list[int] = []
-    for units in ((SCC,), vcc, (M0,)):
+    vcc = (VCC,) if wave_size == 64 else (VCC[:1], VCC[1:])
+    needed = []
+    for units in ((SCC,), *vcc, (M0,)):
         clobbered = any(unit in template.clobbers for unit in units)
         wanted = any((live >> unit & 1 and unit not in outputs) or unit in sources for unit in units)
         # SCC has no move instruction: as an input it is always taken through a saved copy.
         if (clobbered and wanted) or (units == (SCC,) and SCC in sources):
-            needed += units
+            needed.append(units)
     return tuple(needed)
 
 
-def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], live: int, wave_size: int) -> bool:
+@dataclass(frozen=True)
+class Live:
+    """What a point must keep, as bit sets of units."""
+
+    active: int
+    """Read later in the lanes that are active."""
+    all_lanes: int
+    """Read later in any lane; holds `active`."""
+
+
+def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], live: Live, wave_size: int) -> bool:
     """Whether a binding made for another point fits here too."""
+    lanes = live.all_lanes if template.writes_inactive_lanes else live.active
+    fixed = [unit for units in saved_units(template, sources, lanes, wave_size) for unit in units]
     return (
-        not binding.temporaries & live
+        not binding.lost & lanes
+        and (binding.parking is None or not live.all_lanes >> binding.parking & 1)
         and binding.sources == sources
-        and tuple(fixed for fixed, _ in binding.saved) == saved_units(template, sources, live, wave_size)
+        and [unit for unit, _ in binding.saved] == fixed
     )
 
 
 def bind(
-    template: Template, sources: tuple[int, ...], live: int, busy: int, budget: RegisterBudget, wave_size: int
+    template: Template, sources: tuple[int, ...], live: Live, budget: RegisterBudget, wave_size: int
 ) -> Binding | None:
     """Choose registers, or None when there are not enough.
 
     Args:
         template: what to bind.
         sources: application unit for each of its inputs.
-        live: bit set of units that must keep their value.
-        busy: bit set of further units not to use although dead (operands of a run of payloads at one point).
+        live: what must keep its value.
         budget: the kernel's register files.
         wave_size: lanes a wave.
     """
-    keep = live | busy | mask_of(sources) | mask_of(output.destination for output in template.outputs)
-    scalar = _Allocator(_range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit) & ~keep)
-    vector = _Allocator(_range_mask(VGPRS.start, budget.vgprs), _range_mask(VGPRS.start, budget.vgpr_limit) & ~keep)
+    return _bind(template, sources, live, budget, wave_size, park=False) or _bind(
+        template, sources, live, budget, wave_size, park=True
+    )
+
+
+def _bind(
+    template: Template, sources: tuple[int, ...], live: Live, budget: RegisterBudget, wave_size: int, *, park: bool
+) -> Binding | None:
+    lanes = live.all_lanes if template.writes_inactive_lanes else live.active
+    fixed_places = mask_of(sources) | mask_of(output.destination for output in template.outputs)
+    keep = lanes | fixed_places
+    scalars = _range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit)
+    scalar = _Allocator([scalars[0] & ~keep, scalars[1] & ~keep, *([scalars[0] & ~fixed_places] if park else [])])
+    vectors = [_range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
+    vector = _Allocator([mask & ~keep for mask in vectors])
     units: dict[int, int] = {}
     for group in template.groups:
-        direct = _direct_place(group, template, sources)
-        if direct is not None:
-            first: int | None = direct
-        else:
+        first = _direct_place(group, template, sources)
+        if first is None:
             allocator = scalar if group.first in SGPRS else vector
             first = allocator.take(group.count, group.alignment, group.first % group.alignment)
         if first is None:
             return None
         units.update(zip(range(group.first, group.first + group.count), range(first, first + group.count), strict=True))
     saved: list[tuple[int, int]] = []
-    fixed = saved_units(template, sources, live, wave_size)
-    position = 0
-    while position < len(fixed):
-        pair = fixed[position] == VCC[0] and wave_size == 64
-        first = scalar.take(2, 2, 0) if pair else scalar.take(1, 1, 0)
+    for fixed in saved_units(template, sources, lanes, wave_size):
+        first = scalar.take(len(fixed), len(fixed), 0)
         if first is None:
             return None
-        for offset in range(2 if pair else 1):
-            saved.append((fixed[position + offset], first + offset))
-        position += 2 if pair else 1
-    return Binding(tuple(sorted(units.items())), tuple(saved), sources, scalar.taken | vector.taken)
+        saved += [(unit, first + offset) for offset, unit in enumerate(fixed)]
+    parked = tuple(_bits(scalar.taken & keep))
+    parking = None
+    if parked:
+        dead = _Allocator([mask & ~live.all_lanes & ~keep & ~vector.taken for mask in vectors])
+        parking = dead.take(1, 1, 0)
+        if parking is None or len(parked) > wave_size:
+            return None
+        vector.taken |= dead.taken
+    return Binding(tuple(sorted(units.items())), tuple(saved), sources, scalar.taken | vector.taken, parked, parking)
 
 
 def _direct_place(group: Group, template: Template, sources: tuple[int, ...]) -> int | None:

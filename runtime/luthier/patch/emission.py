@@ -10,6 +10,7 @@ import numpy as np
 from luthier.errors import PatchError
 from luthier.mc import Isa, OperandKind
 from luthier.patch.binding import Binding
+from luthier.patch.hazards import waits_after_readlane
 from luthier.payload.template import EXEC, M0, SCC, VCC, VGPRS, Template
 
 AGPRS = range(512, 768)
@@ -117,6 +118,12 @@ def emit(isa: Isa, template: Template, binding: Binding, waits: tuple[str, ...] 
     if SCC in saved:
         restore.append(copy_text(SCC, saved[SCC]))
     save = [copy_text(kept, fixed) for fixed, kept in binding.saved]
+    if binding.parking is not None:
+        lanes = unit_text(binding.parking)
+        park = [f"v_writelane_b32 {lanes}, {unit_text(unit)}, {lane}" for lane, unit in enumerate(binding.parked)]
+        unpark = [f"v_readlane_b32 {unit_text(unit)}, {lanes}, {lane}" for lane, unit in enumerate(binding.parked)]
+        save = park + save
+        restore += [*unpark, *waits_after_readlane(isa.target.target)]
 
     pieces: list[bytes] = []
     instructions = 0

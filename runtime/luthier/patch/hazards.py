@@ -14,6 +14,7 @@ import numpy as np
 
 from luthier.lift import LiftedRepresentation
 from luthier.mc import InstructionFlag
+from luthier.targets import Target
 
 MATRIX_WAIT_STATES = 19
 """Most that a vector write may have to wait for a matrix instruction still reading or writing its registers."""
@@ -32,6 +33,11 @@ def waits_before_payload(lifted: LiftedRepresentation, point: int) -> tuple[str,
     near = bool((lifted.code.flags[first:point] & InstructionFlag.MATRIX).any())
     unknown = point - block.first < MATRIX_WAIT_STATES and _has_matrix(lifted)
     return ("s_nop 15", "s_nop 2") if near or unknown else ()
+
+
+def waits_after_readlane(target: Target) -> list[str]:
+    """Assembly after a payload that ends by reading SGPRs back from vector lanes, which the application may use as addresses."""
+    return ["s_nop 4"] if target.major == 9 else []
 
 
 def _has_matrix(lifted: LiftedRepresentation) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from luthier.errors import LuthierError, PatchError
 from luthier.lift import LiftedRepresentation
 from luthier.mc import NO_TARGET
-from luthier.patch.binding import Binding, RegisterBudget, bind, is_valid
+from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.hazards import waits_before_payload
 from luthier.patch.layout import Branch, Layout, lay_out, next_hop
@@ -120,7 +120,7 @@ class _Splicer:
         )
         point = insertion.index if insertion.place == "before" else insertion.index + 1
         registers = lifted.liveness.live_before(point)
-        live = int(registers.all_lanes if template.writes_inactive_lanes else registers.active)
+        live = Live(int(registers.active), int(registers.all_lanes))
         binding = self._bind(template, sources, live, insertion)
         self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
         key = template, binding, waits_before_payload(lifted, insertion.index)
@@ -130,12 +130,12 @@ class _Splicer:
         self.instructions += payload.instructions
         return payload
 
-    def _bind(self, template: Template, sources: tuple[int, ...], live: int, insertion: Insertion) -> Binding:
+    def _bind(self, template: Template, sources: tuple[int, ...], live: Live, insertion: Insertion) -> Binding:
         recent = self.recent.setdefault(template, [])
         for binding in recent:
             if is_valid(binding, template, sources, live, self.lifted.wave_size):
                 return binding
-        made = bind(template, sources, live, 0, self.budget, self.lifted.wave_size)
+        made = bind(template, sources, live, self.budget, self.lifted.wave_size)
         if made is None:
             raise PatchError(
                 f"not enough dead or spare registers for hook {insertion.hook.source}: "

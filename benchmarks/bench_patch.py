@@ -1,0 +1,105 @@
+"""Patching: every instruction of a 4,000-instruction kernel is a site."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.payload.cache import template_for
+from luthier.processes import run
+from luthier.task import InstrumentationTask
+from luthier.tool_module import ToolModule
+from run import Row
+
+from luthier_build.compile import compile_device
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import build_folder
+
+TARGET = "gfx942"
+INSTRUCTIONS = 4000
+DEVICE = Path(__file__).parents[1] / "examples/instr_count/luthier_instr_count/device.hip"
+
+
+def big_kernel_source() -> str:
+    """A kernel of about `INSTRUCTIONS` instructions, one loop around hundreds of branches."""
+    steps = "\n".join(
+        f"  x = x * {2 * i + 3}u + (x >> {i % 29 + 1}); if (x & {1 << i % 20}) y ^= x + {i}; else y += in[x & 1023];"
+        for i in range(310)
+    )
+    return f"""
+#include <hip/hip_runtime.h>
+extern "C" __global__ __launch_bounds__(256) void big(const unsigned *in, unsigned *out, unsigned n) {{
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x, x = i, y = 1;
+  for (unsigned round = 0; round < n; ++round) {{
+{steps}
+  }}
+  out[i] = x ^ y;
+}}
+"""
+
+
+def compile_kernel(source: str, folder: Path, target: str = TARGET) -> CodeObject:
+    """Compile HIP device source."""
+    toolchain = Toolchain.find()
+    path, output = folder / "kernel.hip", folder / "kernel.hsaco"
+    path.write_text(source)
+    flags = ["--offload-device-only", "--no-gpu-bundle-output", "-O2", "-fno-unroll-loops"]
+    run([toolchain.clang, *toolchain.device_flags(target), *flags, path, "-o", output])
+    return load_object(output)
+
+
+def counting_module(folder: Path) -> ToolModule:
+    """The device module of examples/instr_count."""
+    with build_folder(folder / "tool") as held:
+        return ToolModule.load(compile_device([DEVICE], [TARGET], folder=held, report=lambda line: None).bundle)
+
+
+def measure() -> Iterable[Row]:
+    """Time lifting, the first payload, and patching."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        object = compile_kernel(big_kernel_source(), folder)
+        module = counting_module(folder)
+
+        def instrument(task: InstrumentationTask) -> None:
+            for instruction in task.instructions:
+                if instruction.is_vector:
+                    task.insert_hook_before(instruction, module.count_vector, False)
+                else:
+                    task.insert_hook_before(instruction, module.count_scalar)
+
+        began = time.perf_counter()
+        first = patch_object(object, instrument)
+        cold = time.perf_counter() - began
+        times = []
+        for _ in range(5):
+            again = load_object(object.data)
+            began = time.perf_counter()
+            patch_object(again, instrument)
+            times.append(time.perf_counter() - began)
+        report = first.report.kernels[0]
+        template_for.cache_clear()
+        began = time.perf_counter()
+        template_for(module.count_vector, _arguments(), object.target, 64)
+        compile_time = time.perf_counter() - began
+    yield Row(f"sites (all instructions; {report.code_bytes} → {report.patched_bytes} bytes)", report.sites, "")
+    yield Row("patch, first time in the process", cold, "s")
+    yield Row("patch, payloads compiled", min(times), "s")
+    yield Row("patch per site", min(times) / report.sites * 1e6, "µs/site")
+    yield Row(
+        "one payload, hook bitcode to template",
+        compile_time * 1e3,
+        "ms",
+        "compiling one at each site",
+        compile_time * 1e3 * report.sites,
+    )
+
+
+def _arguments():  # type: ignore[no-untyped-def]
+    from luthier.payload import ConstantArgument
+
+    return (ConstantArgument("false"),)
