@@ -47,12 +47,13 @@ def plugin_for(toolchain: Toolchain) -> Path:
         BuildError: LLVM's headers or a C++ compiler are missing, the cache cannot be written, or the plugin does not
             compile or load.
     """
-    return _plugin(toolchain.clang, toolchain.version, toolchain, os.environ.get("CXX", ""))
+    return _plugin(toolchain, cache_dir("plugins"), os.environ.get("CXX", ""))
 
 
 @functools.lru_cache(maxsize=8)
-def _plugin(clang: Path, version: str, toolchain: Toolchain, cxx: str) -> Path:
+def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
     # The compiler may have been replaced since `Toolchain.find`; a plugin for another one is refused or crashes.
+    clang, version = toolchain.clang, toolchain.version
     if run([clang, "--version"]) != version:
         raise BuildError(f"{clang} changed while it was in use; start again")
     folder = _root() / "src"
@@ -60,7 +61,7 @@ def _plugin(clang: Path, version: str, toolchain: Toolchain, cxx: str) -> Path:
     key = hashlib.sha256("\0".join([version, os.fspath(clang.resolve()), *_FLAGS]).encode())
     for path in sorted(folder.iterdir()):
         key.update(path.name.encode() + b"\0" + path.read_bytes())
-    plugin = cache_dir("plugins") / f"luthier-llvm{toolchain.llvm_major}-{key.hexdigest()[:16]}.so"
+    plugin = cache / f"luthier-llvm{toolchain.llvm_major}-{key.hexdigest()[:16]}.so"
     if plugin.is_file():
         return plugin
     with locked(plugin.with_suffix(".lock")):

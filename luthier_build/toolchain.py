@@ -23,6 +23,7 @@ OLDEST_LLVM = 15
 READABLE_LLVM = 22
 """Newest LLVM whose bitcode the runtime's own LLVM reads; newer compilers come after it in the search."""
 
+_SYSTEM = Path("/usr")  # where Linux distributions put HIP
 _VARIABLES = ("LUTHIER_CLANG", "LUTHIER_ROCM_PATH", "ROCM_PATH", "PATH")
 
 
@@ -125,7 +126,7 @@ def _find(settings: tuple[str, ...]) -> Toolchain:
     resource_dir = Path(run([clang, "-print-resource-dir"]).strip())
 
     own_root = _rocm_root_of(clang)
-    places = [*([own_root] if own_root else []), *roots, Path("/usr")]
+    places = [*([own_root] if own_root else []), *roots, _SYSTEM]
     headers = next((root for root in places if (root / "include/hip/hip_runtime.h").is_file()), None)
     if headers is None:
         raise BuildError(
@@ -142,7 +143,7 @@ def _find(settings: tuple[str, ...]) -> Toolchain:
     kind: Kind = "upstream"
     if own_root or "roc-" in version or "AMD clang" in version:
         kind = "rocm"
-    elif major == 15 and headers == Path("/usr"):
+    elif major == 15 and headers == _SYSTEM:
         kind = "debian-hipcc"
     package = "rocm-llvm" if kind == "rocm" else f"clang-tools-{major}"
     bundler = _tool(clang, "clang-offload-bundler", package)

@@ -247,10 +247,12 @@ void finalizeIntrinsic(Function &F, Manifest &Record) {
 /// Drops from a function everything that holds only where it was compiled: optimization settings of -O0, and what the
 /// optimizer concluded from the bodies of intrinsics or about launches.
 void neutralizeAttributes(Function &F) {
-  if (F.hasFnAttribute(Attribute::OptimizeNone)) { // -O0 gives both to every function
-    F.removeFnAttr(Attribute::OptimizeNone);
-    F.removeFnAttr(Attribute::NoInline);
-  }
+  // -O0 gives every function optnone and noinline. Where noinline is the author's own, it is left as a wish: code that is
+  // spliced into a kernel has no other place for what it calls unless the runtime makes one.
+  if (F.hasFnAttribute(Attribute::NoInline) && !F.hasFnAttribute(Attribute::OptimizeNone))
+    F.addFnAttr(NoInlineWish);
+  F.removeFnAttr(Attribute::OptimizeNone);
+  F.removeFnAttr(Attribute::NoInline);
   F.removeFnAttrs(compat::inferredFunctionAttributes());
   for (Argument &Parameter : F.args())
     F.removeParamAttrs(Parameter.getArgNo(), compat::inferredParameterAttributes());
@@ -265,8 +267,7 @@ void neutralizeAttributes(Function &F) {
 }
 
 void finalizeHook(Function &F) {
-  F.removeFnAttr(Attribute::OptimizeNone);
-  F.removeFnAttr(Attribute::NoInline);
+  F.removeFnAttr(NoInlineWish);
   F.addFnAttr(Attribute::AlwaysInline);
   F.addFnAttr(HookAttribute);
   F.setLinkage(GlobalValue::ExternalLinkage);

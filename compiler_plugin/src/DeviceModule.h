@@ -23,6 +23,8 @@ constexpr char CuidPrefix[] = "__hip_cuid_";
 /// Function attributes, and the annotations they come from.
 constexpr char HookAttribute[] = "luthier_hook";
 constexpr char IntrinsicAttribute[] = "luthier_intrinsic";
+/// In place of `noinline` on functions that hooks call.
+constexpr char NoInlineWish[] = "luthier_noinline";
 
 /// A function with the source place of its annotation.
 struct AnnotatedFunction {

@@ -23,6 +23,7 @@ namespace {
 // Strings go into JSON values as std::string: a StringRef would not be copied, and names change before they are written.
 
 constexpr int FormatVersion = 1;
+constexpr unsigned ConstantAddressSpace = 4; // of AMDGPU
 
 std::string spelling(Type &T) {
   std::string Text;
@@ -196,8 +197,8 @@ void Manifest::addVariable(const GlobalVariable &Variable, const GlobalVariable 
   };
   if (&Variable != &Storage)
     Entry["managed"] = true;
-  if (Variable.isConstant())
-    Entry["constant"] = true;
+  if (Variable.isConstant() || Variable.getAddressSpace() == ConstantAddressSpace)
+    Entry["constant"] = true; // clang 15 tells __constant__ by address space alone
   if (Variable.hasLocalLinkage())
     Entry["local"] = true;
   if (Storage.hasInitializer()) {

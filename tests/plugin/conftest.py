@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import runpy
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from luthier.errors import BuildError
+
 from luthier_build.plugin import plugin_for
 from luthier_build.toolchain import Toolchain
 
@@ -24,7 +28,12 @@ class Release:
     """Folder with opt, llvm-dis and the like of this release."""
 
 
-@functools.lru_cache(maxsize=None)
+@pytest.fixture(scope="session")
+def manifest_of() -> Callable[[bytes], dict[str, Any]]:
+    return runpy.run_path(str(Path(__file__).with_name("print_manifest.py")))["manifest_of"]
+
+
+@functools.cache
 def _release(major: int) -> Release | str:
     clang = shutil.which(f"clang-{major}")
     opt = shutil.which(f"opt-{major}")
@@ -38,17 +47,23 @@ def _release(major: int) -> Release | str:
     return Release(toolchain, plugin_for(toolchain), Path(opt).resolve().parent)
 
 
-@pytest.fixture(scope="session", params=RELEASES, ids=lambda major: f"llvm{major}")
-def release(request: pytest.FixtureRequest) -> Release:
-    found = _release(request.param)
+def _or_skip(major: int) -> Release:
+    found = _release(major)
     if isinstance(found, str):
         pytest.skip(found)
     return found
+
+
+@pytest.fixture(scope="session", params=RELEASES, ids=lambda major: f"llvm{major}")
+def release(request: pytest.FixtureRequest) -> Release:
+    return _or_skip(request.param)
+
+
+@pytest.fixture(scope="session")
+def release15() -> Release:
+    return _or_skip(15)
 
 
 @pytest.fixture(scope="session")
 def release22() -> Release:
-    found = _release(22)
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
+    return _or_skip(22)

@@ -16,7 +16,7 @@
 
 ; CHECK-DAG: attributes #[[HOOK]] = { alwaysinline convergent nounwind "luthier_hook" "target-cpu"="gfx90a" }
 ; CHECK-DAG: attributes #[[INTRINSIC]] = { convergent nounwind "luthier_intrinsic"="intrinsic" }
-; CHECK-DAG: attributes #[[HELPER]] = { noinline nounwind }
+; CHECK-DAG: attributes #[[HELPER]] = { nounwind "luthier_noinline" }
 ; CHECK-DAG: attributes #[[CALL]] = { convergent nounwind }
 
 ; MANIFEST: luthier: 1

@@ -8,7 +8,7 @@
 ; CHECK: define internal void @deliberately() #[[KEPT:[0-9]+]]
 ; CHECK-DAG: attributes #[[HOOK]] = { alwaysinline convergent "luthier_hook" }
 ; CHECK-DAG: attributes #[[HELPER]] = { convergent }
-; CHECK-DAG: attributes #[[KEPT]] = { noinline }
+; CHECK-DAG: attributes #[[KEPT]] = { "luthier_noinline" }
 ; EMBEDDED: section ".llvmbc"
 
 target datalayout = "e-p:64:64-p1:64:64-p2:32:32-p3:32:32-p4:64:64-p5:32:32-p6:32:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-v2048:2048-n32:64-S32-A5-G1"

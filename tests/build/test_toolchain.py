@@ -1,0 +1,259 @@
+"""Toolchain discovery against made-up installations, and the generated parts against what real ones hold."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from luthier.errors import BuildError, TargetError
+
+from luthier_build import plugin, toolchain
+from luthier_build.device_library import isa_version
+from luthier_build.plugin import include_dir, plugin_flags, plugin_for
+from luthier_build.toolchain import Toolchain
+
+SHELL_PATH = "/no/programs/here"
+
+
+def fake_clang(path: Path, version: str = "clang version 22.1.0", tools: bool = True) -> Path:
+    """A program that answers what discovery asks a clang."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = f"{path.parent}/$name" if tools else "$name"
+    path.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        f'--version) echo "{version}";;\n'
+        f"-print-resource-dir) echo {path.parent.parent}/resource;;\n"
+        f'-print-prog-name=*) name=${{1#*=}}; echo "{found}";;\n'
+        "*) exit 1;;\n"
+        "esac\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def fake_hip(
+    root: Path, version: tuple[int, int, int] = (7, 1, 0), processors: tuple[str, ...] = ("90a", "942")
+) -> Path:
+    headers = root / "include/hip"
+    headers.mkdir(parents=True)
+    (headers / "hip_runtime.h").touch()
+    names = zip(("MAJOR", "MINOR", "PATCH"), version, strict=True)
+    (headers / "hip_version.h").write_text("".join(f"#define HIP_VERSION_{name} {value}\n" for name, value in names))
+    library = root / "amdgcn/bitcode"
+    library.mkdir(parents=True)
+    for name in ("ocml", *(f"oclc_abi_version_{abi}" for abi in (400, 500, 600))):
+        (library / f"{name}.bc").touch()
+    for processor in processors:
+        (library / f"oclc_isa_version_{processor}.bc").touch()
+    return root
+
+
+def fake_rocm(root: Path, llvm: str = "llvm") -> Path:
+    fake_clang(root / llvm / "bin/clang", "AMD clang version 20.0.0git (roc-7.1.0)")
+    return fake_hip(root)
+
+
+@pytest.fixture(autouse=True)
+def _no_system(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if "real" not in request.fixturenames:
+        monkeypatch.setattr(toolchain, "_SYSTEM", tmp_path / "usr")
+
+
+@pytest.mark.parametrize("llvm", ["llvm", "lib/llvm"])
+@pytest.mark.parametrize("variable", ["LUTHIER_ROCM_PATH", "ROCM_PATH"])
+def test_rocm_needs_no_help(tmp_path: Path, variable: str, llvm: str) -> None:
+    root = fake_rocm(tmp_path / "rocm", llvm)
+    found = Toolchain.find({variable: str(root), "PATH": SHELL_PATH})
+    assert (found.kind, found.llvm_major, found.rocm_path) == ("rocm", 20, root)
+    assert found.clang == root / llvm / "bin/clang"
+    assert found.bundler == root / llvm / "bin/clang-offload-bundler"
+    assert found.device_flags("gfx942:xnack-") == ["-x", "hip", "--offload-arch=gfx942:xnack-", f"--rocm-path={root}"]
+
+
+def test_explicit_settings_come_first(tmp_path: Path) -> None:
+    one, two = fake_rocm(tmp_path / "one"), fake_rocm(tmp_path / "two")
+    assert Toolchain.find({"LUTHIER_ROCM_PATH": str(two), "ROCM_PATH": str(one), "PATH": SHELL_PATH}).rocm_path == two
+    clang = fake_clang(tmp_path / "bin/clang-22")
+    mixed = Toolchain.find({"LUTHIER_CLANG": str(clang), "ROCM_PATH": str(one), "PATH": SHELL_PATH})
+    assert (mixed.clang, mixed.rocm_path, mixed.kind) == (clang, one, "upstream")
+    assert f"--rocm-device-lib-path={one}/amdgcn/bitcode" in mixed.device_flags("gfx90a")
+    own = Toolchain.find({"LUTHIER_CLANG": str(two / "llvm/bin/clang"), "ROCM_PATH": str(one), "PATH": SHELL_PATH})
+    assert (own.rocm_path, own.kind) == (two, "rocm")
+
+
+def test_newest_readable_release_on_the_path(tmp_path: Path) -> None:
+    fake_hip(tmp_path / "usr")
+    for major in (17, 21, 22, 23):
+        fake_clang(tmp_path / f"bin/clang-{major}", f"clang version {major}.0.0")
+    search = f"{tmp_path}/bin:{SHELL_PATH}"
+    assert Toolchain.find({"PATH": search}).llvm_major == 22
+    (tmp_path / "bin/clang-22").unlink()
+    assert Toolchain.find({"PATH": f"{search}:"}).llvm_major == 21  # another PATH, so nothing remembered is used
+
+
+def test_old_headers_get_the_wavefront_size(tmp_path: Path) -> None:
+    fake_hip(tmp_path / "usr", (5, 2, 1), ("90a", "1100"))
+    fake_clang(tmp_path / "bin/clang-22")
+    found = Toolchain.find({"PATH": f"{tmp_path}/bin:{SHELL_PATH}"})
+    assert "-D__AMDGCN_WAVEFRONT_SIZE=64" in found.device_flags("gfx90a")
+    assert "-D__AMDGCN_WAVEFRONT_SIZE=32" in found.device_flags("gfx1100")
+    assert "--hip-version=5.2.1" in found.device_flags("gfx90a")
+    with pytest.raises(TargetError):
+        found.device_flags("gfx12345")
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    search = f"{tmp_path}/bin:{SHELL_PATH}"
+
+    def message(**environment: str) -> str:
+        toolchain._find.cache_clear()
+        with pytest.raises(BuildError) as caught:
+            Toolchain.find({"PATH": search, **environment})
+        return str(caught.value)
+
+    assert "apt install clang-22" in message(PATH=str(tmp_path))
+    assert "LUTHIER_ROCM_PATH is /no/where" in message(LUTHIER_ROCM_PATH="/no/where")
+    assert "LUTHIER_CLANG is /no/clang" in message(LUTHIER_CLANG="/no/clang")
+    assert "is not clang" in message(LUTHIER_CLANG="/bin/echo")
+    old = fake_clang(tmp_path / "old/clang", "clang version 14.0.6")
+    assert "needs 15 or later" in message(LUTHIER_CLANG=str(old))
+
+    clang = fake_clang(tmp_path / "bin/clang-22", tools=False)
+    assert "libamdhip64-dev" in message()
+    root = fake_hip(tmp_path / "usr")
+    (root / "amdgcn/bitcode/ocml.bc").unlink()
+    assert "rocm-device-libs" in message()
+    (root / "amdgcn/bitcode/ocml.bc").touch()
+    assert "clang-tools-22" in message()
+    (clang.parent / "clang-offload-bundler").touch()
+    assert "lld-22" in message()
+    (clang.parent / "lld").touch()
+    toolchain._find.cache_clear()
+    assert Toolchain.find({"PATH": search}).clang == clang
+
+
+def test_missing_llvm_headers_are_named(tmp_path: Path) -> None:
+    fake_hip(tmp_path / "usr")
+    fake_clang(tmp_path / "bin/clang-29", "clang version 29.0.0")
+    with pytest.raises(BuildError, match=r"C\+\+ headers of LLVM 29 .*install the package llvm-29-dev"):
+        _ = Toolchain.find({"PATH": f"{tmp_path}/bin:{SHELL_PATH}"}).llvm_include
+    rocm = fake_rocm(tmp_path / "rocm")
+    with pytest.raises(BuildError, match="rocm-llvm-dev"):
+        _ = Toolchain.find({"ROCM_PATH": str(rocm), "PATH": SHELL_PATH}).llvm_include
+
+
+# From here on with the real thing.
+
+
+@pytest.fixture
+def real() -> Toolchain:
+    try:
+        found = Toolchain.find()
+        _ = found.llvm_include
+    except BuildError as problem:
+        pytest.skip(str(problem))
+    return found
+
+
+def test_isa_versions_are_those_of_the_installed_library(real: Toolchain) -> None:
+    """Oracle: the constants in ROCm's own files."""
+    checked = 0
+    for path in real.device_library.glob("oclc_isa_version_*.bc"):
+        text = subprocess.run(["llvm-dis-22", path, "-o", "-"], capture_output=True, text=True, check=True).stdout
+        match = re.search(r"@__oclc_ISA_version = .* constant i32 (\d+)", text)
+        assert match
+        assert isa_version("gfx" + path.stem.removeprefix("oclc_isa_version_")) == int(match[1])
+        checked += 1
+    assert checked > 10
+    assert isa_version("gfx942") == 9402
+    assert isa_version("gfx1151") == 11501
+    with pytest.raises(BuildError):
+        isa_version("gfx")
+
+
+def test_supplemented_device_library(real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if real.kind == "rocm":
+        pytest.skip("ROCm's own library needs no supplement")
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
+    source = tmp_path / "math.hip"
+    source.write_text(
+        "#include <hip/hip_runtime.h>\n__global__ void k(float *p) { p[threadIdx.x + blockDim.x] = sinf(*p); }\n"
+    )
+    for target in ("gfx906", "gfx942", "gfx1201", "gfx11-generic"):
+        if real.llvm_major < 19 and target in ("gfx942", "gfx1201", "gfx11-generic"):
+            continue
+        flags = real.device_flags(target)
+        library = Path(next(flag for flag in flags if "device-lib-path" in flag).partition("=")[2])
+        assert (library / "ocml.bc").samefile(real.device_library / "ocml.bc")
+        command = [real.clang, *flags, "-O1", "--cuda-device-only", "-c", source, "-o", tmp_path / "math.o"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")  # no warning about data layouts either
+    isa = library / "oclc_isa_version_11-generic.bc"
+    if isa.exists() and shutil.which("llvm-dis-22"):
+        text = subprocess.run(["llvm-dis-22", isa, "-o", "-"], capture_output=True, text=True, check=True).stdout
+        assert re.search(r"@__oclc_ISA_version = weak hidden .*addrspace\(4\) constant i32 11003", text)
+
+
+def test_unusable_cache(real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(BuildError, match="set LUTHIER_CACHE_DIR to a writable folder"):
+        plugin_for(real)
+
+
+def test_plugin_is_built_once_by_processes_at_once(
+    real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
+    count = tmp_path / "compiler"
+    compiler = os.environ.get("CXX") or shutil.which("g++") or str(real.clang.with_name("clang++"))
+    count.write_text(f'#!/bin/sh\necho built >> {tmp_path}/log\nexec {compiler} "$@"\n')
+    count.chmod(0o755)
+    program = (
+        "from luthier_build.plugin import plugin_for\n"
+        "from luthier_build.toolchain import Toolchain\n"
+        "print(plugin_for(Toolchain.find()))"
+    )
+    environment = {**os.environ, "CXX": str(count), "PYTHONPATH": os.pathsep.join(sys.path)}
+    running = [
+        subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    paths = {process.communicate()[0].strip() for process in running}
+    assert all(process.returncode == 0 for process in running)
+    assert (tmp_path / "log").read_text() == "built\n"
+    (path,) = paths
+    assert Path(path) == plugin_for(real)
+    left = sorted(file.suffix for file in (tmp_path / "plugins").iterdir())
+    assert left == [".lock", ".so"]  # no half-written file
+
+
+def test_plugin_of_wrong_headers_is_not_kept(real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What compiles but does not load is refused with the reason, and leaves nothing in the cache."""
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
+    plugin._plugin.cache_clear()
+    empty = tmp_path / "compiler"
+    empty.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho "no plugin" > "$2"\n')
+    empty.chmod(0o755)
+    monkeypatch.setenv("CXX", str(empty))
+    with pytest.raises(BuildError, match="does not load into"):
+        plugin_for(real)
+    assert not list((tmp_path / "plugins").glob("*.so"))
+    monkeypatch.setenv("CXX", "/no/compiler")
+    with pytest.raises(BuildError, match="CXX is /no/compiler"):
+        plugin_for(real)
+
+
+def test_plugin_flags_and_headers(real: Toolchain) -> None:
+    flags = plugin_flags(real)
+    path = plugin_for(real)
+    assert flags[flags.index(f"-fpass-plugin={path}") - 1] == "-Xarch_device"  # not for the host
+    assert f"-fplugin={path}" in flags  # compiler caches hash it
+    assert flags[flags.index(f"-fdepfile-entry={path}") - 1] == "-Xclang"  # make sees it
+    assert (include_dir() / "luthier/luthier.h").is_file()
