@@ -58,7 +58,8 @@ def tools(make_module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: steps-tool\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
-        "[luthier.tools]\nsteps = steps_tool:Steps\nidle = steps_tool:Idle\nbroken = broken_tool:X\nno_tool = json:dumps\n"
+        "[luthier.tools]\nsteps = steps_tool:Steps\nidle = steps_tool:Idle\nbroken = broken_tool:X\n"
+        "no_tool = json:dumps\n"
     )
     monkeypatch.syspath_prepend(str(folder))
 
@@ -85,7 +86,10 @@ def test_patch_writes_a_self_contained_object(luthier: Run, app, tmp_path: Path)
     assert report["kernels"][0]["kernel"] == "vector_add"
     assert report["kernels"][0]["sites"] == report["kernels"][0]["instructions"] > 10
     variable = patched.symbol("counter")
-    assert variable is not None and variable.defined and variable.dynamic and variable.size == 8
+    assert variable is not None
+    assert variable.defined
+    assert variable.dynamic
+    assert variable.size == 8
     assert patched.read(variable.address, 8) == bytes(8)
     assert patched.kernels["vector_add"].entry != original.kernels["vector_add"].entry
     for section in original.sections:  # what was there stays where it was
@@ -167,16 +171,19 @@ def test_bad_files(luthier: Run, app, tmp_path: Path, command: str, make, messag
 
 def test_a_missing_file_and_kernel(luthier: Run, app, tmp_path: Path) -> None:
     code, _, error = luthier("patch", tmp_path / "absent", "-t", "steps", "-o", tmp_path / "out")
-    assert code == 1 and "absent" in error
+    assert code == 1
+    assert "absent" in error
     code, _, error = luthier(
         "patch", app("vector_add", "gfx942"), "-t", "steps", "--kernel", "nothing*", "-o", tmp_path / "out"
     )
-    assert code == 1 and "there are vector_add" in error
+    assert code == 1
+    assert "there are vector_add" in error
 
 
 def test_an_output_that_cannot_be_written(luthier: Run, app, tmp_path: Path) -> None:
     code, _, error = luthier("patch", app("vector_add", "gfx942"), "-t", "steps", "-o", tmp_path / "no" / "out")
-    assert code == 1 and "cannot write" in error
+    assert code == 1
+    assert "cannot write" in error
 
 
 def test_an_unknown_target(luthier: Run, app, tmp_path: Path) -> None:
@@ -186,9 +193,11 @@ def test_an_unknown_target(luthier: Run, app, tmp_path: Path) -> None:
     bad = tmp_path / "unknown.hsaco"
     bad.write_bytes(bytes(data))
     code, _, error = luthier("patch", bad, "-t", "steps", "-o", output)
-    assert code == 1 and "EF_AMDGPU_MACH 0x7e" in error
+    assert code == 1
+    assert "EF_AMDGPU_MACH 0x7e" in error
     code, _, error = luthier("patch", source, "-t", "steps", "--target", "gfx1100", "-o", output)
-    assert code == 1 and "gfx942" in error
+    assert code == 1
+    assert "gfx942" in error
     assert not output.exists()
 
 

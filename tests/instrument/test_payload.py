@@ -7,10 +7,11 @@ import random
 import pytest
 from luthier.errors import DecodeError, HookError, ToolError
 from luthier.mc import Isa, OperandKind
-from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid, mask_of
+from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template
 from luthier.payload.cache import template_for
+from luthier.payload.template import mask_of
 from luthier.targets import TargetId
 
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
@@ -202,7 +203,8 @@ def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -
     live = Live(mask_of([*range(106), 128]), mask_of([*range(106), 128, *range(256, 266)]))
     budget = RegisterBudget(102, 16, 102, 16)
     binding = bind(made, (), live, budget, isa.wave_size)
-    assert binding is not None and binding.parking is not None
+    assert binding is not None
+    assert binding.parking is not None
     assert binding.parking >= 266
     assert not binding.lost & live.all_lanes
     assert is_valid(binding, made, (), live, isa.wave_size)

@@ -1,7 +1,7 @@
 """Which application registers a template's registers become at one point.
 
-Dead registers inside the kernel's allocation are free; then come registers above it, which cost occupancy; then live SGPRs,
-parked meanwhile in the lanes of one dead VGPR. A point without enough VGPRs is refused.
+Dead registers inside the kernel's allocation are free; then come registers above it, which cost occupancy; then live
+SGPRs, parked meanwhile in the lanes of one dead VGPR. A point without enough VGPRs is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from luthier.payload.template import M0, SCC, SGPRS, VCC, VGPRS, Group, Template
+from luthier.payload.template import M0, SCC, SGPRS, VCC, VGPRS, Group, Template, mask_of
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,6 @@ def _bits(mask: int) -> Iterable[int]:
         mask ^= low
 
 
-def mask_of(units: Iterable[int]) -> int:
-    """A bit set of register units."""
-    mask = 0
-    for unit in units:
-        mask |= 1 << unit
-    return mask
-
-
 @functools.cache
 def _range_mask(first: int, count: int) -> int:
     return ((1 << max(count, 0)) - 1) << first
@@ -107,14 +99,15 @@ class _Allocator:
 
 def saved_units(template: Template, sources: tuple[int, ...], live: int, wave_size: int) -> tuple[tuple[int, ...], ...]:
     """Registers with a fixed place that must survive the payload: overwritten by it, and live or among its inputs."""
-    outputs = {output.destination for output in template.outputs}
+    outputs = mask_of([output.destination for output in template.outputs]) if template.outputs else 0
+    inputs = mask_of(sources)
+    wanted = (live & ~outputs) | inputs
     vcc = (VCC,) if wave_size == 64 else (VCC[:1], VCC[1:])
     needed = []
     for units in ((SCC,), *vcc, (M0,)):
-        clobbered = any(unit in template.clobbers for unit in units)
-        wanted = any((live >> unit & 1 and unit not in outputs) or unit in sources for unit in units)
+        mask = mask_of(units)
         # SCC has no move instruction: as an input it is always taken through a saved copy.
-        if (clobbered and wanted) or (units == (SCC,) and SCC in sources):
+        if mask & wanted and (mask & template.clobber_mask or (units == (SCC,) and inputs & mask)):
             needed.append(units)
     return tuple(needed)
 

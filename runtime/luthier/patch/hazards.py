@@ -10,6 +10,8 @@ timed on hardware.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from luthier.lift import LiftedRepresentation
@@ -30,15 +32,18 @@ def waits_before_payload(lifted: LiftedRepresentation, point: int) -> tuple[str,
         return ()
     block = lifted.blocks[lifted.block_of[point]]
     first = max(block.first, point - MATRIX_WAIT_STATES)
+    if not _has_matrix(lifted):
+        return ()
     near = bool((lifted.code.flags[first:point] & InstructionFlag.MATRIX).any())
-    unknown = point - block.first < MATRIX_WAIT_STATES and _has_matrix(lifted)
-    return ("s_nop 15", "s_nop 2") if near or unknown else ()
+    return ("s_nop 15", "s_nop 2") if near or point - block.first < MATRIX_WAIT_STATES else ()
 
 
 def waits_after_readlane(target: Target) -> list[str]:
-    """Assembly after a payload that ends by reading SGPRs back from vector lanes, which the application may use as addresses."""
+    """Assembly after a payload that ends by reading SGPRs back from vector lanes, which the application may use as
+    addresses."""
     return ["s_nop 4"] if target.major == 9 else []
 
 
+@functools.lru_cache(maxsize=8)
 def _has_matrix(lifted: LiftedRepresentation) -> bool:
     return bool((lifted.code.flags & InstructionFlag.MATRIX)[np.array(lifted.block_of) >= 0].any())

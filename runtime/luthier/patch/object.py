@@ -10,7 +10,7 @@ from typing import Any
 
 from luthier.errors import PatchError, ToolError
 from luthier.lift import LiftedRepresentation, lift
-from luthier.objects import CodeObject, KernelDescriptor, ObjectEditor
+from luthier.objects import CodeObject, ObjectEditor
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.task import InstrumentationTask
 from luthier.tool_module import DeviceVariable, ToolModule
@@ -181,7 +181,7 @@ def _update_metadata(row: dict[str, Any], kernel: PatchedKernel, vgprs: int, sgp
 
 def _report(kernel: PatchedKernel, task: InstrumentationTask) -> KernelReport:
     lifted: LiftedRepresentation = kernel.lifted
-    before = lifted.kernel.descriptor
+    before, size = lifted.kernel.descriptor, lifted.wave_size
     after = before.with_registers(
         vgprs=kernel.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=kernel.sgprs or None
     )
@@ -195,14 +195,6 @@ def _report(kernel: PatchedKernel, task: InstrumentationTask) -> KernelReport:
         kernel.layout.size,
         (before.vgprs, after.vgprs),
         (before.sgprs, after.sgprs),
-        (_waves(before), _waves(after)),
+        (lifted.target.occupancy(before.vgprs, size), lifted.target.occupancy(after.vgprs, size)),
         len(lifted.unknown),
     )
-
-
-def _waves(descriptor: KernelDescriptor) -> int:
-    target, size = descriptor.target, descriptor.wave_size
-    granule = target.vgpr_allocation_granule(size)
-    allocated = -(-descriptor.vgprs // granule) * granule
-    most = 8 if target.unified_vgprs else 10 if target.major == 9 else 20 if target.name.startswith("gfx101") else 16
-    return min(target.vgpr_file_size(size) // allocated, most)

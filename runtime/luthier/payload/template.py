@@ -6,8 +6,9 @@ that must stay together) are renamed at each point by a binding (`luthier.patch.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from luthier.errors import DecodeError, HookError
@@ -17,6 +18,14 @@ from luthier.payload.codegen import Input, PayloadAssembly
 SCC, VCC, M0, EXEC = 128, (106, 107), 124, (126, 127)
 """Register units with a fixed place (docs/architecture.md)."""
 SGPRS, VGPRS = range(106), range(256, 512)
+
+
+def mask_of(units: Iterable[int]) -> int:
+    """A bit set of register units."""
+    mask = 0
+    for unit in units:
+        mask |= 1 << unit
+    return mask
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,11 @@ class Template:
     """Units with a fixed place that it overwrites: SCC, VCC, M0."""
     runs_without_lanes: bool
     writes_inactive_lanes: bool
+
+    @functools.cached_property
+    def clobber_mask(self) -> int:
+        """`clobbers` as a bit set."""
+        return mask_of(self.clobbers)
 
 
 _MARKER = re.compile(r"^\s*; luthier\.(input|output) (\d+) (\w+)\s*$", re.MULTILINE)
