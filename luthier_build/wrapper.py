@@ -1,0 +1,319 @@
+"""`luthier-hipcc` and `luthier-cc`: an existing compile command, with Luthier's plugin where device code is generated.
+
+Both end by replacing themselves with the compiler (`exec`): its exit code, signals and output are its own, no shell is
+involved, and the arguments given are passed on as they are, after Luthier's flags. A command that generates no device
+code is not given the plugin, so preprocessing, dependency scans and configure probes do not need it.
+
+Only the standard library is imported until a plugin has to be found for a compiler seen for the first time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HIP_SUFFIXES = frozenset({".hip"})
+HIPCC_SUFFIXES = frozenset({".hip", ".cu", ".cpp", ".cc", ".cxx", ".c++", ".C", ".CPP", ".cp"})
+"""What hipcc compiles as HIP without being told."""
+LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "buildcache"})
+
+# fmt: off
+_WITH_VALUE = frozenset((
+    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-F", "-B", "-T", "-u", "-z", "-e", "-A", "-G", "-MF", "-MT", "-MQ",
+    "-MJ", "-include", "-imacros", "-include-pch", "-isystem", "-idirafter", "-iquote", "-iprefix", "-iwithprefix",
+    "-iwithprefixbefore", "-isysroot", "-Xclang", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-Xanalyzer",
+    "-Xoffload-linker", "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-mllvm", "-target", "-arch",
+    "-framework", "--param", "-dumpbase", "-working-directory", "-serialize-diagnostics",
+    "--serialize-diagnostics", "-install_name",
+))
+"""Options whose value is the next argument; all ``-Xarch_…`` are too."""
+
+_ONLY_ASKING = frozenset(("--version", "-version", "--help", "-help", "-dumpversion", "-dumpmachine"))
+"""Options that read no source."""
+
+_NO_CODE = _ONLY_ASKING | {
+    "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast", "--precompile", "-###", "--cuda-host-only",
+    "--offload-host-only", "-rewrite-objc", "-rewrite-legacy-objc", "-module-file-info", "-verify-pch",
+}
+"""Options after which no device code is generated."""
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a compile command does, as far as the wrapper cares."""
+
+    generates_device_code: bool
+    reads_hip: bool
+    """HIP sources are read, if only to preprocess them: the device headers are wanted."""
+
+
+def expand(arguments: Sequence[str], depth: int = 0) -> Iterator[str]:
+    """The arguments as the compiler will see them: response files (``@file``) read, but for unreadable ones."""
+    for argument in arguments:
+        if argument.startswith("@") and len(argument) > 1 and depth < 16:
+            try:
+                inner = shlex.split(Path(argument[1:]).read_text(errors="surrogateescape"))
+            except (OSError, ValueError):
+                yield argument
+            else:
+                yield from expand(inner, depth + 1)
+        else:
+            yield argument
+
+
+def analyse(arguments: Sequence[str], *, hipcc: bool) -> Analysis:
+    """Look at a compile command without the compiler's name.
+
+    Args:
+        hipcc: the compiler is hipcc, which takes C++ sources for HIP.
+    """
+    suffixes = HIPCC_SUFFIXES if hipcc else HIP_SUFFIXES
+    language: str | None = None
+    found_hip = only_files = False
+    no_code = asks = False
+    words = expand(arguments)
+    for word in words:
+        if only_files or not word.startswith("-") or word == "-":
+            untold = language in (None, "none") and os.path.splitext(word)[1] in suffixes
+            found_hip = found_hip or untold or language in ("hip", "hip-cpp-output")
+        elif word == "--":
+            only_files = True
+        elif word.startswith(("-print-", "--print-")) or word in _ONLY_ASKING:
+            asks = True
+        elif word in _NO_CODE:
+            no_code = True
+        elif word.startswith("-x"):
+            language = word[2:] or next(words, None)
+        elif word in _WITH_VALUE or word.startswith("-Xarch_"):
+            next(words, None)
+    return Analysis(found_hip and not asks and not no_code, found_hip and not asks)
+
+
+def split_launchers(command: Sequence[str]) -> int:
+    """Index of the compiler in ``[ccache …] compiler argument…``."""
+    index = 0
+    while index + 1 < len(command) and Path(command[index]).name in LAUNCHERS:
+        index += 1
+        while index + 1 < len(command) and (command[index].startswith("-") or "=" in command[index]):
+            index += 1  # the launcher's own options and settings
+    return index
+
+
+def _package_state() -> list[object]:
+    """What of this installation a remembered plugin depends on; changes when Luthier is upgraded or edited."""
+    here = Path(__file__).resolve().parent
+    root = next((f for f in (here / "compiler_plugin", here.parent / "compiler_plugin") if f.is_dir()), here)
+    with os.scandir(root / "src") as entries:
+        states = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in entries)
+    return [os.fspath(root), *states]
+
+
+def _file_state(path: str) -> list[object]:
+    state = os.stat(path)
+    return [os.path.realpath(path), state.st_size, state.st_mtime_ns]
+
+
+_VARIABLES = (
+    "PATH",
+    "HIP_PLATFORM",
+    "HIP_CLANG_PATH",
+    "HIP_PATH",
+    "ROCM_PATH",
+    "HIP_COMPILER",
+    "CXX",
+    "LUTHIER_ROCM_PATH",
+)
+"""Variables that choose the clang beneath hipcc, or what the plugin is built with."""
+
+
+def _memory() -> Path:
+    base = os.environ.get("LUTHIER_CACHE_DIR")
+    if base:
+        return Path(base) / "wrapper"
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "luthier/wrapper"
+
+
+def plugin_and_headers(compiler: str) -> tuple[str, str]:
+    """(plugin, include folder) for a compiler; remembered, and found anew when compiler, settings or Luthier changed.
+
+    Raises:
+        BuildError: the compiler is not clang, or the plugin cannot be built for it.
+    """
+    import hashlib
+
+    question = [_file_state(compiler), [os.environ.get(name) for name in _VARIABLES], sys.prefix]
+    answer_file = _memory() / f"{hashlib.sha256(json.dumps(question).encode()).hexdigest()[:24]}.json"
+    try:
+        answer = json.loads(answer_file.read_text())
+        plugin, include = str(answer["plugin"]), str(answer["include"])
+        if (
+            answer["clang"] == _file_state(answer["clang"][0])
+            and answer["package"] == json.loads(json.dumps(_package_state()))
+            and os.path.exists(plugin)
+        ):
+            return plugin, include
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        pass
+    return _find_plugin(compiler, answer_file)
+
+
+def _find_plugin(compiler: str, answer_file: Path) -> tuple[str, str]:
+    from luthier_build.plugin import include_dir, plugin_for
+    from luthier_build.toolchain import Toolchain
+    from luthier_build.workspace import write_atomic
+
+    clang = clang_beneath(compiler)
+    toolchain = Toolchain.find({**os.environ, "LUTHIER_CLANG": clang})
+    plugin, include = str(plugin_for(toolchain)), str(include_dir())
+    answer = {"clang": _file_state(clang), "package": _package_state(), "plugin": plugin, "include": include}
+    write_atomic(answer_file, json.dumps(answer))
+    return plugin, include
+
+
+def clang_beneath(compiler: str) -> str:
+    """The clang that a compiler driver, wrapper or launcher runs in the end, as its own ``-###`` tells.
+
+    Raises:
+        BuildError: it runs none.
+    """
+    from luthier.errors import BuildError
+    from luthier.processes import run
+
+    printed: list[str] = []
+    probe = [
+        "-###",
+        "-x",
+        "hip",
+        "--cuda-device-only",
+        "--offload-arch=gfx906",
+        "-nogpulib",
+        "-nogpuinc",
+        "-c",
+        os.devnull,
+    ]
+    run([compiler, *probe, "-o", os.devnull], warnings=printed.append)
+    for line in "".join(printed).splitlines():
+        words = shlex.split(line) if line.lstrip().startswith('"') else []
+        if "-cc1" in words:
+            return words[0]
+    raise BuildError(f"{compiler} runs no clang for HIP: Luthier's plugin is for clang, hipcc and amdclang++")
+
+
+def added_flags(compiler: str, arguments: Sequence[str]) -> list[str]:
+    """What to put before `arguments`; empty where nothing is to be done."""
+    analysis = analyse(arguments, hipcc="hipcc" in Path(compiler).name)
+    if not analysis.reads_hip:
+        return []
+    path = shutil.which(compiler)
+    if path is None:
+        return []  # exec says it better
+    if not analysis.generates_device_code:
+        from luthier_build.plugin import include_dir
+
+        return [f"-I{include_dir()}"]
+    plugin, include = plugin_and_headers(path)
+    return flags_for(plugin, include)
+
+
+def flags_for(plugin: str, include: str) -> list[str]:
+    """Flags that load `plugin` where device code is generated.
+
+    ``-fpass-plugin`` alone is hashed by no compiler cache and named in no dependency file: ``-fplugin`` of the same
+    file and a dependency entry see to both.
+    """
+    return [
+        *("-Xarch_device", f"-fpass-plugin={plugin}", f"-fplugin={plugin}"),
+        *("-Xclang", f"-fdepfile-entry={plugin}", f"-I{include}"),
+    ]
+
+
+def find_hipcc() -> str:
+    """The hipcc (or amdclang++) that `luthier-hipcc` stands before.
+
+    Raises:
+        BuildError: there is none.
+    """
+    from luthier.errors import BuildError
+
+    named = os.environ.get("LUTHIER_HIPCC")
+    if named:
+        return named
+    rocm = os.environ.get("ROCM_PATH", "/opt/rocm")
+    for name in ("hipcc", f"{rocm}/bin/hipcc", "amdclang++", f"{rocm}/bin/amdclang++"):
+        found = shutil.which(name)
+        if found:
+            return found
+    raise BuildError(
+        "no hipcc and no amdclang++ found: set LUTHIER_HIPCC, or install ROCm (on Debian: apt install hipcc)"
+    )
+
+
+def _execute(name: str, command: Sequence[str]) -> int:
+    """Add flags and become the compiler; returns only to report an error or after showing what would be done."""
+    show = [argument for argument in command if argument.startswith("--luthier-")]
+    plain = [argument for argument in command if not argument.startswith("--luthier-")]
+    at = split_launchers(plain)
+    compiler, arguments = plain[at], plain[at + 1 :]
+    try:
+        if show:
+            return _show(name, show, plain[:at], compiler, arguments)
+        flags = added_flags(compiler, arguments)
+    except Exception as problem:
+        from luthier.errors import LuthierError
+
+        if not isinstance(problem, LuthierError):
+            raise
+        print(f"{name}: error: {problem}", file=sys.stderr)
+        return 1
+    full = [*plain[:at], compiler, *flags, *arguments]
+    sys.stdout.flush()
+    try:
+        os.execvp(full[0], full)
+    except OSError as problem:
+        print(f"{name}: error: cannot run {full[0]}: {problem.strerror}", file=sys.stderr)
+        return 127
+
+
+def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: str, arguments: Sequence[str]) -> int:
+    if show == ["--luthier-show"]:
+        print(shlex.join([*launchers, compiler, *added_flags(compiler, arguments), *arguments]))
+    elif show == ["--luthier-showme:compile"]:
+        path = shutil.which(compiler) or compiler
+        print(shlex.join(flags_for(*plugin_and_headers(path))))
+    elif show == ["--luthier-showme:link"]:
+        print()  # the embedded bitcode needs nothing of the linker
+    else:
+        known = "--luthier-show, --luthier-showme:compile, --luthier-showme:link"
+        print(f"{name}: error: {' '.join(show)}: choose one of {known}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def hipcc() -> int:
+    """Entry point of ``luthier-hipcc``: used in the place of hipcc or amdclang++."""
+    from luthier.errors import LuthierError
+
+    # Luthier is for AMD GPUs; an nvcc on the path makes hipcc choose NVIDIA otherwise.
+    os.environ.setdefault("HIP_PLATFORM", "amd")
+    try:
+        compiler = find_hipcc()
+    except LuthierError as problem:
+        print(f"luthier-hipcc: error: {problem}", file=sys.stderr)
+        return 1
+    return _execute("luthier-hipcc", [compiler, *sys.argv[1:]])
+
+
+def launcher() -> int:
+    """Entry point of ``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
+    command = sys.argv[1:]
+    if not [argument for argument in command if not argument.startswith("--luthier-")]:
+        print("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", file=sys.stderr)
+        return 2
+    return _execute("luthier-cc", command)

@@ -1,0 +1,345 @@
+"""`luthier-hipcc` and `luthier-cc`: what they add and when, and every trap of putting a plugin into someone's build."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from luthier.objects import load_objects
+
+from luthier_build.toolchain import Toolchain
+from luthier_build.wrapper import Analysis, analyse, flags_for, plugin_and_headers, split_launchers
+
+MakeProject = Callable[[Mapping[str, str]], Path]
+
+GENERATES = Analysis(True, True)
+READS = Analysis(False, True)
+NOTHING = Analysis(False, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "clang", "hipcc"),
+    [
+        ("-c a.hip -o a.o", GENERATES, GENERATES),
+        ("a.hip b.o -o a", GENERATES, GENERATES),
+        ("-S a.hip", GENERATES, GENERATES),
+        ("-x hip -c a.cpp", GENERATES, GENERATES),
+        ("-xhip -c a.weird", GENERATES, GENERATES),
+        ("-x hip -c -", GENERATES, GENERATES),
+        ("-c a.cpp", NOTHING, GENERATES),
+        ("-c a.cu", NOTHING, GENERATES),
+        ("-x c++ -c a.hip", NOTHING, NOTHING),
+        ("-x hip a.cpp -x none b.c", GENERATES, GENERATES),
+        ("-c a.c", NOTHING, NOTHING),
+        ("-c -- a.hip", GENERATES, GENERATES),
+        ("-c -- -odd.hip", GENERATES, GENERATES),
+        ("a.o b.o -o a", NOTHING, NOTHING),
+        ("a.o -o a.hip", NOTHING, NOTHING),
+        ("-E a.hip", READS, READS),
+        ("-M a.hip", READS, READS),
+        ("-MM a.hip", READS, READS),
+        ("-MD -MF a.d -c a.hip", GENERATES, GENERATES),
+        ("-MT -E -c a.hip", GENERATES, GENERATES),
+        ("-Xclang -E -c a.hip", GENERATES, GENERATES),
+        ("-fsyntax-only a.hip", READS, READS),
+        ("--cuda-host-only -c a.hip", READS, READS),
+        ("--cuda-device-only -c a.hip", GENERATES, GENERATES),
+        ("-### -c a.hip", READS, READS),
+        ("--version", NOTHING, NOTHING),
+        ("-print-search-dirs a.hip", NOTHING, NOTHING),
+        ("-dumpmachine a.hip", NOTHING, NOTHING),
+        ("-include a.hip -c a.c", NOTHING, NOTHING),
+        ("-Xarch_device a.hip -c a.c", NOTHING, NOTHING),
+        ("-v", NOTHING, NOTHING),
+        ("", NOTHING, NOTHING),
+    ],
+)
+def test_what_a_command_does(arguments: str, clang: Analysis, hipcc: Analysis) -> None:
+    assert analyse(shlex.split(arguments), hipcc=False) == clang
+    assert analyse(shlex.split(arguments), hipcc=True) == hipcc
+
+
+def test_response_files_are_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "inner").write_text("-c 'with blank.hip'")
+    (tmp_path / "outer").write_text(f"-o a.o @{tmp_path}/inner")
+    assert analyse([f"@{tmp_path}/outer"], hipcc=False) == GENERATES
+    (tmp_path / "inner").write_text("-E 'with blank.hip'")
+    assert analyse([f"@{tmp_path}/outer"], hipcc=False) == READS
+    assert analyse(["@missing", "-c", "a.hip"], hipcc=False) == GENERATES
+    (tmp_path / "endless").write_text(f"@{tmp_path}/endless")
+    assert analyse([f"@{tmp_path}/endless"], hipcc=False) == NOTHING
+
+
+def test_launchers_before_the_compiler() -> None:
+    assert split_launchers(["clang++", "-c"]) == 0
+    assert split_launchers(["ccache", "clang++", "-c"]) == 1
+    assert split_launchers(["/usr/bin/ccache", "debug=true", "/usr/bin/clang++", "-c"]) == 2
+    assert split_launchers(["ccache", "distcc", "clang++"]) == 2
+    assert split_launchers(["ccache"]) == 0
+
+
+def wrap(
+    *command: str | Path, cwd: Path | None = None, entry: str = "launcher", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the wrapper as its console script does."""
+    code = f"import sys; from luthier_build.wrapper import {entry}; sys.exit({entry}())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *command], cwd=cwd, env={**os.environ, **variables}, capture_output=True
+    )
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_arguments_reach_the_compiler_untouched(tmp_path: Path) -> None:
+    fake = script(tmp_path / "cc", '#!/bin/sh\nfor a in "$@"; do printf "%s\\0" "$a"; done\n')
+    odd = ['-DX="a b"', "$HOME", "`id`", "a;b", "", "back\\slash", "new\nline", "*.c", "-DÄ=1", "a'b", "@missing", "-c"]
+    done = wrap(fake, *odd)
+    assert done.stdout.decode().split("\0")[:-1] == odd
+    response = tmp_path / "response file"
+    response.write_text("-DONE '-DTWO=a b'")
+    assert wrap(fake, f"@{response}").stdout.decode() == f"@{response}\0"
+
+
+def test_exit_codes_and_signals_are_the_compilers(tmp_path: Path) -> None:
+    assert wrap(script(tmp_path / "c1", "#!/bin/sh\nexit 37\n")).returncode == 37
+    assert wrap(script(tmp_path / "c2", "#!/bin/sh\nkill -SEGV $$\n")).returncode == -signal.SIGSEGV
+    missing = wrap(tmp_path / "none", "-c", "a.hip")
+    assert missing.returncode == 127
+    assert b"cannot run" in missing.stderr
+    assert b"Traceback" not in missing.stderr
+    assert wrap().returncode == 2
+    assert wrap("--luthier-nonsense", "cc").returncode == 2
+
+
+def device_flags(toolchain: Toolchain, target: str = "gfx942") -> list[str]:
+    """The compiler with flags for host and device code: those for device code alone, but for the library added to cc1."""
+    flags = toolchain.device_flags(target)
+    if "-mlink-builtin-bitcode" in flags:
+        at = flags.index("-mlink-builtin-bitcode")
+        del flags[at - 1 : at + 3]
+    return [str(toolchain.clang), *flags]
+
+
+def embedded(path: Path) -> dict[str, int]:
+    return {str(o.target): len(o.section_data(".llvmbc") or b"") for o in load_objects(path)}
+
+
+@pytest.fixture
+def source(hook: str, make_project: MakeProject) -> Path:
+    return make_project({"a.hip": hook + "__global__ void kernel(int *p) { *p = 1; }\n"}) / "a.hip"
+
+
+def test_device_code_gets_its_bitcode_and_host_code_nothing(source: Path, toolchain: Toolchain) -> None:
+    folder = source.parent
+    compiler = device_flags(toolchain)
+    done = wrap(*compiler, "-c", source, "-o", folder / "a.o", "-MD", "-MF", folder / "a.d")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr == b""
+    assert embedded(folder / "a.o")["gfx942"] > 1000
+    sections = subprocess.run(
+        ["llvm-readelf-22", "-S", folder / "a.o"], capture_output=True, text=True, check=True
+    ).stdout
+    assert ".llvmbc" not in sections  # the host's part
+    # A new plugin must make make(1) build again.
+    plugin, _ = plugin_and_headers(compiler[0])
+    assert plugin in (folder / "a.d").read_text().split()
+
+    for name in ("plain", "wrapped"):
+        (folder / "host.cpp").write_text("int f(int a) { return a; }\n")
+        command = [toolchain.clang, "-c", "host.cpp", "-o", f"{name}.o", "-Wall", "-Werror"]
+        if name == "plain":
+            subprocess.run(command, cwd=folder, check=True)
+        else:
+            assert wrap(*command, cwd=folder).returncode == 0
+    assert (folder / "plain.o").read_bytes() == (folder / "wrapped.o").read_bytes()
+
+
+@pytest.mark.parametrize("flags", [["-save-temps"], ["-foffload-lto"], ["-O0"], ["-g"], ["--cuda-device-only"]])
+def test_flags_that_change_how_device_code_is_made(source: Path, toolchain: Toolchain, flags: list[str]) -> None:
+    output = source.parent / "out.o"
+    done = wrap(*device_flags(toolchain), *flags, "-c", source, "-o", output, cwd=source.parent)
+    assert done.returncode == 0, done.stderr.decode()
+    assert embedded(output)["gfx942"] > 1000
+
+
+def test_rdc_is_refused_with_the_reason(source: Path, toolchain: Toolchain) -> None:
+    done = wrap(*device_flags(toolchain), "-fgpu-rdc", "-c", source, "-o", source.parent / "a.o")
+    assert done.returncode != 0
+    assert b"cannot be compiled with -fgpu-rdc" in done.stderr
+
+
+def test_probes_work_without_a_plugin_and_code_generation_says_why_not(
+    source: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    nowhere = {"LUTHIER_CACHE_DIR": str(tmp_path / "file")}
+    compiler = device_flags(toolchain)  # found with a cache that works
+    for probe in (["-E"], ["-M"], ["-fsyntax-only"], ["--version"], ["-###", "-c"]):
+        done = wrap(*compiler, *probe, source, **nowhere)
+        assert done.returncode == 0, done.stderr.decode()
+    output = source.parent / "a.o"
+    done = wrap(*compiler, "-c", source, "-o", output, **nowhere)
+    assert done.returncode == 1
+    assert b"luthier-cc: error: " in done.stderr
+    assert b"set LUTHIER_CACHE_DIR" in done.stderr
+    assert not output.exists()
+
+
+def test_a_compiler_that_is_not_clang(source: Path) -> None:
+    done = wrap("g++", "-x", "hip", "-c", source)
+    assert done.returncode == 1
+    assert b"luthier-cc: error" in done.stderr
+    assert wrap("g++", "-fsyntax-only", "-x", "c++", "/dev/null").returncode == 0
+
+
+def test_compiler_caches_see_a_new_plugin(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    """ccache does not hash -fpass-plugin: without -fplugin it would give back what the earlier plugin made."""
+    cache = {"LUTHIER_CACHE_DIR": str(tmp_path / "luthier"), "CCACHE_DIR": str(tmp_path / "ccache"), "CCACHE_DEBUG": ""}
+    cache.pop("CCACHE_DEBUG")
+    plugin, include = plugin_and_headers(str(toolchain.clang))
+    own = tmp_path / "plugin.so"
+    own.write_bytes(Path(plugin).read_bytes())
+    command = ["ccache", *device_flags(toolchain)]
+    compile_ = ["-c", source, "-o", source.parent / "a.o"]
+
+    def misses() -> int:
+        done = subprocess.run(
+            [*command[:2], *flags_for(str(own), include), *command[2:], *compile_],
+            env={**os.environ, **cache},
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        shown = subprocess.run(
+            ["ccache", "--print-stats"], env={**os.environ, **cache}, capture_output=True, text=True, check=True
+        ).stdout
+        return int(dict(line.split("\t") for line in shown.splitlines())["cache_miss"])
+
+    assert misses() == 1
+    assert misses() == 1  # a hit
+    own.write_bytes(own.read_bytes() + b"\0")
+    assert misses() == 2
+    assert embedded(source.parent / "a.o")["gfx942"] > 1000
+
+    # Through the wrapper, before ccache.
+    for expected in (3, 3):
+        done = wrap(*command, *compile_, CCACHE_DIR=cache["CCACHE_DIR"])
+        assert done.returncode == 0, done.stderr.decode()
+        assert misses() == expected
+
+
+def test_options_for_llvm_do_not_leak_to_the_linker() -> None:
+    """A bare -mllvm reaches the device linker, which does not know the plugin's options."""
+    flags = flags_for("/p.so", "/i")
+    assert all(flags[place - 1] == "-Xclang" for place, flag in enumerate(flags) if flag == "-mllvm")
+
+
+def test_the_remembered_plugin_is_found_anew_when_luthier_or_the_compiler_changes(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = plugin_and_headers(str(toolchain.clang))
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "c"))
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/plugins").symlink_to(Path(real[0]).parent)
+    assert plugin_and_headers(str(toolchain.clang))[1] == real[1]
+    (answer,) = (tmp_path / "c/wrapper").glob("*.json")
+    right = json.loads(answer.read_text())
+    for key, wrong in (("package", ["/elsewhere"]), ("clang", [right["clang"][0], 1, 1]), ("plugin", "/gone.so")):
+        answer.write_text(json.dumps({**right, key: wrong}))
+        plugin_and_headers(str(toolchain.clang))
+        assert json.loads(answer.read_text()) == right
+    answer.write_text("{")
+    plugin_and_headers(str(toolchain.clang))
+    assert json.loads(answer.read_text()) == right
+
+
+def test_show_modes(source: Path, toolchain: Toolchain) -> None:
+    compiler = str(toolchain.clang)
+    plugin, include = plugin_and_headers(compiler)
+    shown = wrap("--luthier-show", "ccache", compiler, "-c", source, "-DX=a b").stdout.decode()
+    assert shlex.split(shown) == ["ccache", compiler, *flags_for(plugin, include), "-c", str(source), "-DX=a b"]
+    assert wrap("--luthier-show", compiler, "a.o").stdout.decode() == f"{compiler} a.o\n"
+    assert shlex.split(wrap("--luthier-showme:compile", compiler).stdout.decode()) == flags_for(plugin, include)
+    assert wrap("--luthier-showme:link", compiler).stdout == b"\n"
+
+
+def test_hipcc(source: Path, clang15: Toolchain) -> None:
+    """Debian's hipcc, a Perl script around clang 15."""
+    folder = source.parent
+    done = wrap("--offload-arch=gfx90a", "--offload-arch=gfx1030", "-c", source, "-o", folder / "a.o", entry="hipcc")
+    assert done.returncode == 0, done.stderr.decode()
+    assert embedded(folder / "a.o").keys() == {"gfx90a", "gfx1030"}
+    assert min(embedded(folder / "a.o").values()) > 1000
+    # hipcc takes C++ sources for HIP, and links.
+    program = folder / "main.cpp"
+    program.write_text('#include "a.hip"\nint main() { return 0; }\n')
+    done = wrap("--offload-arch=gfx90a", program, "-o", folder / "main", entry="hipcc")
+    assert done.returncode == 0, done.stderr.decode()
+    assert embedded(folder / "main")["gfx90a"] > 1000
+
+
+def test_hipcc_with_response_files_does_what_hipcc_does(source: Path, clang15: Toolchain) -> None:
+    """hipcc 5.2 reads `-c` inside a response file as a link, and fails; the wrapper neither hides nor changes that."""
+    folder = source.parent
+    response = folder / "args"
+    response.write_text(f"--offload-arch=gfx90a {source} -o {folder}/r.o")
+    plain = subprocess.run(
+        ["hipcc", f"-I{plugin_and_headers(str(clang15.clang))[1]}", "-c", f"@{response}"],
+        env={**os.environ, "HIP_PLATFORM": "amd"},
+        capture_output=True,
+    )
+    wrapped = wrap("-c", f"@{response}", entry="hipcc")
+    assert wrapped.returncode == plain.returncode
+    if plain.returncode == 0:
+        assert embedded(folder / "r.o")["gfx90a"] > 1000
+    # clang itself reads them well.
+    response.write_text(shlex.join(["-c", str(source), "-o", str(folder / "c.o")]))
+    done = wrap(*device_flags(clang15, "gfx90a"), f"@{response}")
+    assert done.returncode == 0, done.stderr.decode()
+    assert embedded(folder / "c.o")["gfx90a"] > 1000
+
+
+def test_hipcc_is_found_and_never_the_wrapper_itself(tmp_path: Path) -> None:
+    fake = script(tmp_path / "hipcc", '#!/bin/sh\necho "$HIP_PLATFORM" "$@"\n')
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {key: value for key, value in os.environ.items() if key not in ("HIP_PLATFORM", "LUTHIER_HIPCC")}
+    code = "import sys; from luthier_build.wrapper import hipcc; sys.exit(hipcc())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], env={**environment, "PATH": path, "HIPCC": "luthier-hipcc"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "amd --version\n"
+    assert wrap("--version", entry="hipcc", LUTHIER_HIPCC=str(fake), HIP_PLATFORM="").stdout == b" --version\n"
+    nothing = {"PATH": str(tmp_path / "none"), "ROCM_PATH": str(tmp_path / "none")}
+    done_ = wrap("--version", entry="hipcc", **nothing)
+    assert done_.returncode == 1
+    assert b"no hipcc and no amdclang++ found" in done_.stderr
+
+
+def test_start_up_costs_little(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    """Less than 120 ms beyond the compiler, plugin lookup included; measured against a compiler that does nothing."""
+    fake = script(tmp_path / "hipcc", f'#!/bin/sh\ncase "$*" in *-###*) exec {toolchain.clang} "$@";; esac\n')
+    wrap("-c", source, entry="hipcc", LUTHIER_HIPCC=str(fake))  # remembers the plugin
+
+    def best(run: Callable[[], object]) -> float:
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    alone = best(lambda: subprocess.run([fake, "-c", source], check=True))
+    wrapped = best(lambda: wrap("-c", source, entry="hipcc", LUTHIER_HIPCC=str(fake)))
+    assert wrapped - alone < 0.12
