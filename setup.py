@@ -9,7 +9,15 @@ from pathlib import Path
 from pybind11.setup_helpers import Pybind11Extension, build_ext
 from setuptools import find_packages, setup
 
-LLVM_COMPONENTS = ["amdgpuasmparser", "amdgpudesc", "amdgpudisassembler", "amdgpuinfo", "mc", "mcdisassembler", "mcparser"]
+LLVM_COMPONENTS = [
+    "amdgpuasmparser",
+    "amdgpudesc",
+    "amdgpudisassembler",
+    "amdgpuinfo",
+    "mc",
+    "mcdisassembler",
+    "mcparser",
+]
 
 
 class LLVMBuildExt(build_ext):
@@ -49,6 +57,7 @@ setup(
         Pybind11Extension(
             "luthier._mc",
             sorted(str(path) for path in Path("runtime/native/mc").glob("*.cpp")),
+            depends=sorted(str(path) for path in Path("runtime/native/mc").glob("*.h")),
             cxx_std=17,
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         )

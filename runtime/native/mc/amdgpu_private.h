@@ -33,6 +33,7 @@ int16_t getNamedOperandIdx(uint16_t Opcode, OpName Name);
 int getMCOpcode(uint16_t Opcode, unsigned Gen);
 MCRegister getMCReg(MCRegister Reg, const MCSubtargetInfo &STI);
 MCRegister mc2PseudoReg(MCRegister Reg);
+unsigned getNumFlatOffsetBits(const MCSubtargetInfo &STI);
 bool isInlineValue(MCRegister Reg);
 bool isLitExpr(const MCExpr *Expr);
 int64_t getLitValue(const MCExpr *Expr);

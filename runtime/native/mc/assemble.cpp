@@ -2,6 +2,7 @@
 #include "isa.h"
 
 #include "amdgpu_private.h"
+#include "guard.h"
 
 #include "llvm/MC/MCCodeEmitter.h"
 #include "llvm/MC/MCExpr.h"
@@ -104,6 +105,7 @@ private:
   size_t count() const { return result_.instructions.opcode.size(); }
 
   void add(MCInst inst) {
+    isa_.complete(inst);
     const unsigned opcode = inst.getOpcode();
     Instructions &all = result_.instructions;
     const auto index = int32_t(count());
@@ -116,20 +118,11 @@ private:
     SmallVector<Symbolic, 2> symbolic;
     for (MCOperand &operand : inst) {
       int64_t number;
-      if (operand.isReg()) {
-        all.operandKind.push_back(KindRegister);
-        all.operandValue.push_back(operand.getReg().id());
-      } else if (operand.isImm()) {
-        all.operandKind.push_back(KindImmediate);
-        all.operandValue.push_back(operand.getImm());
-      } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
-        all.operandKind.push_back(isa_.literalKind(*operand.getExpr()));
-        all.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
-      } else if (operand.isExpr() && operand.getExpr()->evaluateAsAbsolute(number)) {
+      if (operand.isExpr() && !AMDGPU::isLitExpr(operand.getExpr()) && operand.getExpr()->evaluateAsAbsolute(number))
         operand = MCOperand::createImm(number);
-        all.operandKind.push_back(KindImmediate);
-        all.operandValue.push_back(number);
-      } else if (operand.isExpr()) {
+      if (isa_.append(operand, all))
+        continue;
+      if (operand.isExpr()) {
         symbolic.push_back({operand.getExpr(), all.operandValue.size()});
         all.operandKind.push_back(KindExpression);
         all.operandValue.push_back(-1);
@@ -217,20 +210,35 @@ private:
 
 namespace {
 
-/// LLVM parses and evaluates expressions recursively, so a line of a hundred thousand brackets would overflow the stack.
-void refuseDeepNesting(StringRef source) {
-  constexpr unsigned Most = 2000;
-  unsigned nesting = 0;
+/// Refuses what LLVM's parser does not survive: it never comes back from an unterminated string or comment, and parses and evaluates
+/// expressions recursively, so that a statement of a hundred thousand brackets would overflow the stack.
+void refuseTheFatal(StringRef source) {
+  constexpr unsigned MostOperators = 2000; // in one line
+  unsigned operators = 0;
   int line = 1;
-  bool quoted = false;
-  for (const char c : source) {
+  for (size_t i = 0; i < source.size(); ++i) {
+    const char c = source[i];
+    const StringRef rest = source.substr(i);
     if (c == '\n') {
       ++line;
-      nesting = 0;
-      quoted = false;
+      operators = 0;
     } else if (c == '"') {
-      quoted = !quoted;
-    } else if (!quoted && StringRef("([{+-~!*/%|&^<>=").contains(c) && ++nesting > Most) {
+      const int start = line;
+      for (++i; i < source.size() && source[i] != '"'; ++i) {
+        line += source[i] == '\n';
+        i += source[i] == '\\';
+      }
+      if (i >= source.size())
+        throw McError("unterminated string", start);
+    } else if (rest.starts_with("/*")) {
+      const size_t end = source.find("*/", i + 2);
+      if (end == StringRef::npos)
+        throw McError("unterminated comment", line);
+      line += int(source.slice(i, end).count('\n'));
+      i = end + 1;
+    } else if (c == ';' || rest.starts_with("//")) {
+      i = std::min(source.find('\n', i), source.size()) - 1;
+    } else if (StringRef("([{+-~!*/%|&^<>=").contains(c) && ++operators > MostOperators) {
       throw McError("expression is too long", line);
     }
   }
@@ -239,7 +247,14 @@ void refuseDeepNesting(StringRef source) {
 } // namespace
 
 AssemblyResult Isa::assemble(const std::string &source) const {
-  refuseDeepNesting(source);
+  refuseTheFatal(source);
+  AssemblyResult result;
+  if (!survives([&] { assembleInto(source, result); }))
+    throw McError("LLVM's assembler crashed on this source");
+  return result;
+}
+
+void Isa::assembleInto(const std::string &source, AssemblyResult &result) const {
   SourceMgr sources;
   sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(source, "assembly"), SMLoc());
 
@@ -257,7 +272,6 @@ AssemblyResult Isa::assemble(const std::string &source) const {
   std::unique_ptr<MCObjectFileInfo> objectFile(target_->createMCObjectFileInfo(context, /*PIC=*/true));
   context.setObjectFileInfo(objectFile.get());
 
-  AssemblyResult result;
   std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instrInfo_, context));
   // The parser may switch processor modes; it works on a subtarget of its own.
   MCSubtargetInfo &subtarget = context.getSubtargetCopy(*subtarget_);
@@ -274,7 +288,6 @@ AssemblyResult Isa::assemble(const std::string &source) const {
     throw McError(error->first, error->second);
   if (failed)
     throw McError("LLVM refused the source without saying why");
-  return result;
 }
 
 } // namespace luthier

@@ -2,6 +2,7 @@
 #include "isa.h"
 
 #include "amdgpu_private.h"
+#include "guard.h"
 
 #include "llvm/MC/MCDisassembler/MCDisassembler.h"
 #include "llvm/Support/raw_ostream.h"
@@ -29,9 +30,23 @@ void Isa::complete(MCInst &inst) const {
   if (opcode >= flags_.size())
     return;
   const MCInstrDesc &desc = instrInfo_->get(opcode);
+  const OperandNames &names = operandNames();
+  // On gfx90a and later the decoder appends the gds operand of DS instructions a second time, and the parser gives some buffer atomics
+  // a swz operand that their opcode does not have.
+  while (inst.getNumOperands() > desc.getNumOperands() && inst.getOperand(inst.getNumOperands() - 1).isImm() &&
+         inst.getOperand(inst.getNumOperands() - 1).getImm() == 0)
+    inst.erase(inst.end() - 1);
+  // Decoded as the bits of its field, assembled as the number it stands for: it is the number here.
+  if (flags_[opcode] & FlatFlag) {
+    const int at = position(opcode, names.offset);
+    const bool isSigned = (flags_[opcode] & SegmentFlags) || generation_ >= 12;
+    if (isSigned && at >= 0 && unsigned(at) < inst.getNumOperands() && inst.getOperand(unsigned(at)).isImm()) {
+      MCOperand &offset = inst.getOperand(unsigned(at));
+      offset.setImm(SignExtend64(uint64_t(offset.getImm()), flatOffsetBits_));
+    }
+  }
   if (inst.getNumOperands() >= desc.getNumOperands())
     return;
-  const OperandNames &names = operandNames();
   unsigned opSel = 0, opSelHi = 0, negLo = 0, negHi = 0;
   for (unsigned i = 0; i < names.sources.size(); ++i) {
     const int at = position(opcode, names.sources[i]);
@@ -83,7 +98,7 @@ const char *Isa::problem(const MCInst &inst) const {
     if (operand.isReg()) {
       const MCRegister given = operand.getReg();
       if (!given) {
-        if (int(i) != position(opcode, operandNames().old))
+        if (!(flags_[opcode] & ExportFlag) && int(i) != position(opcode, operandNames().old))
           return "a register is missing";
         continue;
       }
@@ -115,11 +130,6 @@ const char *Isa::problem(const MCInst &inst) const {
 }
 
 Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
-  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
-  std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
-  if (!disassembler)
-    throw McError("LLVM has no disassembler for this processor");
-
   Instructions out;
   const size_t estimate = code.size() / 6 + 1;
   out.offset.reserve(estimate);
@@ -132,64 +142,74 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
   out.operandValue.reserve(estimate * 6);
   out.operandStart.push_back(0);
 
-  // The decoder dereferences a null pointer when the bytes end before a literal, so the end is decoded from a copy with zeros after
-  // it; an instruction that reaches into them is none.
+  auto finish = [&out](size_t offset, size_t size, int32_t opcode, uint32_t flags, int64_t target) {
+    out.offset.push_back(int64_t(offset));
+    out.size.push_back(int32_t(size));
+    out.opcode.push_back(opcode);
+    out.flags.push_back(flags);
+    out.target.push_back(target);
+    out.operandStart.push_back(int32_t(out.operandKind.size()));
+    return size;
+  };
+  auto undecodable = [&](size_t offset) {
+    out.operandKind.resize(size_t(out.operandStart.back()));
+    out.operandValue.resize(size_t(out.operandStart.back()));
+    return finish(offset, std::min<size_t>(4, code.size() - offset), -1, 0, NoTarget);
+  };
+
+  // LLVM refuses a literal beyond the end of the bytes in a way that is hard to survive, so the end is decoded from a copy with zeros
+  // after it; an instruction that reaches into them is none.
   const size_t tailStart = code.size() > LongestInstruction ? code.size() - LongestInstruction : 0;
   std::vector<uint8_t> tail(code.begin() + tailStart, code.end());
   tail.resize(tail.size() + LongestInstruction);
 
-  MCInst inst;
-  for (size_t offset = 0; offset < code.size();) {
-    inst.clear();
-    uint64_t size = 0;
-    const ArrayRef<uint8_t> bytes =
-        offset < tailStart ? code.drop_front(offset) : ArrayRef<uint8_t>(tail).drop_front(offset - tailStart);
-    const size_t left = code.size() - offset;
-    bool good = disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) != MCDisassembler::Fail &&
-                size != 0 && size <= left;
-    if (good) {
-      complete(inst);
-      good = problem(inst) == nullptr;
-    }
-    const size_t firstOperand = out.operandKind.size();
-    if (good) {
-      for (const MCOperand &operand : inst) {
-        if (operand.isReg()) {
-          out.operandKind.push_back(KindRegister);
-          out.operandValue.push_back(operand.getReg().id());
-        } else if (operand.isImm()) {
-          out.operandKind.push_back(KindImmediate);
-          out.operandValue.push_back(operand.getImm());
-        } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
-          out.operandKind.push_back(literalKind(*operand.getExpr()));
-          out.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
-        } else {
-          good = false;
-          break;
-        }
+  size_t offset = 0;
+  auto decodeRest = [&] {
+    MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
+    std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
+    if (!disassembler)
+      throw McError("LLVM has no disassembler for this processor");
+    MCInst inst;
+    while (offset < code.size()) {
+      inst.clear();
+      uint64_t size = 0;
+      const ArrayRef<uint8_t> bytes =
+          offset < tailStart ? code.drop_front(offset) : ArrayRef<uint8_t>(tail).drop_front(offset - tailStart);
+      bool good = disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) != MCDisassembler::Fail &&
+                  size != 0 && size <= code.size() - offset;
+      if (good) {
+        complete(inst);
+        good = problem(inst) == nullptr;
       }
+      for (size_t i = 0; good && i < inst.getNumOperands(); ++i)
+        good = append(inst.getOperand(unsigned(i)), out);
+      if (good)
+        offset += finish(offset, size, int32_t(inst.getOpcode()), flags_[inst.getOpcode()],
+                         branchTarget(inst, address + offset, size));
+      else
+        offset += undecodable(offset);
     }
-
-    out.offset.push_back(int64_t(offset));
-    int64_t target = NoTarget;
-    if (good) {
-      const unsigned opcode = inst.getOpcode();
-      out.opcode.push_back(int32_t(opcode));
-      out.flags.push_back(flags_[opcode]);
-      target = branchTarget(inst, address + offset, size);
-    } else {
-      size = std::min<size_t>(4, left);
-      out.opcode.push_back(-1);
-      out.flags.push_back(0);
-      out.operandKind.resize(firstOperand);
-      out.operandValue.resize(firstOperand);
-    }
-    out.size.push_back(int32_t(size));
-    out.target.push_back(target);
-    out.operandStart.push_back(int32_t(out.operandKind.size()));
-    offset += size;
-  }
+  };
+  while (offset < code.size())
+    if (!survives(decodeRest)) // on the bytes at `offset`
+      offset += undecodable(offset);
   return out;
+}
+
+bool Isa::append(const MCOperand &operand, Instructions &out) const {
+  if (operand.isReg()) {
+    out.operandKind.push_back(KindRegister);
+    out.operandValue.push_back(operand.getReg().id());
+  } else if (operand.isImm()) {
+    out.operandKind.push_back(KindImmediate);
+    out.operandValue.push_back(operand.getImm());
+  } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
+    out.operandKind.push_back(literalKind(*operand.getExpr()));
+    out.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
+  } else {
+    return false;
+  }
+  return true;
 }
 
 } // namespace luthier

@@ -2,6 +2,7 @@
 #include "isa.h"
 
 #include "amdgpu_private.h"
+#include "guard.h"
 
 #include "llvm/MC/MCCodeEmitter.h"
 #include "llvm/MC/MCExpr.h"
@@ -12,6 +13,25 @@
 using namespace llvm;
 
 namespace luthier {
+namespace {
+
+/// One space where LLVM prints a tab or pads columns; nothing at either end.
+std::string tidied(StringRef text) {
+  std::string tidy;
+  tidy.reserve(text.size());
+  for (const char c : text) {
+    const bool blank = c == ' ' || c == '\t';
+    if (!blank)
+      tidy.push_back(c);
+    else if (!tidy.empty() && tidy.back() != ' ')
+      tidy.push_back(' ');
+  }
+  while (!tidy.empty() && tidy.back() == ' ')
+    tidy.pop_back();
+  return tidy;
+}
+
+} // namespace
 
 /// The instruction in columns as an MCInst. Everything LLVM would index with is checked here: the columns are the caller's.
 MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &context) const {
@@ -62,13 +82,18 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
   offsets.reserve(columns.count + 1);
   SmallVector<char, 32> bytes;
   SmallVector<MCFixup, 2> fixups;
-  for (size_t i = 0; i < columns.count; ++i) {
-    offsets.push_back(int32_t(code.size()));
-    bytes.clear();
-    fixups.clear();
-    emitter->encodeInstruction(instruction(columns, i, context), bytes, fixups, *subtarget_);
-    code.append(bytes.data(), bytes.size());
-  }
+  size_t i = 0;
+  const bool finished = survives([&] {
+    for (; i < columns.count; ++i) {
+      offsets.push_back(int32_t(code.size()));
+      bytes.clear();
+      fixups.clear();
+      emitter->encodeInstruction(instruction(columns, i, context), bytes, fixups, *subtarget_);
+      code.append(bytes.data(), bytes.size());
+    }
+  });
+  if (!finished)
+    throw McError("instruction " + std::to_string(i) + ": LLVM's encoder crashed on these operands");
   offsets.push_back(int32_t(code.size()));
   return {std::move(code), std::move(offsets)};
 }
@@ -79,25 +104,18 @@ std::vector<std::string> Isa::print(const OperandColumns &columns, const int64_t
   std::vector<std::string> texts;
   texts.reserve(columns.count);
   std::string text;
-  for (size_t i = 0; i < columns.count; ++i) {
-    text.clear();
-    raw_string_ostream stream(text);
-    const MCInst inst = instruction(columns, i, context);
-    printer->printInst(&inst, uint64_t(addresses[i]), "", *subtarget_, stream);
-    // One space where LLVM prints a tab or pads columns; nothing at either end.
-    std::string tidy;
-    tidy.reserve(text.size());
-    for (const char c : text) {
-      const bool blank = c == ' ' || c == '\t';
-      if (!blank)
-        tidy.push_back(c);
-      else if (!tidy.empty() && tidy.back() != ' ')
-        tidy.push_back(' ');
+  size_t i = 0;
+  const bool finished = survives([&] {
+    for (; i < columns.count; ++i) {
+      text.clear();
+      raw_string_ostream stream(text);
+      const MCInst inst = instruction(columns, i, context);
+      printer->printInst(&inst, uint64_t(addresses[i]), "", *subtarget_, stream);
+      texts.push_back(tidied(text));
     }
-    while (!tidy.empty() && tidy.back() == ' ')
-      tidy.pop_back();
-    texts.push_back(std::move(tidy));
-  }
+  });
+  if (!finished)
+    throw McError("instruction " + std::to_string(i) + ": LLVM's printer crashed on these operands");
   return texts;
 }
 

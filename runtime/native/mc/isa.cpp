@@ -53,6 +53,7 @@ void setOperandNames(const std::map<std::string, unsigned> &numbers) {
   all.sources = {number("src0_modifiers"), number("src1_modifiers"), number("src2_modifiers")};
   all.selects = {number("dst_sel"), number("src0_sel"), number("src1_sel")};
   all.old = number("old");
+  all.offset = number("offset");
   all.dstUnused = number("dst_unused");
   all.opSel = number("op_sel");
   all.opSelHi = number("op_sel_hi");
@@ -80,6 +81,8 @@ Isa::Isa(const std::string &cpu, const std::string &features) : triple_("amdgcn-
   if (!subtarget_ || !subtarget_->isCPUStringValid(cpu))
     throw McError("LLVM knows no processor " + cpu);
 
+  generation_ = AMDGPU::getIsaVersion(cpu).Major;
+  flatOffsetBits_ = AMDGPU::getNumFlatOffsetBits(*subtarget_);
   hwMode_ = subtarget_->getHwMode(MCSubtargetInfo::HwMode_RegInfo);
 
   const unsigned count = instrInfo_->getNumOpcodes();

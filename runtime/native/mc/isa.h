@@ -10,6 +10,7 @@
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/MCTargetOptions.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/TargetParser/TargetParser.h"
 #include "llvm/TargetParser/Triple.h"
 
 #include <cstdint>
@@ -38,7 +39,9 @@ enum OperandKind : uint8_t {
 };
 
 constexpr int64_t NoTarget = INT64_MIN;
-constexpr uint32_t SdwaFlag = 1u << 24; ///< of instructionFlags
+
+// Bits of instructionFlags that are needed outside of flags.cpp.
+constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, SegmentFlags = (1u << 20) | (1u << 21), SdwaFlag = 1u << 24;
 
 /// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
 struct Instructions {
@@ -84,7 +87,7 @@ struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
   std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
   std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
-  unsigned old, dstUnused, opSel, opSelHi, negLo, negHi;
+  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi;
 };
 
 /// Must be called once before the first Isa is made.
@@ -114,8 +117,11 @@ public:
   /// LLVM's decoder accepts reserved encodings (an SGPR where only a VGPR can be, a tuple beyond the last register, reserved SDWA
   /// selections), and its printer and encoder then run into undefined behaviour, so everything is checked before it reaches them.
   const char *problem(const llvm::MCInst &inst) const;
-  /// Adds the operands at the end that LLVM's decoder leaves out because it can do without: tied registers and modifier summaries.
+  /// Gives a decoded or parsed instruction the operands of its opcode, no more and no fewer. LLVM's decoder leaves out at the end what
+  /// it can do without: tied registers and modifier summaries.
   void complete(llvm::MCInst &inst) const;
+  /// Adds a register, immediate or literal to the operand columns; false where the operand is none of them.
+  bool append(const llvm::MCOperand &operand, Instructions &out) const;
   /// KindLiteral or KindLiteral64, of an expression that forces a literal.
   OperandKind literalKind(const llvm::MCExpr &expression) const;
   /// The address an instruction at `address` branches to, NoTarget where it names none.
@@ -129,6 +135,7 @@ public:
 private:
   // LLVM's contexts and printers are not safe to share between threads, so each call makes its own.
 
+  void assembleInto(const std::string &source, AssemblyResult &result) const;
   llvm::MCInst instruction(const OperandColumns &columns, size_t index, llvm::MCContext &context) const;
   std::unique_ptr<llvm::MCInstPrinter> printer() const;
 
@@ -140,6 +147,8 @@ private:
   std::unique_ptr<llvm::MCSubtargetInfo> subtarget_;
   std::unique_ptr<llvm::MCInstrInfo> instrInfo_;
   unsigned hwMode_ = 0;
+  unsigned generation_ = 0; ///< major version of the instruction set, e.g. 9
+  unsigned flatOffsetBits_ = 0;
   std::vector<uint32_t> flags_;
   std::vector<int8_t> branchOperand_; ///< index of the PC-relative operand of an opcode, -1 where there is none
 };
