@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from luthier.emulator.builder import I32, FloatMode
+from luthier.emulator.builder import I32, Builder, FloatMode
 from luthier.emulator.types import Type
 from luthier.emulator.values import Value
 from luthier.emulator.variant import Access
@@ -83,7 +83,7 @@ def _sign(value: Value, *, clear: bool) -> Value:
     return changed.as_(value.type)
 
 
-def flush_denormal(w: WaveBuilder, value: Value) -> Value:
+def flush_denormal(w: Builder, value: Value) -> Value:
     """Denormals become zeros of their sign."""
     bits = value.type.bits
     fraction = {16: 10, 32: 23, 64: 52}[bits]
@@ -93,14 +93,14 @@ def flush_denormal(w: WaveBuilder, value: Value) -> Value:
     return w.select(is_small, integer & (1 << (bits - 1)), integer).as_(value.type)
 
 
-def flush_input(w: WaveBuilder, value: Value) -> Value:
+def flush_input(w: Builder, value: Value) -> Value:
     """A float source as the denormal mode lets it in."""
     if value.type.kind != "f" or w.mode.denormals(value.type.bits) & 1:
         return value
     return flush_denormal(w, value)
 
 
-def finish_float(w: WaveBuilder, value: Value, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> Value:
+def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> Value:
     """Output modifiers of a float result: denormal flush, omod, clamp to [0, 1]."""
     if value.type.kind != "f":
         return value

@@ -33,9 +33,9 @@ def rounded(b: Builder, name: str, values: Sequence[Value], result: Type, roundi
         return _half(b, name, values, result, rounding)
     if result.bits == 16 and name in ("sitofp", "uitofp") and values[0].type.bits > 16:
         return _int_to_half(b, values[0], result, rounding)
-    if result.bits == 16 and name == "fptrunc" and values[0].type.bits == 64:
-        single = rounded(b, name, [_to_odd(b, values[0])], Type("f", 32), rounding)
-        return rounded(b, name, [single], result, rounding)
+    if result.bits == 16 and name == "fptrunc":
+        value = values[0] if values[0].type.bits == 32 else _to_odd(b, values[0])
+        return _plain(b, name, [value], result) if rounding == 0 else _half_directed(b, value, result, rounding)
     return _plain(b, name, values, result) if rounding == 0 else _constrained(b, name, values, result, rounding)
 
 
@@ -62,7 +62,25 @@ def _half(b: Builder, name: str, values: Sequence[Value], result: Type, rounding
         return _plain(b, "fptrunc", [wide], result)
     # Directed rounding twice in the same direction is rounding once.
     wide = _constrained(b, name, [value.to("f32") for value in values], Type("f", 32), rounding)
-    return _constrained(b, "fptrunc", [wide], result, rounding)
+    return _half_directed(b, wide, result, rounding)
+
+
+def _half_directed(b: Builder, value: Value, result: Type, rounding: int) -> Value:
+    """A 32-bit float rounded up, down or toward zero to 16 bits; LLVM cannot emit the host's conversion for every width."""
+    magnitude = abs(value)
+    bits = magnitude.as_("u32")
+    normal = (bits & 0xFFFFE000).as_("f32")
+    denormal = b.truncate(magnitude * 2.0**24) * 2.0**-24
+    cut = b.select(magnitude < 2.0**-14, denormal, b.select(magnitude >= 65536.0, 65504.0, normal))
+    half = _plain(b, "fptrunc", [cut], result).as_("u16")
+    inexact = cut != magnitude
+    sign = bits ^ value.as_("u32")
+    if rounding != 3:
+        away = inexact & ((sign == 0) if rounding == 1 else (sign != 0))
+        half = b.select(away, half + 1, half)
+    signed = (half | (sign >> 16).to("u16")).as_("f16")
+    special = bits >= 0x7F800000
+    return b.select(special, _plain(b, "fptrunc", [value], result), signed)
 
 
 def _int_to_half(b: Builder, value: Value, result: Type, rounding: int) -> Value:
@@ -80,12 +98,16 @@ def _sticky(b: Builder, total: Value, lost: Value) -> Value:
 
 
 def _to_odd(b: Builder, value: Value) -> Value:
-    """A 64-bit float cut to 24 significant bits with a sticky last one, so that rounding it to 16 bits is a single rounding."""
-    bits = value.as_("u64")
-    lost = (1 << 29) - 1
-    sticky = b.select((bits & lost) != 0, b.like(1 << 29, bits), b.like(0, bits))
-    cut = (bits & (0xFFFFFFFFFFFFFFFF ^ lost)) | sticky
-    return b.select(b.is_nan(value), bits, cut).as_("f64")
+    """A 64-bit float as a 32-bit one with a sticky last bit, so that rounding it to 16 bits is a single rounding."""
+    magnitude = abs(value)
+    # What is far outside 16 bits need not fit 32.
+    near = b.select(magnitude > 2.0**100, 2.0**100, b.select(magnitude < 2.0**-100, 2.0**-100, magnitude))
+    special = (magnitude == 0.0) | ~(magnitude < float("inf"))
+    bits = b.select(special, magnitude, near).as_("u64")
+    sticky = b.select((bits & 0x1FFFFFFF) != 0, b.like(1 << 29, bits), b.like(0, bits))
+    cut = (bits & 0xFFFFFFFFE0000000) | sticky
+    whole = b.select(b.is_nan(value), value.as_("u64"), cut | (value.as_("u64") & (1 << 63)))
+    return _plain(b, "fptrunc", [whole.as_("f64")], Type("f", 32))
 
 
 def _plain(b: Builder, name: str, values: Sequence[Value], result: Type) -> Value:
@@ -104,6 +126,10 @@ class _Metadata(ir.Type):
         return "metadata"
 
 
+_METADATA = _Metadata()
+"""One object: a type of llvmlite equals only itself."""
+
+
 def _constrained(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
     from luthier.emulator.builder import I32, overload_name
 
@@ -113,7 +139,7 @@ def _constrained(b: Builder, name: str, values: Sequence[Value], result: Type, r
     if name in ("fptrunc", "sitofp", "uitofp"):
         spelled.append(overload_name(values[0].llvm.type))
     full_name = ".".join([f"llvm.experimental.constrained.{name}", *spelled])
-    metadata = _Metadata()
+    metadata = _METADATA
     arguments: list[Any] = [value.llvm for value in values]
     types = [argument.type for argument in arguments] + [metadata, metadata]
     callee = b.function(full_name, shape, types)

@@ -5,9 +5,43 @@ from __future__ import annotations
 import functools
 
 from luthier.emulator.declare import Operation
-from luthier.emulator.operations import compare, control, convert, flat, lds, salu, smem, valu_float, valu_int
+from luthier.emulator.operations import (
+    compare,
+    control,
+    convert,
+    flat,
+    lane,
+    lds,
+    packed,
+    salu,
+    salu_bits,
+    salu_float,
+    smem,
+    valu_bits,
+    valu_float,
+    valu_int,
+    valu_minmax,
+    valu_special,
+)
 
-FAMILIES = (control, smem, lds, flat, salu, valu_int, valu_float, compare, convert)
+FAMILIES = (
+    control,
+    smem,
+    lds,
+    flat,
+    salu,
+    salu_bits,
+    salu_float,
+    valu_int,
+    valu_bits,
+    valu_float,
+    valu_minmax,
+    valu_special,
+    compare,
+    convert,
+    packed,
+    lane,
+)
 
 
 @functools.cache

@@ -36,7 +36,7 @@ def _constant(value: bool) -> Relation:
     # A comparison of a value with itself, so that the result has the right shape.
     def constant(b: Builder, x: Value, y: Value) -> Value:
         bits = x.as_(f"u{x.type.bits}")
-        return bits == bits if value else bits != bits  # noqa: PLR0124
+        return bits == bits if value else bits != bits
 
     return constant
 
@@ -91,19 +91,17 @@ for _bits in (16, 32, 64):
 def _class(bits: int, fraction: int) -> None:
     @operations.compare(f"v_cmp_class_f{bits}", f"f{bits} u{16 if bits == 16 else 32}", flush=False)
     def compare_class(b: Builder, x: Value, wanted: Value) -> Value:
-        """D.lane = the kind of S0 is one that S1 asks for: from bit 0 signalling NaN, quiet NaN, -infinity, -normal, -denormal,
-        -0, +0, +denormal, +normal, +infinity."""
+        """D.lane = the kind of S0 is one that S1 asks for.
+
+        From bit 0: signalling NaN, quiet NaN, -infinity, -normal, -denormal, -0, +0, +denormal, +normal, +infinity.
+        """
         word = f"u{bits}"
         pattern = x.as_(word)
         magnitude = pattern & ((1 << (bits - 1)) - 1)
         infinity = ((1 << (bits - 1)) - 1) ^ ((1 << fraction) - 1)
         quiet = infinity | (1 << (fraction - 1))
         # Steps up with the magnitude: 0 zero, 1 denormal, 2 normal, 3 infinite; mirrored for negative numbers.
-        kind = (
-            (magnitude >= 1).to("u32")
-            + (magnitude >= (1 << fraction)).to("u32")
-            + (magnitude >= infinity).to("u32")
-        )
+        kind = (magnitude >= 1).to("u32") + (magnitude >= (1 << fraction)).to("u32") + (magnitude >= infinity).to("u32")
         number = b.select((pattern >> (bits - 1)) != 0, 5 - kind, kind + 6)
         place = b.select(magnitude > infinity, (magnitude >= quiet).to("u32"), number)
         return ((wanted.to("u32") >> place) & 1) != 0

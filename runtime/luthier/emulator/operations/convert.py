@@ -1,4 +1,4 @@
-"""Conversions between number formats."""
+"""Conversions between number formats; `convert_packed` has those with two results and the 8-bit floats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,182 @@ from luthier.emulator.values import Value
 operations = OperationTable()
 
 
-@operations.lane("v_cvt_f32_u32", "u32 -> f32")
-def cvt_f32_u32(b: Builder, x: Value) -> Value:
-    """D = float(S0)."""
-    return x.to("f32")
+def _to(name: str, source: str, target: str) -> None:
+    @operations.lane(name, f"{source} -> {target}")
+    def convert(b: Builder, x: Value) -> Value:
+        """D = S0 in the other format, rounded as MODE says."""
+        return x.to(target)
+
+
+for _source, _target in (
+    ("u32", "f32"),
+    ("i32", "f32"),
+    ("u32", "f64"),
+    ("i32", "f64"),
+    ("u16", "f16"),
+    ("i16", "f16"),
+    ("f32", "f16"),
+    ("f16", "f32"),
+    ("f64", "f32"),
+    ("f32", "f64"),
+    ("bf16", "f32"),
+):
+    _to(f"v_cvt_{_target}_{_source}", _source, _target)
+
+
+def _to_integer(source: str, target: str) -> None:
+    @operations.lane(f"v_cvt_{target}_{source}", f"{source} -> {target}")
+    def convert(b: Builder, x: Value) -> Value:
+        """D = S0 truncated; saturated, NaN gives 0."""
+        return b.float_to_int(x, target)
+
+
+for _source, _bits in (("f32", 32), ("f64", 32), ("f16", 16)):
+    _to_integer(_source, f"u{_bits}")
+    _to_integer(_source, f"i{_bits}")
+
+
+@operations.lane("v_cvt_rpi_i32_f32 v_cvt_nearest_i32_f32", "f32 -> i32")
+def cvt_nearest(b: Builder, x: Value) -> Value:
+    """D = floor(S0 + 0.5)."""
+    return b.float_to_int(b.floor(x + 0.5), "i32")
+
+
+@operations.lane("v_cvt_flr_i32_f32 v_cvt_floor_i32_f32", "f32 -> i32")
+def cvt_floor(b: Builder, x: Value) -> Value:
+    """D = floor(S0)."""
+    return b.float_to_int(b.floor(x), "i32")
+
+
+@operations.lane("v_cvt_i32_i16", "i16 -> i32")
+def cvt_i32_i16(b: Builder, x: Value) -> Value:
+    """D = S0, sign-extended."""
+    return x.to("i32")
+
+
+@operations.lane("v_cvt_u32_u16", "u16 -> u32")
+def cvt_u32_u16(b: Builder, x: Value) -> Value:
+    """D = S0, zero-extended."""
+    return x.to("u32")
+
+
+def _byte(place: int) -> None:
+    @operations.lane(f"v_cvt_f32_ubyte{place}", "u32 -> f32")
+    def ubyte(b: Builder, x: Value) -> Value:
+        """D = float of one byte of S0."""
+        return x.bits(8 * place, 8).to("f32")
+
+
+for _place in range(4):
+    _byte(_place)
+
+
+@operations.lane("v_cvt_off_f32_i4", "i32 -> f32")
+def cvt_off_f32_i4(b: Builder, x: Value) -> Value:
+    """D = the signed low 4 bits / 16."""
+    return x.bits(0, 4).to("f32") * 0.0625
+
+
+# Normalized integers ------------------------------------------------------------------------------------------------
+
+
+def to_normalized(b: Builder, x: Value, signed: bool) -> Value:
+    """A float from [-1, 1] or [0, 1] to a 16-bit integer of that share, nearest even; NaN gives 0."""
+    wide = x.to("f64") * (32767.0 if signed else 65535.0)  # exact
+    low, high = (-32767, 32767) if signed else (0, 65535)
+    rounded = b.float_to_int(b.round_even(wide), "i32")
+    return b.minimum(b.maximum(rounded, low), high).to("u16")
+
+
+def _normalized(source: str, signed: bool) -> None:
+    letter = "i" if signed else "u"
+
+    @operations.lane(f"v_cvt_norm_{letter}16_{source}", f"{source} -> u16")
+    def single(b: Builder, x: Value) -> Value:
+        """D = S0 as a normalized integer."""
+        return to_normalized(b, x, signed)
+
+    @operations.lane(f"v_cvt_pknorm_{letter}16_{source} v_cvt_pk_norm_{letter}16_{source}", f"{source} {source} -> u32")
+    def pair(b: Builder, x: Value, y: Value) -> Value:
+        """D = S1 and S0 as normalized integers, S0 below."""
+        return pack(to_normalized(b, x, signed), to_normalized(b, y, signed))
+
+
+def pack(low: Value, high: Value) -> Value:
+    """Two 16-bit values as one of 32 bits."""
+    return low.as_("u16").to("u32") | (high.as_("u16").to("u32") << 16)
+
+
+for _source in ("f16", "f32"):
+    _normalized(_source, True)
+    _normalized(_source, False)
+
+# Pairs of 16 bits ---------------------------------------------------------------------------------------------------
+
+
+@operations.lane("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "f32 f32 -> u32")
+def cvt_pkrtz(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 and S0 as 16-bit floats, rounded toward zero."""
+    return b.with_rounding(3, lambda inner: pack(x.to("f16"), y.to("f16")))
+
+
+@operations.lane("v_cvt_pk_f16_f32", "f32 f32 -> u32")
+def cvt_pk_f16_f32(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 and S0 as 16-bit floats, rounded to nearest even."""
+    return b.with_rounding(0, lambda inner: pack(x.to("f16"), y.to("f16")))
+
+
+@operations.lane("v_cvt_pk_bf16_f32", "f32 f32 -> u32")
+def cvt_pk_bf16_f32(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 and S0 as bfloats, rounded to nearest even."""
+    return pack(x.to("bf16"), y.to("bf16"))
+
+
+@operations.lane("v_cvt_pk_u16_u32", "u32 u32 -> u32")
+def cvt_pk_u16_u32(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 and S0 saturated to 16 bits."""
+    return b.minimum(x, 0xFFFF) | (b.minimum(y, 0xFFFF) << 16)
+
+
+@operations.lane("v_cvt_pk_i16_i32", "i32 i32 -> u32")
+def cvt_pk_i16_i32(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 and S0 saturated to signed 16 bits."""
+    low, high = (b.minimum(b.maximum(value, -32768), 32767) for value in (x, y))
+    return pack(low.to("i16"), high.to("i16"))
+
+
+def _pair_of_integers(target: str) -> None:
+    @operations.lane(f"v_cvt_pk_{target}_f32", "f32 f32 -> u32")
+    def pair(b: Builder, x: Value, y: Value) -> Value:
+        """D = S1 and S0 truncated to 16-bit integers."""
+        return pack(b.float_to_int(x, target), b.float_to_int(y, target))
+
+
+_pair_of_integers("i16")
+_pair_of_integers("u16")
+
+
+@operations.lane("v_pack_b32_f16", "f16 f16 -> u32", flush=False)
+def pack_b32_f16(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 over S0."""
+    return pack(x, y)
+
+
+def float_to_byte(b: Builder, x: Value) -> Value:
+    """A float as an unsigned byte, nearest even, saturated; NaN gives 0."""
+    rounded = b.float_to_int(b.round_even(x), "u32")
+    return b.minimum(rounded, 255)
+
+
+@operations.lane("v_cvt_pk_u8_f32", "f32 u32 u32 -> u32", exact=False)
+def cvt_pk_u8_f32(b: Builder, x: Value, place: Value, old: Value) -> Value:
+    """D = S2 with byte S1 replaced by S0 as an unsigned byte."""
+    shift = (place & 3) << 3
+    mask = b.like(0xFF, old) << shift
+    return (old & ~mask) | (float_to_byte(b, x) << shift)
+
+
+@operations.lane("v_cvt_pkaccum_u8_f32", "f32 u32 old:u32 -> u32", exact=False)
+def cvt_pkaccum_u8_f32(b: Builder, x: Value, place: Value, old: Value) -> Value:
+    """D with byte S1 replaced by S0 as an unsigned byte."""
+    return cvt_pk_u8_f32(b, x, place, old)

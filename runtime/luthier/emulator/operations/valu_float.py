@@ -1,15 +1,330 @@
-"""Floating-point vector operations."""
+"""Floating-point vector arithmetic: sums, products, multiply-add, integral values, division helpers."""
 
 from __future__ import annotations
 
 from luthier.emulator.builder import Builder
 from luthier.emulator.declare import OperationTable
+from luthier.emulator.operands import flush_denormal
+from luthier.emulator.operations.floats import exponent_field, infinity, is_negative, quiet, scale_by_power
 from luthier.emulator.values import Value
 
 operations = OperationTable()
 
+# Sums and products --------------------------------------------------------------------------------------------------
 
-@operations.lane("v_add_f32", "f32 f32 -> f32")
-def add_f32(b: Builder, x: Value, y: Value) -> Value:
-    """D = S0 + S1."""
-    return x + y
+
+def _arithmetic(kind: str) -> None:
+    @operations.lane(f"v_add_{kind}", f"{kind} {kind} -> {kind}")
+    def add(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 + S1."""
+        return x + y
+
+    @operations.lane(f"v_mul_{kind}", f"{kind} {kind} -> {kind}")
+    def mul(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 * S1."""
+        return x * y
+
+    @operations.lane(f"v_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")
+    def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 * S1 + S2, rounded once."""
+        return b.fma(x, y, z)
+
+    @operations.lane(f"v_fmac_{kind}", f"{kind} {kind} {kind} -> {kind}")
+    def fmac(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 * S1 + D, rounded once."""
+        return b.fma(x, y, z)
+
+    @operations.lane(f"v_fmaak_{kind}", f"{kind} {kind} imm:{kind} -> {kind}")
+    def fmaak(b: Builder, x: Value, y: Value, constant: Value) -> Value:
+        """D = S0 * S1 + the constant, rounded once."""
+        return b.fma(x, y, constant)
+
+    @operations.lane(f"v_fmamk_{kind}", f"src0:{kind} imm:{kind} src1:{kind} -> {kind}")
+    def fmamk(b: Builder, x: Value, constant: Value, y: Value) -> Value:
+        """D = S0 * the constant + S1, rounded once."""
+        return b.fma(x, constant, y)
+
+
+def _subtraction(kind: str) -> None:
+    @operations.lane(f"v_sub_{kind}", f"{kind} {kind} -> {kind}")
+    def sub(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 - S1."""
+        return x - y
+
+    @operations.lane(f"v_subrev_{kind}", f"{kind} {kind} -> {kind}")
+    def subrev(b: Builder, x: Value, y: Value) -> Value:
+        """D = S1 - S0."""
+        return y - x
+
+
+def _unfused(kind: str, legacy: str) -> None:
+    """Multiply-add with two roundings, which the hardware never does on denormals."""
+
+    def mad(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        product = flush_denormal(b, flush_denormal(b, x) * flush_denormal(b, y))
+        return flush_denormal(b, product + flush_denormal(b, z))
+
+    @operations.lane(f"v_mad_{kind}{legacy}", f"{kind} {kind} {kind} -> {kind}")
+    def mad3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 * S1 + S2, rounded twice."""
+        return mad(b, x, y, z)
+
+    @operations.lane(f"v_mac_{kind}", f"{kind} {kind} {kind} -> {kind}")
+    def mac(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 * S1 + D, rounded twice."""
+        return mad(b, x, y, z)
+
+    @operations.lane(f"v_madak_{kind}", f"{kind} {kind} imm:{kind} -> {kind}")
+    def madak(b: Builder, x: Value, y: Value, constant: Value) -> Value:
+        """D = S0 * S1 + the constant, rounded twice."""
+        return mad(b, x, y, constant)
+
+    @operations.lane(f"v_madmk_{kind}", f"src0:{kind} imm:{kind} src1:{kind} -> {kind}")
+    def madmk(b: Builder, x: Value, constant: Value, y: Value) -> Value:
+        """D = S0 * the constant + S1, rounded twice."""
+        return mad(b, x, constant, y)
+
+
+for _kind in ("f16", "f32", "f64"):
+    _arithmetic(_kind)
+_subtraction("f16")
+_subtraction("f32")
+_unfused("f16", " v_mad_legacy_f16")
+_unfused("f32", "")
+
+
+@operations.lane("v_fma_legacy_f16", "f16 f16 f16 -> f16", majors=(9,))
+def fma_legacy_f16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, rounded once."""
+    return b.fma(x, y, z)
+
+
+def either_is_zero(b: Builder, x: Value, y: Value) -> Value:
+    """Where x or y is a zero of any sign."""
+    return (x == 0.0) | (y == 0.0)
+
+
+@operations.lane("v_mul_legacy_f32 v_mul_dx9_zero_f32", "f32 f32 -> f32")
+def mul_legacy(b: Builder, x: Value, y: Value) -> Value:
+    """D = S0 * S1, where 0 times anything is +0."""
+    return b.select(either_is_zero(b, x, y), 0.0, x * y)
+
+
+@operations.lane("v_fma_legacy_f32 v_fma_dx9_zero_f32", "f32 f32 f32 -> f32")
+def fma_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, rounded once, where 0 times anything is +0."""
+    zero = either_is_zero(b, x, y)
+    return b.fma(b.select(zero, 0.0, x), b.select(zero, 0.0, y), z)
+
+
+@operations.lane("v_fmac_legacy_f32 v_fmac_dx9_zero_f32", "f32 f32 f32 -> f32")
+def fmac_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + D, rounded once, where 0 times anything is +0."""
+    return fma_legacy(b, x, y, z)
+
+
+@operations.lane("v_mad_legacy_f32", "f32 f32 f32 -> f32", majors=(9,))
+def mad_legacy(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, rounded twice, denormals flushed, where 0 times anything is +0."""
+    x, y = flush_denormal(b, x), flush_denormal(b, y)
+    product = flush_denormal(b, mul_legacy(b, x, y))
+    return flush_denormal(b, product + flush_denormal(b, z))
+
+
+@operations.lane("v_mullit_f32", "f32 f32 f32 -> f32")
+def mullit_f32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1; the least float if S1 is that, -infinity or NaN, or S2 is not above 0."""
+    least = b.bits_const("f32", 0xFF7FFFFF)
+    usable = (y > least) & (z > 0.0)
+    return b.select(usable, x * y, least)
+
+
+# Integral values ----------------------------------------------------------------------------------------------------
+
+
+def _integral(kind: str) -> None:
+    bits = int(kind[1:])
+    below_one = {16: 0x3BFF, 32: 0x3F7FFFFF, 64: 0x3FEFFFFFFFFFFFFF}[bits]
+
+    @operations.lane(f"v_trunc_{kind}", f"{kind} -> {kind}")
+    def trunc(b: Builder, x: Value) -> Value:
+        """D = S0 rounded toward zero."""
+        return b.truncate(x)
+
+    @operations.lane(f"v_ceil_{kind}", f"{kind} -> {kind}")
+    def ceil(b: Builder, x: Value) -> Value:
+        """D = S0 rounded up."""
+        return b.ceil(x)
+
+    @operations.lane(f"v_floor_{kind}", f"{kind} -> {kind}")
+    def floor(b: Builder, x: Value) -> Value:
+        """D = S0 rounded down."""
+        return b.floor(x)
+
+    @operations.lane(f"v_rndne_{kind}", f"{kind} -> {kind}")
+    def rndne(b: Builder, x: Value) -> Value:
+        """D = S0 rounded to the nearest integral value, ties to even."""
+        return b.round_even(x)
+
+    @operations.lane(f"v_fract_{kind}", f"{kind} -> {kind}")
+    def fract(b: Builder, x: Value) -> Value:
+        """D = S0 - floor(S0), always below 1 (LLVM matches v_fract to the minimum of the two)."""
+        part = x - b.floor(x)
+        return b.select(part >= 1.0, b.bits_const(kind, below_one), part)
+
+
+for _kind in ("f16", "f32", "f64"):
+    _integral(_kind)
+
+# Division -----------------------------------------------------------------------------------------------------------
+
+
+def _division(kind: str, step: int, high: int, tiny: int) -> None:
+    """The helpers of an IEEE division: scaling by 2**±step where a step of it would overflow or lose bits, and back."""
+    bits = int(kind[1:])
+    bias, fraction = {32: (127, 23), 64: (1023, 52)}[bits]
+
+    @operations.lane(f"v_div_scale_{kind}", f"{kind} {kind} {kind} -> {kind} mask", flush=False)
+    def div_scale(b: Builder, x: Value, denominator: Value, numerator: Value) -> tuple[Value, Value]:
+        """D = S0 (which is S1 or S2) scaled; the mask says that v_div_fmas must scale the quotient back."""
+        top, bottom = exponent_field(numerator), exponent_field(denominator)
+        is_denominator = _same(x, denominator)
+        zero = (denominator == 0.0) | (numerator == 0.0)
+        huge = (top - bottom) >= high
+        denormal = (bottom == 0) & ~zero
+        # 1/denominator is denormal: the denominator is at least 2**bias, or 2**(bias - 1) and inexact.
+        inexact = (denominator.as_(f"u{bits}") << (bits - fraction)) != 0
+        reciprocal = (bottom >= 2 * bias) | ((bottom == 2 * bias - 1) & inexact)
+        quotient = _denormal_quotient(b, numerator, denominator, top, bottom)
+        up, down = scale_by_power(b, x, step), scale_by_power(b, x, -step)
+        unscaled = x
+        scaled = b.select(
+            huge,
+            b.select(is_denominator, up, unscaled),
+            b.select(
+                denormal,
+                up,
+                b.select(
+                    reciprocal & quotient,
+                    b.select(is_denominator, down, unscaled),
+                    b.select(
+                        reciprocal,
+                        down,
+                        b.select(
+                            quotient,
+                            b.select(is_denominator, unscaled, up),
+                            b.select(top <= tiny, up, unscaled),
+                        ),
+                    ),
+                ),
+            ),
+        )
+        nan = b.bits_const(kind, infinity(bits) | (1 << (fraction - 1)))
+        mask = (huge | (~denormal & quotient)) & ~zero
+        return b.select(zero, nan, scaled), mask
+
+    def _same(x: Value, y: Value) -> Value:
+        return x.as_(f"u{bits}") == y.as_(f"u{bits}")
+
+    def _denormal_quotient(b: Builder, numerator: Value, denominator: Value, top: Value, bottom: Value) -> Value:
+        """numerator/denominator is below the least normal number, rounding left aside; both are normal."""
+        ones = (1 << fraction) - 1
+        smaller = (numerator.as_(f"u{bits}") & ones) < (denominator.as_(f"u{bits}") & ones)
+        difference = top - bottom
+        return (difference < 1 - bias) | ((difference == 1 - bias) & smaller)
+
+    @operations.lane(f"v_div_fmas_{kind}", f"{kind} {kind} {kind} vcc:mask -> {kind}")
+    def div_fmas(b: Builder, x: Value, y: Value, z: Value, scaled: Value) -> Value:
+        """D = S0 * S1 + S2, scaled back where VCC: up if the quotient S2 is large, down if it is small."""
+        total = b.fma(x, y, z)
+        large = exponent_field(z) > bias
+        small = total * 2.0**-step
+        if b.mode.rounding(bits) == 0:
+            # One rounding in all: where scaling down met a tie that the exact sum is not, the other neighbour
+            # may be right.
+            lost = total - small * 2.0**step
+            rest = b.fma(x, y, z - total)
+            least = 2.0 ** (2 - bias - fraction - 1)
+            beyond = (abs(lost) == least * 2.0 ** (step - 1)) & (rest != 0.0) & ~(is_negative(lost) ^ is_negative(rest))
+            small = small + b.select(beyond, b.select(is_negative(lost), -least, b.like(least, x)), 0.0)
+        return b.select(scaled, b.select(large, total * 2.0**step, small), total)
+
+    @operations.lane(f"v_div_fixup_{kind}", f"{kind} {kind} {kind} -> {kind}")
+    def div_fixup(b: Builder, x: Value, denominator: Value, numerator: Value) -> Value:
+        """D = the quotient S0 with the special cases of S2 / S1 put right."""
+        return fix_quotient(b, x, denominator, numerator)
+
+
+def fix_quotient(b: Builder, quotient: Value, denominator: Value, numerator: Value) -> Value:
+    """The last step of a division (ISA documents, V_DIV_FIXUP)."""
+    bits = quotient.type.bits
+    kind = f"f{bits}"
+    word = f"u{bits}"
+    fraction = {16: 10, 32: 23, 64: 52}[bits]
+    sign = (numerator.as_(word) ^ denominator.as_(word)) & (1 << (bits - 1))
+    unbounded = infinity(bits)
+    zero_top, zero_bottom = numerator == 0.0, denominator == 0.0
+    infinite_top, infinite_bottom = (abs(value).as_(word) == unbounded for value in (numerator, denominator))
+    magnitude = abs(quotient).as_(word)
+    if bits > 16:
+        difference = exponent_field(numerator) - exponent_field(denominator)
+        underflow = difference < (-150 if bits == 32 else -1075)
+        # What rounds away: nearest gives 0.
+        magnitude = b.select(underflow, 0, magnitude)
+    magnitude = b.select(infinite_bottom | zero_top, 0, magnitude)
+    magnitude = b.select(zero_bottom | infinite_top, unbounded, magnitude)
+    result = (magnitude | sign).as_(kind)
+    invalid = (zero_top & zero_bottom) | (infinite_top & infinite_bottom)
+    result = b.select(invalid, b.bits_const(kind, (1 << (bits - 1)) | unbounded | (1 << (fraction - 1))), result)
+    result = b.select(b.is_nan(denominator), quiet(b, denominator), result)
+    return b.select(b.is_nan(numerator), quiet(b, numerator), result)
+
+
+_division("f32", 64, 96, 23)
+_division("f64", 128, 768, 53)
+
+
+@operations.lane("v_div_fixup_f16 v_div_fixup_legacy_f16", "f16 f16 f16 -> f16")
+def div_fixup_f16(b: Builder, x: Value, denominator: Value, numerator: Value) -> Value:
+    """D = the quotient S0 with the special cases of S2 / S1 put right."""
+    return fix_quotient(b, x, denominator, numerator)
+
+
+# Cube maps ----------------------------------------------------------------------------------------------------------
+
+
+def _major_axis(x: Value, y: Value, z: Value) -> tuple[Value, Value]:
+    """Where z is the major axis, and where it is y if it is not z."""
+    return (abs(z) >= abs(x)) & (abs(z) >= abs(y)), abs(y) >= abs(x)
+
+
+@operations.lane("v_cubeid_f32", "f32 f32 f32 -> f32")
+def cubeid(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = number of the cube face that (S0, S1, S2) points to."""
+    on_z, on_y = _major_axis(x, y, z)
+    face = [b.select(value < 0.0, number + 1.0, b.like(number, x)) for value, number in ((x, 0.0), (y, 2.0), (z, 4.0))]
+    return b.select(on_z, face[2], b.select(on_y, face[1], face[0]))
+
+
+@operations.lane("v_cubesc_f32", "f32 f32 f32 -> f32")
+def cubesc(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S coordinate on the cube face."""
+    on_z, on_y = _major_axis(x, y, z)
+    return b.select(on_z, b.select(z < 0.0, -x, x), b.select(on_y, x, b.select(x < 0.0, z, -z)))
+
+
+@operations.lane("v_cubetc_f32", "f32 f32 f32 -> f32")
+def cubetc(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = T coordinate on the cube face."""
+    on_z, on_y = _major_axis(x, y, z)
+    return b.select(~on_z & on_y, b.select(y < 0.0, -z, z), -y)
+
+
+@operations.lane("v_cubema_f32", "f32 f32 f32 -> f32")
+def cubema(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = twice the major axis."""
+    on_z, on_y = _major_axis(x, y, z)
+    return b.select(on_z, z, b.select(on_y, y, x)) * 2.0
+
+
+__all__ = ["either_is_zero", "fix_quotient", "is_negative", "operations"]

@@ -1,0 +1,94 @@
+"""The parts of floating-point numbers, for operations that look inside them."""
+
+from __future__ import annotations
+
+from luthier.emulator.builder import Builder
+from luthier.emulator.values import Value
+
+FRACTION_BITS = {16: 10, 32: 23, 64: 52}
+BIAS = {16: 15, 32: 127, 64: 1023}
+
+
+def infinity(bits: int) -> int:
+    """The pattern of +infinity."""
+    return ((1 << (bits - 1)) - 1) ^ ((1 << FRACTION_BITS[bits]) - 1)
+
+
+def exponent_field(x: Value) -> Value:
+    """The biased exponent, as a signed integer of the float's width."""
+    bits = x.type.bits
+    return (x.as_(f"i{bits}") >> FRACTION_BITS[bits]) & ((1 << (bits - 1 - FRACTION_BITS[bits])) - 1)
+
+
+def is_negative(x: Value) -> Value:
+    """Where the sign bit is set, of NaN too."""
+    return x.as_(f"i{x.type.bits}") < 0
+
+
+def is_signalling(x: Value) -> Value:
+    """Where x is a signalling NaN."""
+    bits = x.type.bits
+    magnitude = abs(x).as_(f"u{bits}")
+    return (magnitude > infinity(bits)) & (magnitude < (infinity(bits) | (1 << (FRACTION_BITS[bits] - 1))))
+
+
+def quiet(b: Builder, x: Value) -> Value:
+    """x, which is NaN, with its quiet bit set."""
+    bits = x.type.bits
+    return (x.as_(f"u{bits}") | (1 << (FRACTION_BITS[bits] - 1))).as_(x.type)
+
+
+def quieted(b: Builder, x: Value) -> Value:
+    """x, its quiet bit set if it is NaN."""
+    return b.select(b.is_nan(x), quiet(b, x), x)
+
+
+def power_of_two(exponent: Value, bits: int) -> Value:
+    """2**exponent for an integer `exponent` of the float's width within the normal range."""
+    return ((exponent + BIAS[bits]) << FRACTION_BITS[bits]).as_(f"f{bits}")
+
+
+def clamp_integer(b: Builder, x: Value, low: int, high: int) -> Value:
+    return b.minimum(b.maximum(x, low), high)
+
+
+def scale(b: Builder, x: Value, exponent: Value) -> Value:
+    """x * 2**exponent for any i32 (i16 of f16) exponent, rounded once as MODE says."""
+    bits = x.type.bits
+    if bits < 64:
+        # The product is exact one width up.
+        wide = bits * 2
+        limit = 60 if bits == 16 else 400
+        factor = power_of_two(clamp_integer(b, exponent.to("i32"), -limit, limit).to(f"i{wide}"), wide)
+        return (x.to(f"f{wide}") * factor).to(x.type)
+    # Steps that leave a normal number, or one so small that nothing of it is left after the last step.
+    rest = clamp_integer(b, exponent.to("i64"), -2200, 2200)
+    for _ in range(2):
+        step = b.select(rest > 1023, 1023, b.select(rest < -1022, -969, b.like(0, rest)))
+        x = x * power_of_two(step, 64)
+        rest = rest - step
+    return x * power_of_two(clamp_integer(b, rest, -1022, 1023), 64)
+
+
+def scale_by_power(b: Builder, x: Value, exponent: int) -> Value:
+    """x * 2**exponent with a constant exponent inside the normal range."""
+    return x * 2.0**exponent
+
+
+def split(b: Builder, x: Value) -> tuple[Value, Value]:
+    """Fraction in [0.5, 1) and exponent with x = fraction * 2**exponent; of zero, infinity and NaN themselves and 0."""
+    bits = x.type.bits
+    fraction_bits, bias = FRACTION_BITS[bits], BIAS[bits]
+    word, signed = f"u{bits}", f"i{bits}"
+    pattern = x.as_(word)
+    magnitude = pattern & ((1 << (bits - 1)) - 1)
+    # A denormal is shifted up to where a normal number has its leading one.
+    shift = b.leading_zeros(magnitude) - (bits - 1 - fraction_bits)
+    is_denormal = magnitude < (1 << fraction_bits)
+    normalized = b.select(is_denormal, magnitude << (shift & (bits - 1)), magnitude)
+    exponent = b.select(is_denormal, 1 - shift.as_(signed), (magnitude >> fraction_bits).as_(signed)) - (bias - 1)
+    fraction = (
+        (pattern & (1 << (bits - 1))) | ((bias - 1) << fraction_bits) | (normalized & ((1 << fraction_bits) - 1))
+    ).as_(x.type)
+    special = (magnitude == 0) | (magnitude >= infinity(bits))
+    return b.select(special, x, fraction), b.select(special, 0, exponent)

@@ -1,0 +1,111 @@
+"""Operations across lanes: reading and writing single lanes, permutations inside and between rows of 16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.values import Value
+
+if TYPE_CHECKING:
+    from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+OP_SEL = 4
+"""In the modifiers of a source: its op_sel bit."""
+
+
+@operations.wave("v_readfirstlane_b32", "u32 -> vdst:u32")
+def readfirstlane(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """D = S0 of the lowest active lane, of lane 0 if none is."""
+    result.write_scalar(source.scalar())
+
+
+@operations.wave("v_readlane_b32", "u32 u32 -> vdst:u32")
+def readlane(w: WaveBuilder, result: Slot, source: Slot, lane: Slot) -> None:
+    """D = S0 of lane S1, whatever EXEC is."""
+    result.write_scalar(source.read_lane(lane.scalar() & (w.wave_size - 1)))
+
+
+@operations.wave("v_writelane_b32", "u32 u32 -> vdst:u32")
+def writelane(w: WaveBuilder, result: Slot, source: Slot, lane: Slot) -> None:
+    """D of lane S1 = S0, whatever EXEC is."""
+    result.write_lane(lane.scalar() & (w.wave_size - 1), source.scalar())
+
+
+def _collect(w: WaveBuilder, source: Slot, lanes: list[Value]) -> tuple[Value, Value]:
+    """For each lane the value of the source in the lane that a scalar u32 names, and whether that lane is active."""
+    values = ir.Constant(ir.VectorType(ir.IntType(32), w.wave_size), ir.Undefined)
+    active = values
+    for place, lane in enumerate(lanes):
+        index = ir.Constant(ir.IntType(32), place)
+        values = w.ir.insert_element(values, source.read_lane(lane).llvm, index)
+        bit = (w.exec_bits >> lane.to("u64")) & 1
+        active = w.ir.insert_element(active, bit.to("u32").llvm, index)
+    return w.wrap(values, "u32"), w.wrap(active, "u32") != 0
+
+
+def _permute(w: WaveBuilder, result: Slot, source: Slot, lanes: list[Value]) -> None:
+    """Write what the lanes name; of inactive ones 0 or nothing, unless they are fetched too.
+
+    Op_sel of the first source says the latter, of the second that it is 0 (bound control).
+    """
+    values, active = _collect(w, source, lanes)
+    fetch_inactive = w.modifiers.get("src0_modifiers", 0) & OP_SEL
+    bound_control = w.modifiers.get("src1_modifiers", 0) & OP_SEL
+    if not fetch_inactive:
+        values = w.select(active, values, 0 if bound_control else result.row(0))
+    result.write(values)
+
+
+def _other_row(lane: int, crossed: bool) -> int:
+    return (lane & ~15) ^ (16 if crossed else 0)
+
+
+def _permlane(name: str, crossed: bool) -> None:
+    static = ("src0_modifiers", "src1_modifiers")
+
+    @operations.wave(f"v_{name}_b32", "u32 u32 u32 -> u32", static=static)
+    def permlane(w: WaveBuilder, result: Slot, source: Slot, low: Slot, high: Slot) -> None:
+        """Each lane takes S0 of the lane of its row (or of the neighbouring row) that 4 bits of {S2, S1} name."""
+        selectors = low.scalar().to("u64") | (high.scalar().to("u64") << 32)
+        places = [((selectors >> (4 * place)) & 15).to("u32") for place in range(16)]
+        lanes = [places[lane & 15] + _other_row(lane, crossed) for lane in range(w.wave_size)]
+        _permute(w, result, source, lanes)
+
+    @operations.wave(f"v_{name}_var_b32", "u32 u32 -> u32", static=static)
+    def permlane_var(w: WaveBuilder, result: Slot, source: Slot, selector: Slot) -> None:
+        """The same, each lane's 4 bits in its own S1."""
+        lanes = [(selector.read_lane(w.number(lane)) & 15) + _other_row(lane, crossed) for lane in range(w.wave_size)]
+        _permute(w, result, source, lanes)
+
+
+_permlane("permlane16", False)
+_permlane("permlanex16", True)
+
+
+@operations.wave("v_permlane64_b32", "u32 -> u32")
+def permlane64(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """Each half of a wave of 64 takes S0 of the other half."""
+    if w.wave_size == 64:
+        result.write(w.shuffle(source.row(0), [lane ^ 32 for lane in range(64)]))
+
+
+def _swap_rows(name: str, distance: int) -> None:
+    @operations.wave(name, "vdst_in:u32 src0:u32 -> vdst:u32 src0_out:u32")
+    def swap(w: WaveBuilder, first: Slot, second: Slot, old_first: Slot, old_second: Slot) -> None:
+        """The odd groups of lanes of D and the even ones of S0 change places."""
+        x, y = old_first.row(0), old_second.row(0)
+        lanes = w.wave_size
+        odd = [bool(lane & distance) for lane in range(lanes)]
+        moved = [lane ^ distance for lane in range(lanes)]
+        mask = w.constant_mask(odd)
+        first.write(w.select(mask, w.shuffle(y, moved), x))
+        second.write(w.select(mask, y, w.shuffle(x, moved)))
+
+
+_swap_rows("v_permlane16_swap_b32", 16)
+_swap_rows("v_permlane32_swap_b32", 32)

@@ -1,0 +1,276 @@
+"""Packed operations (VOP3P) and dot products; `matrix` has the matrix ones."""
+
+from __future__ import annotations
+
+from luthier.emulator.builder import Builder
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.operands import finish_float, flush_input
+from luthier.emulator.operations.valu_int import clamps, narrow
+from luthier.emulator.operations.valu_minmax import (
+    Choice,
+    legacy_maximum,
+    legacy_minimum,
+    number_maximum,
+    number_minimum,
+    spreading_maximum,
+    spreading_minimum,
+)
+from luthier.emulator.values import Value
+
+operations = OperationTable()
+
+# Integers -----------------------------------------------------------------------------------------------------------
+
+
+def _integer(kind: str) -> None:
+    @operations.packed(f"v_pk_add_{kind}", f"{kind} {kind} -> {kind}")
+    def add(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 + S1; clamp saturates."""
+        return b.add_saturate(x, y) if clamps(b) else x + y
+
+    @operations.packed(f"v_pk_sub_{kind}", f"{kind} {kind} -> {kind}")
+    def sub(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 - S1; clamp saturates."""
+        return b.sub_saturate(x, y) if clamps(b) else x - y
+
+    @operations.packed(f"v_pk_mad_{kind}", f"{kind} {kind} {kind} -> {kind}")
+    def mad(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 * S1 + S2; clamp saturates."""
+        wide = f"{kind[0]}64"
+        return narrow(b, x.to(wide) * y.to(wide) + z.to(wide), kind) if clamps(b) else x * y + z
+
+    @operations.packed(f"v_pk_min_{kind}", f"{kind} {kind} -> {kind}")
+    def minimum(b: Builder, x: Value, y: Value) -> Value:
+        """D = the smaller."""
+        return b.minimum(x, y)
+
+    @operations.packed(f"v_pk_max_{kind}", f"{kind} {kind} -> {kind}")
+    def maximum(b: Builder, x: Value, y: Value) -> Value:
+        """D = the larger."""
+        return b.maximum(x, y)
+
+
+_integer("i16")
+_integer("u16")
+
+
+@operations.packed("v_pk_mul_lo_u16", "u16 u16 -> u16")
+def mul_lo(b: Builder, x: Value, y: Value) -> Value:
+    """D = low half of S0 * S1."""
+    return narrow(b, x.to("u32") * y.to("u32"), "u16") if clamps(b) else x * y
+
+
+@operations.packed("v_pk_lshlrev_b16", "u16 u16 -> u16")
+def lshlrev(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 << S0."""
+    return y << (x & 15)
+
+
+@operations.packed("v_pk_lshrrev_b16", "u16 u16 -> u16")
+def lshrrev(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 >> S0."""
+    return y >> (x & 15)
+
+
+@operations.packed("v_pk_ashrrev_i16", "i16 i16 -> i16")
+def ashrrev(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 >> S0 with the sign."""
+    return y >> (x & 15)
+
+
+# Floats -------------------------------------------------------------------------------------------------------------
+
+
+def _float(kind: str) -> None:
+    @operations.packed(f"v_pk_add_{kind}", f"{kind} {kind} -> {kind}")
+    def add(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 + S1."""
+        return x + y
+
+    @operations.packed(f"v_pk_mul_{kind}", f"{kind} {kind} -> {kind}")
+    def mul(b: Builder, x: Value, y: Value) -> Value:
+        """D = S0 * S1."""
+        return x * y
+
+    @operations.packed(f"v_pk_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")
+    def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 * S1 + S2, rounded once."""
+        return b.fma(x, y, z)
+
+
+_float("f16")
+_float("f32")
+
+
+@operations.packed("v_pk_fmac_f16", "f16 f16 f16 -> f16")
+def fmac_f16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + D, rounded once."""
+    return b.fma(x, y, z)
+
+
+def _choice(name: str, choose: Choice) -> None:
+    @operations.packed(f"v_pk_{name}_f16", "f16 f16 -> f16")
+    def choice(b: Builder, x: Value, y: Value) -> Value:
+        """D = the smaller or larger."""
+        return choose(b, x, y)
+
+
+def _choice_of_three(name: str, choose: Choice) -> None:
+    @operations.packed(f"v_pk_{name}_f16", "f16 f16 f16 -> f16")
+    def choice(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the smallest or largest."""
+        return choose(b, choose(b, x, y), z)
+
+
+_choice("min", legacy_minimum)
+_choice("max", legacy_maximum)
+_choice("min_num", number_minimum)
+_choice("max_num", number_maximum)
+_choice("minimum", spreading_minimum)
+_choice("maximum", spreading_maximum)
+_choice_of_three("minimum3", spreading_minimum)
+_choice_of_three("maximum3", spreading_maximum)
+
+
+@operations.lane("v_pk_mov_b32", "u32x2 u32x2 -> u64")
+def pk_mov_b32(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...]) -> Value:
+    """D = a register of S0, then one of S1, which op_sel chooses."""
+    return x[0].to("u64") | (y[0].to("u64") << 32)
+
+
+# Mixed precision ----------------------------------------------------------------------------------------------------
+
+_NEGATE, _ABSOLUTE, _HIGH, _HALF = 1, 2, 4, 8
+"""Of a source of v_fma_mix, in its modifiers; the last says that it is 16 bits wide."""
+_MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers")
+
+
+def _mixed(b: Builder, sources: tuple[Value, ...]) -> Value:
+    """S0 * S1 + S2 in 32 bits, each source of 32 or 16 bits."""
+    values = []
+    for source, name in zip(sources, _MODIFIERS, strict=True):
+        bits = b.modifiers.get(name, 0)
+        if bits & _HALF:
+            value = (source >> 16 if bits & _HIGH else source).to("u16").as_("f16")
+            value = flush_input(b, value).to("f32")
+        else:
+            value = flush_input(b, source.as_("f32"))
+        if bits & _ABSOLUTE:
+            value = abs(value)
+        values.append(-value if bits & _NEGATE else value)
+    return b.fma(values[0], values[1], values[2])
+
+
+@operations.lane("v_fma_mix_f32 v_mad_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)
+def fma_mix_f32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, rounded once."""
+    return _mixed(b, (x, y, z))
+
+
+def _mix_half(name: str, high: bool) -> None:
+    @operations.lane(name, "u32 u32 u32 old:f32 -> u32", static=_MODIFIERS, flush=False)
+    def mix(b: Builder, x: Value, y: Value, z: Value, old: Value) -> Value:
+        """One half of D = S0 * S1 + S2, rounded to 32 and then to 16 bits; the other half stays."""
+        result = finish_float(b, _mixed(b, (x, y, z)).to("f16"), b.modifiers, b.mode, True)
+        half, kept = result.as_("u16").to("u32"), old.as_("u32")
+        return (kept & 0xFFFF) | (half << 16) if high else (kept & 0xFFFF0000) | half
+
+
+_mix_half("v_fma_mixlo_f16 v_mad_mixlo_f16", False)
+_mix_half("v_fma_mixhi_f16 v_mad_mixhi_f16", True)
+
+# Dot products -------------------------------------------------------------------------------------------------------
+
+
+def _float_dot(names: str, element: str) -> None:
+    @operations.lane(names, f"{element}x2 {element}x2 f32 -> f32", exact=False)
+    def dot(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+        """D = S2 + S0.low * S1.low + S0.high * S1.high; hardware may round in between, here each sum is rounded."""
+        for left, right in zip(x, y, strict=True):
+            z = b.fma(left.to("f32"), right.to("f32"), z)
+        return z
+
+
+_float_dot("v_dot2_f32_f16 v_dot2c_f32_f16 v_dot2acc_f32_f16", "f16")
+_float_dot("v_dot2_f32_bf16 v_dot2c_f32_bf16", "bf16")
+
+
+@operations.lane("v_dot2_f16_f16", "f16x2 f16x2 f16 -> f16", exact=False)
+def dot2_f16_f16(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+    """D = S2 + S0.low * S1.low + S0.high * S1.high, each sum rounded."""
+    for left, right in zip(x, y, strict=True):
+        z = b.fma(left, right, z)
+    return z
+
+
+@operations.lane("v_dot2_bf16_bf16", "bf16x2 bf16x2 bf16 -> bf16", exact=False)
+def dot2_bf16_bf16(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+    """D = S2 + S0.low * S1.low + S0.high * S1.high, summed in 32 bits."""
+    total = z.to("f32")
+    for left, right in zip(x, y, strict=True):
+        total = b.fma(left.to("f32"), right.to("f32"), total)
+    return total.to("bf16")
+
+
+def _accumulate(b: Builder, products: list[Value], z: Value) -> Value:
+    """z plus 64-bit products, wrapped or saturated to z's type."""
+    total = z.to(str(products[0].type))
+    for product in products:
+        total = total + product
+    return narrow(b, total, str(z.type))
+
+
+def _fields(value: Value, bits: int, signed: bool) -> list[Value]:
+    """The elements of a register, low first, in 64 bits."""
+    word = value.as_("i32" if signed else "u32")
+    return [word.bits(place, bits).to("i64") for place in range(0, 32, bits)]
+
+
+def _integer_dot(names: str, kind: str, bits: int) -> None:
+    signed = kind == "i32"
+
+    @operations.lane(names, f"u32 u32 {kind} -> {kind}")
+    def dot(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S2 + the sum of the products of the elements; clamp saturates."""
+        left, right = _fields(x, bits, signed), _fields(y, bits, signed)
+        products = [a * c for a, c in zip(left, right, strict=True)]
+        total = z.to("i64")
+        for product in products:
+            total = total + product
+        return narrow(b, total, kind)
+
+
+_integer_dot("v_dot4_i32_i8 v_dot4c_i32_i8", "i32", 8)
+_integer_dot("v_dot4_u32_u8", "u32", 8)
+_integer_dot("v_dot8_i32_i4 v_dot8c_i32_i4", "i32", 4)
+_integer_dot("v_dot8_u32_u4", "u32", 4)
+
+
+def _halves_dot(names: str, kind: str) -> None:
+    half = f"{kind[0]}16"
+
+    @operations.lane(names, f"{half}x2 {half}x2 {kind} -> {kind}")
+    def dot(b: Builder, x: tuple[Value, ...], y: tuple[Value, ...], z: Value) -> Value:
+        """D = S2 + S0.low * S1.low + S0.high * S1.high; clamp saturates."""
+        wide = f"{kind[0]}64"
+        return _accumulate(b, [left.to(wide) * right.to(wide) for left, right in zip(x, y, strict=True)], z)
+
+
+_halves_dot("v_dot2_i32_i16 v_dot2c_i32_i16", "i32")
+_halves_dot("v_dot2_u32_u16", "u32")
+
+
+def _either_sign(name: str, bits: int) -> None:
+    @operations.lane(name, "u32 u32 i32 -> i32", static=("src0_modifiers", "src1_modifiers"))
+    def dot(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S2 + the sum of the products; each source's elements are signed where its negation bit is set."""
+        left = _fields(x, bits, bool(b.modifiers.get("src0_modifiers", 0) & _NEGATE))
+        right = _fields(y, bits, bool(b.modifiers.get("src1_modifiers", 0) & _NEGATE))
+        total = z.to("i64")
+        for a, c in zip(left, right, strict=True):
+            total = total + a * c
+        return narrow(b, total, "i32")
+
+
+_either_sign("v_dot4_i32_iu8", 8)
+_either_sign("v_dot8_i32_iu4", 4)

@@ -1,0 +1,313 @@
+"""Moves, selection, shifts and bit operations of vectors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from luthier.emulator.builder import Builder
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.operations.valu_int import byte_differences, clamps
+from luthier.emulator.values import Value
+
+if TYPE_CHECKING:
+    from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+# Moves --------------------------------------------------------------------------------------------------------------
+
+
+@operations.lane("v_mov_b32 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32", "u32 -> u32")
+def mov_b32(b: Builder, x: Value) -> Value:
+    """D = S0."""
+    return x
+
+
+@operations.lane("v_mov_b64", "u64 -> u64")
+def mov_b64(b: Builder, x: Value) -> Value:
+    """D = S0."""
+    return x
+
+
+@operations.lane("v_mov_b16", "u16 -> u16")
+def mov_b16(b: Builder, x: Value) -> Value:
+    """D = S0."""
+    return x
+
+
+def _swap(bits: int) -> None:
+    @operations.lane(f"v_swap_b{bits}", f"src0:u{bits} src1:u{bits} -> vdst:u{bits} vdst1:u{bits}")
+    def swap(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+        """D and S0 exchange their values."""
+        return x, y
+
+    @operations.lane("v_cndmask_b32" if bits == 32 else "v_cndmask_b16", f"u{bits} u{bits} mask -> u{bits}")
+    def cndmask(b: Builder, x: Value, y: Value, mask: Value) -> Value:
+        """D = mask ? S1 : S0."""
+        return b.select(mask, y, x)
+
+
+_swap(32)
+_swap(16)
+
+# Bitwise ------------------------------------------------------------------------------------------------------------
+
+
+@operations.lane("v_not_b32", "u32 -> u32")
+def not_b32(b: Builder, x: Value) -> Value:
+    """D = ~S0."""
+    return ~x
+
+
+@operations.lane("v_not_b16", "u16 -> u16")
+def not_b16(b: Builder, x: Value) -> Value:
+    """D = ~S0."""
+    return ~x
+
+
+def _logic(name: str, bits: int, combine: Callable[[Value, Value], Value]) -> None:
+    @operations.lane(f"v_{name}_b{bits}", f"u{bits} u{bits} -> u{bits}")
+    def logic(b: Builder, x: Value, y: Value) -> Value:
+        """D = the bitwise function."""
+        return combine(x, y)
+
+
+for _name, _combine in {"and": operator.and_, "or": operator.or_, "xor": operator.xor}.items():
+    _logic(_name, 32, _combine)
+    _logic(_name, 16, _combine)
+_logic("xnor", 32, lambda x, y: ~(x ^ y))
+
+
+@operations.lane("v_or3_b32", "u32 u32 u32 -> u32")
+def or3_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 | S1 | S2."""
+    return x | y | z
+
+
+@operations.lane("v_xor3_b32", "u32 u32 u32 -> u32")
+def xor3_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 ^ S1 ^ S2."""
+    return x ^ y ^ z
+
+
+@operations.lane("v_and_or_b32", "u32 u32 u32 -> u32")
+def and_or_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = (S0 & S1) | S2."""
+    return (x & y) | z
+
+
+@operations.lane("v_lshl_or_b32", "u32 u32 u32 -> u32")
+def lshl_or_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = (S0 << S1) | S2."""
+    return (x << (y & 31)) | z
+
+
+@operations.lane("v_bfi_b32", "u32 u32 u32 -> u32")
+def bfi_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S1 where S0 is one, S2 where it is zero."""
+    return (x & y) | (~x & z)
+
+
+def _any_function(bits: int) -> None:
+    word = f"u{bits}"
+
+    @operations.lane(f"v_bitop3_b{bits}", f"{word} {word} {word} -> {word}", static=("bitop3",))
+    def bitop3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the function of three bits whose truth table is the constant: bit 4·S0 + 2·S1 + S2 of it."""
+        table = b.modifiers.get("bitop3", 0)
+        result = b.like(0, x)
+        for row in range(8):
+            if table >> row & 1:
+                result = result | ((x if row & 4 else ~x) & (y if row & 2 else ~y) & (z if row & 1 else ~z))
+        return result
+
+
+_any_function(32)
+_any_function(16)
+
+# Shifts and fields --------------------------------------------------------------------------------------------------
+
+
+def _shifts(bits: int) -> None:
+    amount = "u16" if bits == 16 else "u32"
+
+    def places(x: Value, kind: str) -> Value:
+        return (x & (bits - 1)).to(kind)
+
+    @operations.lane(f"v_lshlrev_b{bits}", f"{amount} u{bits} -> u{bits}")
+    def lshlrev(b: Builder, x: Value, y: Value) -> Value:
+        """D = S1 << S0, modulo the width."""
+        return y << places(x, f"u{bits}")
+
+    @operations.lane(f"v_lshrrev_b{bits}", f"{amount} u{bits} -> u{bits}")
+    def lshrrev(b: Builder, x: Value, y: Value) -> Value:
+        """D = S1 >> S0."""
+        return y >> places(x, f"u{bits}")
+
+    @operations.lane(f"v_ashrrev_i{bits}", f"{amount} i{bits} -> i{bits}")
+    def ashrrev(b: Builder, x: Value, y: Value) -> Value:
+        """D = S1 >> S0 with the sign."""
+        return y >> places(x, f"i{bits}")
+
+
+for _bits in (16, 32, 64):
+    _shifts(_bits)
+
+
+@operations.lane("v_bfe_u32", "u32 u32 u32 -> u32")
+def bfe_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S2[4:0] bits of S0 from bit S1[4:0]."""
+    return (x >> (y & 31)) & ((b.like(1, x) << (z & 31)) - 1)
+
+
+@operations.lane("v_bfe_i32", "i32 u32 u32 -> i32")
+def bfe_i32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """The same, sign-extended from its highest bit."""
+    width = z & 31
+    left = ((32 - width) & 31).as_("i32")
+    field = ((x >> (y & 31).as_("i32")) << left) >> left
+    return b.select(width == 0, 0, field)
+
+
+@operations.lane("v_bfm_b32", "u32 u32 -> u32")
+def bfm_b32(b: Builder, x: Value, y: Value) -> Value:
+    """D = S0 ones, shifted left by S1."""
+    return ((b.like(1, x) << (x & 31)) - 1) << (y & 31)
+
+
+@operations.lane("v_alignbit_b32", "u32 u32 u32 -> u32")
+def alignbit_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = low half of {S0, S1} >> S2[4:0]."""
+    return b.funnel_shift_right(x, y, z & 31)
+
+
+@operations.lane("v_alignbyte_b32", "u32 u32 u32 -> u32")
+def alignbyte_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = low half of {S0, S1} >> 8·S2[1:0]."""
+    return b.funnel_shift_right(x, y, (z & 3) << 3)
+
+
+@operations.lane("v_perm_b32", "u32 u32 u32 -> u32")
+def perm_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """Each byte of D is the byte of {S0, S1} that the byte of S2 names.
+
+    8 to 11 repeat the sign of byte 1, 3, 5, 7; 12 is 0; more is 0xFF.
+    """
+    data = (x.to("u64") << 32) | y.to("u64")
+    result = b.like(0, x)
+    for place in range(4):
+        selector = z.bits(8 * place, 8)
+        byte = (data >> ((selector & 7) << 3).to("u64")).to("u32") & 0xFF
+        sign = (data >> (((selector & 3) << 4) | 15).to("u64")).to("u32") & 1
+        constant = b.select(selector == 12, 0, b.like(0xFF, x))
+        chosen = b.select(selector < 8, byte, b.select(selector < 12, sign * 0xFF, constant))
+        result = result | (chosen << (8 * place))
+    return result
+
+
+@operations.lane("v_lerp_u8", "u32 u32 u32 -> u32")
+def lerp_u8(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """Each byte of D is (S0 + S1 + bit 0 of S2) >> 1."""
+    result = b.like(0, x)
+    for place in range(0, 32, 8):
+        total = x.bits(place, 8) + y.bits(place, 8) + z.bits(place, 1)
+        result = result | ((total >> 1) << place)
+    return result
+
+
+# Counting -----------------------------------------------------------------------------------------------------------
+
+
+@operations.lane("v_bfrev_b32", "u32 -> u32")
+def bfrev_b32(b: Builder, x: Value) -> Value:
+    """D = S0 with its bits in reverse order."""
+    return b.bit_reverse(x)
+
+
+@operations.lane("v_bcnt_u32_b32", "u32 u32 -> u32")
+def bcnt_u32_b32(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 + the ones of S0."""
+    return b.popcount(x) + y
+
+
+@operations.lane("v_ffbh_u32 v_clz_i32_u32", "u32 -> u32")
+def ffbh_u32(b: Builder, x: Value) -> Value:
+    """D = zeros above the highest one, -1 if there is none."""
+    return b.select(x == 0, 0xFFFFFFFF, b.leading_zeros(x))
+
+
+@operations.lane("v_ffbl_b32 v_ctz_i32_b32", "u32 -> u32")
+def ffbl_b32(b: Builder, x: Value) -> Value:
+    """D = place of the lowest one, -1 if there is none."""
+    return b.select(x == 0, 0xFFFFFFFF, b.trailing_zeros(x))
+
+
+@operations.lane("v_ffbh_i32 v_cls_i32", "i32 -> u32")
+def ffbh_i32(b: Builder, x: Value) -> Value:
+    """D = bits equal to the sign bit, from the top; -1 if all are."""
+    return ffbh_u32(b, (x ^ (x >> 31)).as_("u32"))
+
+
+@operations.lane("v_mbcnt_lo_u32_b32", "u32 u32 -> u32")
+def mbcnt_lo(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 + the ones of S0 for lanes below this one, of lanes 0 to 31."""
+    lane = b.lane_id()
+    below = b.select(lane >= 32, 0xFFFFFFFF, (b.like(1, x) << (lane & 31)) - 1)
+    return b.popcount(x & below) + y
+
+
+@operations.lane("v_mbcnt_hi_u32_b32", "u32 u32 -> u32")
+def mbcnt_hi(b: Builder, x: Value, y: Value) -> Value:
+    """D = S1 + the ones of S0 for lanes below this one, of lanes 32 to 63."""
+    lane = b.lane_id()
+    below = b.select(lane < 32, 0, (b.like(1, x) << (lane & 31)) - 1)
+    return b.popcount(x & below) + y
+
+
+@operations.lane("v_prng_b32", "u32 -> u32")
+def prng_b32(b: Builder, x: Value) -> Value:
+    """D = the next state of a linear feedback shift register."""
+    return next_random(b, x)
+
+
+def next_random(b: Builder, x: Value) -> Value:
+    """One step of the generator that stochastic rounding uses."""
+    return (x << 1) ^ b.select((x >> 31) != 0, 197, b.like(0, x))
+
+
+# Packing of bytes ---------------------------------------------------------------------------------------------------
+
+
+@operations.lane("v_sat_pk_u8_i16", "u32 -> u16")
+def sat_pk_u8_i16(b: Builder, x: Value) -> Value:
+    """D = both signed halves saturated to unsigned bytes."""
+    low = x.as_("i32").bits(0, 16)
+    high = x.as_("i32").bits(16, 16)
+    saturated = [b.minimum(b.maximum(half, 0), 255) for half in (low, high)]
+    return (saturated[0] | (saturated[1] << 8)).to("u16")
+
+
+def _shift_and_pack(name: str, low: int, high: int) -> None:
+    @operations.lane(name, "i32 i32 u32 -> u16")
+    def ashr_pk(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S0 and S1, shifted right by S2 and saturated to bytes."""
+        amount = (z & 31).as_("i32")
+        first, second = (b.minimum(b.maximum(value >> amount, low), high) & 0xFF for value in (x, y))
+        return (first | (second << 8)).to("u16")
+
+
+_shift_and_pack("v_ashr_pk_i8_i32", -128, 127)
+_shift_and_pack("v_ashr_pk_u8_i32", 0, 255)
+
+
+@operations.wave("v_mqsad_u32_u8", "u64 u32 u32x4 -> u32x4")
+def mqsad_u32_u8(w: WaveBuilder, result: Slot, x: Slot, y: Slot, z: Slot) -> None:
+    """Four sums of masked byte differences: S0 shifted by 0 to 3 bytes, against S1, each added to a register of S2."""
+    data, pattern, totals = x.read(), y.read(), z.parts()
+    sums = []
+    for place, total in enumerate(totals):
+        part = byte_differences(w, (data >> (8 * place)).to("u32"), pattern, True)
+        sums.append(w.add_saturate(total, part) if clamps(w) else total + part)
+    result.write_parts(sums)

@@ -1,0 +1,124 @@
+"""Minimum, maximum and median of floats, in the three ways that generations have them.
+
+GFX9 to GFX11: NaN loses; a signalling NaN wins, quieted, in IEEE mode. GFX12: `num` lets NaN lose, `minimum` and
+`maximum` let it win (IEEE 754-2019). All order -0 below +0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from luthier.emulator.builder import Builder
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.operations.floats import is_negative, is_signalling, quiet
+from luthier.emulator.values import Value
+
+operations = OperationTable()
+
+Choice = Callable[[Builder, Value, Value], Value]
+
+
+def _ordered(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+    """The smaller or larger of two numbers, -0 below +0; if either is NaN, y."""
+    first = (x > y) | ((x == y) & ~is_negative(x)) if larger else (x < y) | ((x == y) & is_negative(x))
+    return b.select(first, x, y)
+
+
+def _legacy(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+    # Where x is NaN the order gives y as it should.
+    result = b.select(b.is_nan(y), x, _ordered(b, x, y, larger))
+    result = b.select(b.is_nan(x), y, result)
+    if b.mode.ieee:
+        result = b.select(is_signalling(y), quiet(b, y), result)
+        result = b.select(is_signalling(x), quiet(b, x), result)
+    return result
+
+
+def legacy_minimum(b: Builder, x: Value, y: Value) -> Value:
+    return _legacy(b, x, y, False)
+
+
+def legacy_maximum(b: Builder, x: Value, y: Value) -> Value:
+    return _legacy(b, x, y, True)
+
+
+def _number(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+    result = b.select(b.is_nan(y), x, _ordered(b, x, y, larger))
+    return b.select(b.is_nan(x) & b.is_nan(y), quiet(b, x), result)
+
+
+def number_minimum(b: Builder, x: Value, y: Value) -> Value:
+    return _number(b, x, y, False)
+
+
+def number_maximum(b: Builder, x: Value, y: Value) -> Value:
+    return _number(b, x, y, True)
+
+
+def _spreading(b: Builder, x: Value, y: Value, larger: bool) -> Value:
+    result = b.select(b.is_nan(y), quiet(b, y), _ordered(b, x, y, larger))
+    # A signalling NaN goes before a quiet one.
+    first = b.is_nan(x) & (is_signalling(x) | ~is_signalling(y))
+    return b.select(first, quiet(b, x), result)
+
+
+def spreading_minimum(b: Builder, x: Value, y: Value) -> Value:
+    return _spreading(b, x, y, False)
+
+
+def spreading_maximum(b: Builder, x: Value, y: Value) -> Value:
+    return _spreading(b, x, y, True)
+
+
+def median(b: Builder, x: Value, y: Value, z: Value, minimum: Choice, maximum: Choice) -> Value:
+    """The middle one; the smallest if any is NaN."""
+    largest = maximum(b, maximum(b, x, y), z)
+    result = b.select(largest == y, maximum(b, x, z), maximum(b, x, y))
+    result = b.select(largest == x, maximum(b, y, z), result)
+    nan = b.is_nan(x) | b.is_nan(y) | b.is_nan(z)
+    return b.select(nan, minimum(b, minimum(b, x, y), z), result)
+
+
+def _pair(names: str, kind: str, choose: Choice) -> None:
+    @operations.lane(names, f"{kind} {kind} -> {kind}")
+    def pair(b: Builder, x: Value, y: Value) -> Value:
+        """D = the smaller or larger of two."""
+        return choose(b, x, y)
+
+
+def _triple(names: str, kind: str, first: Choice, second: Choice) -> None:
+    @operations.lane(names, f"{kind} {kind} {kind} -> {kind}")
+    def triple(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = second(first(S0, S1), S2)."""
+        return second(b, first(b, x, y), z)
+
+
+def _median(name: str, kind: str, minimum: Choice, maximum: Choice) -> None:
+    @operations.lane(name, f"{kind} {kind} {kind} -> {kind}")
+    def med3(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = the middle one."""
+        return median(b, x, y, z, minimum, maximum)
+
+
+def _family(kind: str, suffix: str, minimum: Choice, maximum: Choice) -> None:
+    _pair(f"v_min_{suffix}{kind}", kind, minimum)
+    _pair(f"v_max_{suffix}{kind}", kind, maximum)
+    if kind == "f64":
+        return
+    _triple(f"v_min3_{suffix}{kind}", kind, minimum, minimum)
+    _triple(f"v_max3_{suffix}{kind}", kind, maximum, maximum)
+    _triple(f"v_maxmin_{suffix}{kind}", kind, maximum, minimum)
+    _triple(f"v_minmax_{suffix}{kind}", kind, minimum, maximum)
+    _median(f"v_med3_{suffix}{kind}", kind, minimum, maximum)
+
+
+for _kind in ("f16", "f32", "f64"):
+    _family(_kind, "", legacy_minimum, legacy_maximum)
+    _family(_kind, "num_", number_minimum, number_maximum)
+    _pair(f"v_minimum_{_kind}", _kind, spreading_minimum)
+    _pair(f"v_maximum_{_kind}", _kind, spreading_maximum)
+for _kind in ("f16", "f32"):
+    _triple(f"v_minimum3_{_kind}", _kind, spreading_minimum, spreading_minimum)
+    _triple(f"v_maximum3_{_kind}", _kind, spreading_maximum, spreading_maximum)
+    _triple(f"v_maximumminimum_{_kind}", _kind, spreading_maximum, spreading_minimum)
+    _triple(f"v_minimummaximum_{_kind}", _kind, spreading_minimum, spreading_maximum)

@@ -1,0 +1,240 @@
+"""Powers, roots, logarithms and sines of vectors; taking floats apart and scaling them.
+
+Hardware bounds the error of the first group (1 ulp or so); here they are rounded to nearest from a value with a
+relative error below 2**-50, so to the correctly rounded result in all but a few cases in 10**8. The 32-bit ones neither
+read nor give denormals, as LLVM takes the hardware to do (AMDGPU's lowering of fdiv, fsqrt, flog2, fexp2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from luthier.emulator.builder import Builder
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.operands import flush_denormal
+from luthier.emulator.operations.floats import exponent_field, power_of_two, quieted, scale, split
+from luthier.emulator.values import Value
+
+operations = OperationTable()
+
+# Functions of 64-bit floats -----------------------------------------------------------------------------------------
+
+
+def _polynomial(b: Builder, x: Value, coefficients: list[float]) -> Value:
+    """Highest power first."""
+    total = b.like(coefficients[0], x)
+    for coefficient in coefficients[1:]:
+        total = b.fma(total, x, coefficient)
+    return total
+
+
+def exponential(b: Builder, x: Value) -> Value:
+    """2**x for |x| below 1000; of NaN NaN, of larger ones infinity or 0."""
+    bounded = b.select(x > 1000.0, 1000.0, b.select(x < -1000.0, -1000.0, x))
+    whole = b.round_even(bounded)
+    rest = (bounded - whole) * math.log(2)
+    power = _polynomial(b, rest, [1 / math.factorial(n) for n in range(14, -1, -1)])
+    exponent = b.float_to_int(whole, "i64")
+    return b.select(b.is_nan(x), x, power * power_of_two(exponent, 64))
+
+
+def logarithm(b: Builder, x: Value) -> Value:
+    """log2(x) of a normal number; -infinity of 0, NaN below."""
+    fraction, exponent = split(b, x)
+    # Into [sqrt(1/2), sqrt(2)), so that the logarithm of a number near 1 keeps its relative precision.
+    small = fraction < math.sqrt(0.5)
+    fraction = b.select(small, fraction * 2.0, fraction)
+    exponent = b.select(small, exponent - 1, exponent)
+    ratio = b.divide(fraction - 1.0, fraction + 1.0)
+    square = ratio * ratio
+    series = _polynomial(b, square, [2 / math.log(2) / (2 * n + 1) for n in range(13, -1, -1)])
+    result = b.fma(ratio, series, exponent.to("f64"))
+    result = b.select(x == 0.0, -math.inf, result)
+    result = b.select(x == math.inf, math.inf, result)
+    result = b.select(x < 0.0, b.bits_const("f64", 0xFFF8000000000000), result)
+    return b.select(b.is_nan(x), x, result)
+
+
+def _turns(b: Builder, x: Value, cosine: bool) -> Value:
+    """sin or cos of x full turns."""
+    rest = x - b.round_even(x)  # exact, in [-1/2, 1/2]
+    quarter = b.round_even(rest * 4.0)
+    angle = (rest - quarter * 0.25) * (2 * math.pi)  # in [-pi/4, pi/4]
+    square = angle * angle
+    sine = angle * _polynomial(b, square, [(-1) ** n / math.factorial(2 * n + 1) for n in range(9, -1, -1)])
+    other = _polynomial(b, square, [(-1) ** n / math.factorial(2 * n) for n in range(10, -1, -1)])
+    place = b.float_to_int(quarter, "i32") + (1 if cosine else 0)
+    result = b.select((place & 1) != 0, other, sine)
+    return b.select((place & 2) != 0, -result, result)
+
+
+# The operations -----------------------------------------------------------------------------------------------------
+
+Function = Callable[[Builder, Value], Value]
+
+
+def exp(b: Builder, x: Value) -> Value:
+    """2**S0."""
+    return exponential(b, x.to("f64"))
+
+
+def log(b: Builder, x: Value) -> Value:
+    """log2(S0)."""
+    return logarithm(b, x.to("f64"))
+
+
+def rcp(b: Builder, x: Value) -> Value:
+    """1/S0."""
+    return b.divide(1.0, x.to("f64"))
+
+
+def rsq(b: Builder, x: Value) -> Value:
+    """1/sqrt(S0)."""
+    return b.divide(1.0, b.sqrt(x.to("f64")))
+
+
+def sqrt(b: Builder, x: Value) -> Value:
+    """sqrt(S0)."""
+    return b.sqrt(x.to("f64"))
+
+
+def sin(b: Builder, x: Value) -> Value:
+    """The sine of S0 full turns; 0 beyond 256 turns."""
+    wide = x.to("f64")
+    result = b.select(abs(wide) > 256.0, 0.0, _turns(b, wide, False))
+    # A zero keeps its sign; of infinity there is no sine.
+    result = b.select(wide == 0.0, wide, result)
+    return b.select((abs(wide) == math.inf) | b.is_nan(wide), _invalid(b, wide), result)
+
+
+def cos(b: Builder, x: Value) -> Value:
+    """The cosine of S0 full turns; 1 beyond 256 turns."""
+    wide = x.to("f64")
+    result = b.select(abs(wide) > 256.0, 1.0, _turns(b, wide, True))
+    return b.select((abs(wide) == math.inf) | b.is_nan(wide), _invalid(b, wide), result)
+
+
+def _invalid(b: Builder, x: Value) -> Value:
+    return b.select(b.is_nan(x), x, b.bits_const("f64", 0xFFF8000000000000))
+
+
+FUNCTIONS: dict[str, Function] = {"exp": exp, "log": log, "rcp": rcp, "rsq": rsq, "sqrt": sqrt, "sin": sin, "cos": cos}
+
+
+def bounded(b: Builder, x: Value, function: Function) -> Value:
+    """The function rounded to nearest to x's type; of 32-bit numbers denormals are zeros."""
+    flushes = x.type.bits == 32
+    if flushes:
+        x = flush_denormal(b, x)
+    result = b.with_rounding(0, lambda inner: function(inner, x).to(x.type))
+    return flush_denormal(b, result) if flushes else result
+
+
+def _declare(name: str, kind: str, function: Function) -> None:
+    # Some scalar forms write an SGPR; their mnemonics say so.
+    spelled = f"v_{name}_{kind}"
+    if name == "rcp" and kind == "f32":
+        spelled += " v_rcp_iflag_f32"
+    if name in ("exp", "log") and kind == "f32":
+        spelled += f" v_{name}_legacy_f32"
+
+    @operations.lane(spelled, f"{kind} -> {kind}", exact=False)
+    def special(b: Builder, x: Value) -> Value:
+        """D = the function of S0."""
+        return bounded(b, x, function)
+
+    if name not in ("sin", "cos"):
+
+        @operations.scalar(f"v_s_{name}_{kind}", f"{kind} -> vdst:{kind}", exact=False)
+        def scalar(b: Builder, x: Value) -> Value:
+            """D = the function of S0, both scalar registers."""
+            return bounded(b, x, function)
+
+
+for _kind in ("f16", "f32"):
+    for _name, _function in FUNCTIONS.items():
+        _declare(_name, _kind, _function)
+
+
+def _declare_64(name: str, function: Function) -> None:
+    @operations.lane(f"v_{name}_f64", "f64 -> f64", exact=False)
+    def special(b: Builder, x: Value) -> Value:
+        """D = the function of S0."""
+        return b.with_rounding(0, lambda inner: function(inner, x))
+
+
+for _name in ("rcp", "rsq", "sqrt"):
+    _declare_64(_name, FUNCTIONS[_name])
+
+# Taking apart -------------------------------------------------------------------------------------------------------
+
+
+def _apart(kind: str) -> None:
+    bits = int(kind[1:])
+    exponent_kind = "i16" if bits == 16 else "i32"
+
+    @operations.lane(f"v_frexp_mant_{kind}", f"{kind} -> {kind}")
+    def frexp_mant(b: Builder, x: Value) -> Value:
+        """D = the fraction of S0 in [0.5, 1); zero, infinity and NaN themselves."""
+        return quieted(b, split(b, x)[0])
+
+    @operations.lane(f"v_frexp_exp_{exponent_kind}_{kind}", f"{kind} -> {exponent_kind}")
+    def frexp_exp(b: Builder, x: Value) -> Value:
+        """D = the exponent that goes with the fraction; 0 of zero, infinity and NaN."""
+        return split(b, x)[1].to(exponent_kind)
+
+    @operations.lane(f"v_ldexp_{kind}", f"{kind} {exponent_kind} -> {kind}")
+    def ldexp(b: Builder, x: Value, exponent: Value) -> Value:
+        """D = S0 * 2**S1."""
+        return scale(b, x, exponent)
+
+
+for _kind in ("f16", "f32", "f64"):
+    _apart(_kind)
+
+# Digits of 2/pi -----------------------------------------------------------------------------------------------------
+
+_FRACTION_BITS = 1201
+
+
+def _two_over_pi() -> int:
+    """floor(2/pi * 2**1201), by Machin's formula."""
+    extra = 64
+    one = 1 << (_FRACTION_BITS + extra)
+
+    def arctangent(inverse: int) -> int:
+        term = one // inverse
+        total, sign, divisor = term, -1, 3
+        while term:
+            term //= inverse * inverse
+            total += sign * (term // divisor)
+            sign, divisor = -sign, divisor + 2
+        return total
+
+    pi = 4 * (4 * arctangent(5) - arctangent(239))
+    return ((2 * one * one) // pi) >> extra
+
+
+@operations.lane("v_trig_preop_f64", "f64 u32 -> f64")
+def trig_preop_f64(b: Builder, x: Value, segment: Value) -> Value:
+    """D = 53 bits of 2/pi at their place: segment S1 of those that matter at the exponent of S0."""
+    exponent = exponent_field(x)
+    shift = (segment & 31).to("i64") * 53 + b.select(exponent > 1077, exponent - 1077, 0)
+    # 64 bits at a time from a table of the digits: bits above the point after shifting left by `shift`.
+    digits = _two_over_pi()
+    words = [(digits >> (_FRACTION_BITS - 32 * (index + 1))) & 0xFFFFFFFF for index in range(_FRACTION_BITS // 32)]
+    words.append((digits << (32 * (len(words) + 1) - _FRACTION_BITS)) & 0xFFFFFFFF)
+    first = shift >> 5
+    window = [b.like(0, shift.as_("u64")) for _ in range(3)]
+    for place, word in enumerate(words):
+        for ahead in range(3):
+            window[ahead] = b.select(first + ahead == place, word, window[ahead])
+    within = (shift & 31).as_("u64")
+    high = (window[0] << 32) | window[1]
+    # 53 bits from bit `within` of the 96.
+    low = (window[2] << 32).as_("u64")
+    joined = b.select(within == 0, high, (high << within) | (low >> ((64 - within) & 63)))
+    result = (joined >> 11).to("f64")
+    power = -53 - shift + b.select(exponent >= 1968, 128, b.like(0, shift))
+    return scale(b, result, power)
