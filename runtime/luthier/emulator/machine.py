@@ -21,6 +21,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from luthier.emulator.emit import emit
+from luthier.emulator.nativecode import NativeCode
 from luthier.emulator.scheduler import emit_scheduler
 from luthier.emulator.support import emit_translate
 from luthier.emulator.variant import Variant
@@ -59,10 +60,9 @@ class MachineCode:
         llvm.initialize_native_asmprinter()
         features = llvm.get_host_cpu_features().flatten()
         self._target = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=f"{features},-prefer-256-bit,-vzeroupper", opt=2, reloc="pic", jit=True
+            cpu=llvm.get_host_cpu_name(), features=f"{features},-prefer-256-bit,-vzeroupper", opt=2, reloc="pic", codemodel="small"
         )
-        # An engine needs a module of its own before it takes object files.
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._target)
+        self._loaded: list[NativeCode] = []
         self._folder = cache_folder()
         self.compiled = 0
         """Functions compiled, not loaded, by this process."""
@@ -135,10 +135,10 @@ class MachineCode:
         self._save(code, names)
 
     def _add(self, code: bytes, names: Iterable[str]) -> None:
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        native = NativeCode(code)
+        self._loaded.append(native)
         for name in names:
-            self._addresses[name] = self._engine.get_function_address(name)
+            self._addresses[name] = native.symbols[name]
 
     def _load(self, names: Iterable[str]) -> None:
         for path in {self._on_disk[name] for name in names}:

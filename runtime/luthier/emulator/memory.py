@@ -68,6 +68,7 @@ class Memory:
         self._allocations: dict[int, Allocation] = {}
         self._table: NDArray[np.uint64] | None = None
         self._limit = limit
+        self._longest = 0
 
     def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
         """Zeroed memory of `size` bytes.
@@ -122,12 +123,16 @@ class Memory:
             self._table = None
 
     def table(self) -> NDArray[np.uint64]:
-        """Address and length of every allocation, sorted, as compiled code reads them; never changed once given out."""
+        """Address and length of every allocation, sorted, as compiled code reads them; never changed once given out.
+
+        It never gets shorter: records remember an index into it from launch to launch. Unused entries hold nothing.
+        """
         with self._lock:
             if self._table is None:
-                rows = [(a.address, a.size) for a in self._allocations.values() if a.size]
-                # One entry that holds nothing, so that reading entry 0 is always possible.
-                self._table = np.array(sorted(rows) or [(0, 0)], np.uint64).reshape(-1, 2)
+                rows = sorted((a.address, a.size) for a in self._allocations.values() if a.size)
+                self._longest = max(self._longest, len(rows) + 1)
+                rows += [((1 << 64) - 1, 0)] * (self._longest - len(rows))
+                self._table = np.array(rows, np.uint64)
             return self._table
 
     def find(self, address: int) -> Allocation | None:

@@ -159,6 +159,15 @@ class Code:
             table.bound[reached] = True
             table.version += 1
 
+    def refresh(self, table: RecordTable, records: NDArray[np.void], version: int) -> int:
+        """Bring a thread's copy of a table from `version` up to date; counts stay. The new version."""
+        with self._lock:
+            if version != table.version:
+                changed = records["function"] != table.records["function"]
+                records["slots"][changed] = table.records["slots"][changed]
+                records["function"][changed] = table.records["function"][changed]
+            return table.version
+
     def _bind(self, record: int, mode: FloatMode) -> tuple[Variant, tuple[int, ...]]:
         place = self.locate(record)
         if place is None:

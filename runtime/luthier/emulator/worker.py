@@ -145,12 +145,7 @@ class Worker:
             records = arena.array[: RECORD_TYPE.itemsize * len(master.records)].view(RECORD_TYPE)
             copy = self._copies[key] = Copy(records, arena)
             poke(self._tables.array, 8 * key, 8, arena.address)
-        if copy.version != master.version:
-            changed = copy.records["function"] != master.records["function"]
-            version = master.version
-            copy.records["slots"][changed] = master.records["slots"][changed]
-            copy.records["function"][changed] = master.records["function"][changed]
-            copy.version = version
+        copy.version = code.refresh(master, copy.records, copy.version)
 
     # Running --------------------------------------------------------------------------------------------------------
 

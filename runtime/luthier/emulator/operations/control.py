@@ -172,7 +172,7 @@ def s_sleep(w: WaveBuilder) -> None:
     "s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
     "s_prefetch_data s_prefetch_data_pc_rel s_buffer_prefetch_data s_round_mode_hint s_sethalt "
     "buffer_wbinvl1 buffer_wbinvl1_vol buffer_wbl2 buffer_inv buffer_invl2 buffer_gl0_inv buffer_gl1_inv "
-    "global_inv global_wb global_wbinv v_nop v_pipeflush s_singleuse_vdst",
+    "global_inv global_wb global_wbinv s_singleuse_vdst",
     "->",
 )
 def timing_only(w: WaveBuilder) -> None:
