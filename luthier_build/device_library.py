@@ -8,7 +8,6 @@ processor or the compiler lacks some of them; a folder that adds them makes it w
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,13 @@ from pathlib import Path
 from luthier.errors import BuildError
 from luthier.processes import run
 
-from luthier_build.cache import cache_dir
+from luthier_build.cache import cache_dir, locked
 from luthier_build.workspace import replacing
 
 ABI_VERSIONS = (400, 500, 600)
 """Hundred times the code object versions that clang asks for (`-mcode-object-version`)."""
+
+_FORMAT = 2  # of the folders made here; a change makes them anew
 
 # Not computable from the name: the library takes a generic processor for one of its members.
 _GENERIC_ISA_VERSIONS = {
@@ -68,35 +69,49 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
     Args:
         clang_version: full text of ``clang --version``; generated bitcode is only for that compiler.
     """
-    abi = {f"oclc_abi_version_{version}.bc": ("__oclc_ABI_version", version) for version in ABI_VERSIONS}
+    made = {f"oclc_abi_version_{version}.bc": [("int", "__oclc_ABI_version", version)] for version in ABI_VERSIONS}
+    made = {name: constants for name, constants in made.items() if not (library / name).is_file()}
     isa = f"oclc_isa_version_{processor.removeprefix('gfx')}.bc"
-    wanted = {isa: ("__oclc_ISA_version", isa_version(processor)), **abi}
-    missing = {name: constant for name, constant in wanted.items() if not (library / name).is_file()}
-    if not missing:
+    constants = [("int", "__oclc_ISA_version", isa_version(processor))]
+    if _lacks_denormal_mode(library, clang_version):
+        constants.append(("unsigned char", "__oclc_daz_opt", 0))
+    if len(constants) > 1 or not (library / isa).is_file():
+        made[isa] = constants
+    if not made:
         return library
-    generator = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    key = hashlib.sha256(f"{library.resolve()}\0{clang_version}\0{generator}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{_FORMAT}\0{library.resolve()}\0{clang_version}".encode()).hexdigest()[:16]
     folder = cache_dir(f"device-library/{key}")
-    for original in library.glob("*.bc"):
-        _link(folder / original.name, original)
-    for name, (symbol, value) in missing.items():
-        if not (folder / name).is_file():
-            _generate(folder / name, symbol, value, clang)
+    if all((folder / name).is_file() and not (folder / name).is_symlink() for name in made):
+        return folder
+    with locked(folder / ".lock"):
+        for original in library.glob("*.bc"):
+            link = folder / original.name
+            if link.name not in made and not link.is_file():  # a file: made for another processor
+                _link(link, original)
+        for name, constants in sorted(made.items()):
+            _generate(folder / name, constants, clang)
     return folder
 
 
+def _lacks_denormal_mode(library: Path, clang_version: str) -> bool:
+    """Whether the library's code reads a setting that this clang no longer supplies.
+
+    clang 22 stopped linking ``oclc_daz_opt_off.bc``; HIP's default is to keep denormal numbers.
+    """
+    match = re.search(r"clang version (\d+)", clang_version)
+    return match is not None and int(match[1]) >= 22 and (library / "oclc_daz_opt_off.bc").is_file()
+
+
 def _link(link: Path, original: Path) -> None:
-    if link.is_symlink() and os.readlink(link) == os.fspath(original):
-        return
     with replacing(link) as fresh:
         fresh.unlink()
         fresh.symlink_to(original)
 
 
-def _generate(path: Path, symbol: str, value: int, clang: Path) -> None:
-    """One constant in the constant address space, compiled so that data layout and bitcode are this compiler's."""
-    source = f'__attribute__((address_space(4), visibility("hidden"), weak)) extern const int {symbol} = {value};\n'
-    # No code object version: the file is linked into modules of every version.
-    target = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w", "-Xclang", "-mcode-object-version=none"]
+def _generate(path: Path, constants: list[tuple[str, str, int]], clang: Path) -> None:
+    """Constants in the constant address space, compiled so that data layout and bitcode are this compiler's."""
+    place = '__attribute__((address_space(4), visibility("hidden"), weak))'
+    source = "".join(f"{place} extern const {kind} {symbol} = {value};\n" for kind, symbol, value in constants)
+    target = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w"]
     with replacing(path) as fresh:
         run([clang, "-x", "c", *target, "-c", "-emit-llvm", "-o", fresh, "-"], stdin=source)

@@ -17,8 +17,8 @@
 #error "Luthier's compiler plugin needs LLVM 15 or later"
 #endif
 
-#if LLVM_VERSION_MAJOR >= 17
-#include <llvm/IR/AttributeMask.h>
+#if __has_include(<llvm/IR/AttributeMask.h>)
+#include <llvm/IR/AttributeMask.h> // LLVM 17 made it a file of its own
 #endif
 #if __has_include(<llvm/Plugins/PassPlugin.h>)
 #include <llvm/Plugins/PassPlugin.h> // LLVM 22 moved it
@@ -31,54 +31,39 @@
 #include <llvm/ADT/Triple.h>
 #endif
 
+#include <initializer_list>
+
 namespace luthier::compat {
 
-/// Adds `Pass` at the end of the optimizer's pipeline, at every optimization level.
+/// Adds `Pass` at the end of the optimizer's pipeline, at every optimization level. LLVM 20 gave the callback a parameter
+/// more, and ROCm's releases are cut from in between; so it takes any.
 template <typename PassT> void addOptimizerLastPass(llvm::PassBuilder &Builder, PassT Pass) {
-#if LLVM_VERSION_MAJOR >= 20
   Builder.registerOptimizerLastEPCallback(
-      [Pass](llvm::ModulePassManager &Passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
-        Passes.addPass(PassT(Pass));
-      });
-#else
-  Builder.registerOptimizerLastEPCallback(
-      [Pass](llvm::ModulePassManager &Passes, llvm::OptimizationLevel) { Passes.addPass(PassT(Pass)); });
-#endif
+      [Pass](llvm::ModulePassManager &Passes, auto &&...) { Passes.addPass(PassT(Pass)); });
 }
 
 inline llvm::Triple targetTriple(const llvm::Module &M) { return llvm::Triple(M.getTargetTriple()); }
 
-/// Function attributes that the optimizer concluded from the bodies of intrinsics, which do not stay.
-inline llvm::AttributeMask inferredFunctionAttributes() {
-  using llvm::Attribute;
+/// The attributes of these names, those left out that this release does not have.
+inline llvm::AttributeMask attributesNamed(std::initializer_list<llvm::StringRef> Names) {
   llvm::AttributeMask Mask;
-  for (Attribute::AttrKind Kind : {Attribute::NoFree, Attribute::NoSync, Attribute::NoRecurse, Attribute::WillReturn,
-                                   Attribute::Speculatable, Attribute::NoCallback})
-    Mask.addAttribute(Kind);
-#if LLVM_VERSION_MAJOR >= 16
-  Mask.addAttribute(Attribute::Memory);
-#else
-  for (Attribute::AttrKind Kind :
-       {Attribute::ArgMemOnly, Attribute::InaccessibleMemOnly, Attribute::InaccessibleMemOrArgMemOnly,
-        Attribute::ReadNone, Attribute::ReadOnly, Attribute::WriteOnly})
-    Mask.addAttribute(Kind);
-#endif
+  for (llvm::StringRef Name : Names)
+    if (auto Kind = llvm::Attribute::getAttrKindFromName(Name); Kind != llvm::Attribute::None)
+      Mask.addAttribute(Kind);
   return Mask;
 }
 
-/// The same of parameters.
+/// Function attributes that the optimizer concluded from the bodies of intrinsics, which do not stay. `memory` took the
+/// place of those after it in LLVM 16.
+inline llvm::AttributeMask inferredFunctionAttributes() {
+  return attributesNamed({"nofree", "nosync", "norecurse", "willreturn", "speculatable", "nocallback", "memory",
+                          "argmemonly", "inaccessiblememonly", "inaccessiblemem_or_argmemonly", "readnone", "readonly",
+                          "writeonly"});
+}
+
+/// The same of parameters. `captures` took the place of `nocapture` in LLVM 21.
 inline llvm::AttributeMask inferredParameterAttributes() {
-  using llvm::Attribute;
-  llvm::AttributeMask Mask;
-  for (Attribute::AttrKind Kind : {Attribute::NoFree, Attribute::ReadNone, Attribute::ReadOnly, Attribute::WriteOnly,
-                                   Attribute::Returned})
-    Mask.addAttribute(Kind);
-#if LLVM_VERSION_MAJOR >= 21
-  Mask.addAttribute(Attribute::Captures);
-#else
-  Mask.addAttribute(Attribute::NoCapture);
-#endif
-  return Mask;
+  return attributesNamed({"nofree", "readnone", "readonly", "writeonly", "returned", "captures", "nocapture"});
 }
 
 } // namespace luthier::compat

@@ -183,7 +183,7 @@ def test_supplemented_device_library(real: Toolchain, tmp_path: Path, monkeypatc
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
     source = tmp_path / "math.hip"
     source.write_text(
-        "#include <hip/hip_runtime.h>\n__global__ void k(float *p) { p[threadIdx.x + blockDim.x] = sinf(*p); }\n"
+        "#include <hip/hip_runtime.h>\n__global__ void k(float *p) { p[threadIdx.x + blockDim.x] = powf(sinf(*p), expf(p[1])); }\n"
     )
     for target in ("gfx906", "gfx942", "gfx1201", "gfx11-generic"):
         if real.llvm_major < 19 and target in ("gfx942", "gfx1201", "gfx11-generic"):
