@@ -10,11 +10,12 @@ from pathlib import Path
 from luthier import __version__
 from luthier.errors import BuildError
 
-from luthier_build import sources
+from luthier_build import sources, stubs
 from luthier_build.bitcode import read_contents
 from luthier_build.compile import DeviceModule, Report, compile_modules
 from luthier_build.manifest import Manifest, make_manifest
 from luthier_build.settings import ModuleSettings, Settings
+from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder, digest_text, forget, is_current, remember, write_atomic
 
@@ -32,7 +33,7 @@ class BuiltModule:
 
 def artefact_names(module: ModuleSettings) -> tuple[str, ...]:
     """The files a device module adds to its package."""
-    return (f"{module.name}.hipfb", f"{module.name}.json")
+    return tuple(f"{module.name}{suffix}" for suffix in (".hipfb", ".json", ".py", ".pyi"))
 
 
 def source_files(settings: Settings, project: Path) -> list[str]:
@@ -67,7 +68,7 @@ def compile_tool(
     toolchain: Toolchain | None = None,
     report: Report = print,
 ) -> list[BuiltModule]:
-    """Build every device module of a tool and put bundle and manifest into `destination`, the folder of its package.
+    """Build every device module of a tool and put its artefacts into `destination`, the folder of its package.
 
     Raises:
         BuildError: no toolchain, a compiler error, a hook that cannot be called, a folder that cannot be written.
@@ -83,12 +84,22 @@ def compile_tool(
     with build_folder((project / settings.build_dir).resolve()) as folder:
         devices = compile_modules(settings.modules, settings, chosen, project=project, folder=folder, report=report)
         for device in devices:
-            text = describe_module(device, settings.package, chosen, project.resolve(), folder)
-            bundle, manifest = (destination / name for name in artefact_names(settings.module(device.name)))
-            write_atomic(bundle, device.bundle.read_bytes())
-            write_atomic(manifest, text)
-            built.append(BuiltModule(device, Manifest.read(manifest), (bundle, manifest)))
+            manifest = describe_module(device, settings.package, chosen, project.resolve(), folder)
+            paths = tuple(destination / name for name in artefact_names(settings.module(device.name)))
+            built.append(BuiltModule(device, manifest, paths))
+        for module in built:  # only now, so that an error in any module leaves the package as it was
+            _install(module)
     return built
+
+
+def _install(built: BuiltModule) -> None:
+    bundle, manifest, python, stub = built.artefacts
+    if python.exists() and GENERATED not in python.read_text(errors="replace"):
+        raise BuildError(f"{python} exists and would be replaced by the device module of that name: rename one of them")
+    write_atomic(bundle, built.device.bundle.read_bytes())
+    write_atomic(manifest, built.manifest.to_json())
+    write_atomic(python, stubs.python_module(built.manifest))
+    write_atomic(stub, stubs.stub(built.manifest))
 
 
 def find_toolchain(settings: Settings) -> Toolchain:
@@ -96,14 +107,14 @@ def find_toolchain(settings: Settings) -> Toolchain:
     return Toolchain.find({**os.environ, "LUTHIER_CLANG": settings.clang} if settings.clang else None)
 
 
-def describe_module(device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path) -> str:
-    """The manifest's text, made anew only if a code object or a source changed."""
+def describe_module(device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path) -> Manifest:
+    """The manifest, made anew only if a code object or a source changed."""
     output = folder / device.name / f"{device.name}.json"
     with_sources = sources.available()
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     key = digest_text(package, __version__, str(toolchain.llvm_major), str(with_sources), *device.arguments)
     if is_current(output, key):
-        return output.read_text()
+        return Manifest.read(output)
     forget(output)
     declarations = {}
     if with_sources:
@@ -113,4 +124,4 @@ def describe_module(device: DeviceModule, package: str, toolchain: Toolchain, pr
     manifest = make_manifest(package, device.name, f"{device.name}.hipfb", compiler, contents, declarations)
     write_atomic(output, manifest.to_json())
     remember(output, key, inputs)
-    return output.read_text()
+    return manifest

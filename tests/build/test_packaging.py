@@ -134,17 +134,20 @@ def test_without_isolation_and_editable(prepared_environment: Path, sample: Path
     run(*pip, sample)
     where = "import sample_tool; print(sample_tool.__path__[0])"
     installed = Path(run(python, "-c", where, cwd=prepared_environment).stdout.strip())
-    assert sorted(path.name for path in installed.iterdir() if path.suffix != "") == [
+    assert sorted(path.name for path in installed.iterdir() if path.suffix) == [
         "__init__.py",
         "device.hipfb",
         "device.json",
+        "device.py",
+        "device.pyi",
     ]
     right = (installed / "device.hipfb").read_bytes()
 
     run(*pip, "-e", sample)
     assert Path(run(python, "-c", where, cwd=prepared_environment).stdout.strip()) == sample / "sample_tool"
     assert (sample / "sample_tool/device.hipfb").read_bytes() == right
-    (row,) = json.loads(run(python, "-c", TOOLS, cwd=prepared_environment).stdout)
+    rows = json.loads(run(python, "-c", TOOLS, cwd=prepared_environment).stdout)
+    (row,) = (row for row in rows if row["name"] == "sample")
     assert row["problems"] == []
     assert row["hooks"] == ["device.count(uint32_t step)"]
 
@@ -155,7 +158,7 @@ def test_editable_strict_mode_links_the_artefacts(prepared_environment: Path, sa
         *(python, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "-e", sample),
         *("-C", "editable_mode=strict"),
     )
-    code = "import luthier; luthier.ToolModule.from_package('sample_tool').hooks['count']"
+    code = "from sample_tool import device; assert device.count.name == 'count' and 'count' in dir(device)"
     run(python, "-c", code, cwd=prepared_environment)
 
 
@@ -170,6 +173,8 @@ def test_sdist_then_wheel(sample: Path) -> None:
             "sample_tool/__init__.py",
             "sample_tool/device.hipfb",
             "sample_tool/device.json",
+            "sample_tool/device.py",
+            "sample_tool/device.pyi",
         }
 
 

@@ -124,7 +124,7 @@ def test_exit_codes_and_signals_are_the_compilers(tmp_path: Path) -> None:
 
 
 def device_flags(toolchain: Toolchain, target: str = "gfx942") -> list[str]:
-    """The compiler with flags for host and device code: those for device code alone, but for the library added to cc1."""
+    """The compiler with flags for host and device code: without the library that is added to every cc1."""
     flags = toolchain.device_flags(target)
     if "-mlink-builtin-bitcode" in flags:
         at = flags.index("-mlink-builtin-bitcode")

@@ -1,0 +1,85 @@
+"""The typed stub of a device module: what a type checker and a reader see."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from luthier.errors import BuildError
+
+from luthier_build.manifest import Hook, Manifest, Parameter, Variable
+from luthier_build.package import compile_tool
+from luthier_build.settings import load_settings
+from luthier_build.stubs import GENERATED, python_module, stub
+from luthier_build.toolchain import Toolchain
+
+ROOT = Path(__file__).parents[2]
+MakeProject = Callable[[Mapping[str, str]], Path]
+
+HOOKS = (
+    Hook("count", "count", (Parameter("step", "uint32_t", "uint", 4, "i32"),), 'Says """hi""" and C:\\new.\n\nMore.'),
+    Hook("quiet", "quiet", (), targets=("gfx942",)),
+    Hook("odd<int>", "_Z3oddIiEvv", ()),
+)
+VARIABLES = (
+    Variable("total", "total", "uint64_t", 8, True, False, "Where\nit goes."),
+    Variable("scale", "scale", "float", 4, False, True),
+    Variable("blob", "blob", "", 12, False, False),
+)
+MANIFEST = Manifest("tool", "device", "device.hipfb", ("gfx942", "gfx1100"), HOOKS, VARIABLES, (), "", "22.1", "clang")
+
+
+def test_stub_text() -> None:
+    text = stub(MANIFEST)
+    tree = ast.parse(text)
+    docs = {}
+    for item, following in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(item, ast.AnnAssign) and isinstance(following, ast.Expr):
+            assert isinstance(item.target, ast.Name)
+            docs[item.target.id] = ast.literal_eval(following.value)
+    assert docs == {
+        "variables": "``total``: managed uint64_t, 8 bytes. Where it goes.\n``scale``: constant float, 4 bytes.\n"
+        "``blob``: bytes, 12 bytes.\n",
+        "count": '``count(uint32_t step)``\n\nSays """hi""" and C:\\new.\n\nMore.\n',
+        "quiet": "``quiet()``\n\nOnly for gfx942.\n",
+    }
+    ast.parse(python_module(MANIFEST))
+    assert GENERATED in text
+
+
+def test_a_type_checker_knows_the_hooks(tmp_path: Path) -> None:
+    package = tmp_path / "tool"
+    package.mkdir()
+    (package / "py.typed").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "device.py").write_text(python_module(MANIFEST))
+    (package / "device.pyi").write_text(stub(MANIFEST))
+    user = tmp_path / "user.py"
+    user.write_text("from tool import device\nreveal_type(device.count)\ndevice.coutn\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent", user],
+        cwd=tmp_path,
+        env={"MYPYPATH": f"{tmp_path}:{ROOT / 'runtime'}", "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+    ).stdout
+    note, error = (line.partition(": ")[2] for line in done.splitlines() if line.startswith("user.py:"))
+    assert note == 'note: Revealed type is "luthier.tool_module.Hook"'
+    assert error.startswith('error: Module has no attribute "coutn"')
+
+
+def test_a_python_module_of_that_name_is_not_replaced(
+    hook: str, make_project: MakeProject, toolchain: Toolchain
+) -> None:
+    project = make_project({"device.hip": hook, "tool/device.py": "mine = 1\n"})
+    settings = load_settings({"package": "tool", "targets": ["gfx942"], "modules": {"device": ["device.hip"]}})
+    with pytest.raises(BuildError, match=r"device\.py exists and would be replaced"):
+        compile_tool(settings, project=project, destination=project / "tool", toolchain=toolchain)
+    assert [path.name for path in (project / "tool").iterdir()] == ["device.py"]
+    (project / "tool/device.py").unlink()
+    for _ in range(2):
+        compile_tool(settings, project=project, destination=project / "tool", toolchain=toolchain)
