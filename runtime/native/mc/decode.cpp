@@ -33,8 +33,7 @@ void Isa::complete(MCInst &inst) const {
   const OperandNames &names = operandNames();
   // On gfx90a and later the decoder appends the gds operand of DS instructions a second time, and the parser gives some buffer atomics
   // a swz operand that their opcode does not have.
-  while (inst.getNumOperands() > desc.getNumOperands() && inst.getOperand(inst.getNumOperands() - 1).isImm() &&
-         inst.getOperand(inst.getNumOperands() - 1).getImm() == 0)
+  while (inst.getNumOperands() > desc.getNumOperands() && inst.getOperand(inst.getNumOperands() - 1).isImm())
     inst.erase(inst.end() - 1);
   // Decoded as the bits of its field, assembled as the number it stands for: it is the number here.
   if (flags_[opcode] & FlatFlag) {
@@ -64,7 +63,7 @@ void Isa::complete(MCInst &inst) const {
   }
   while (inst.getNumOperands() < desc.getNumOperands()) {
     const unsigned next = inst.getNumOperands();
-    const int tied = desc.getOperandConstraint(next, MCOI::TIED_TO);
+    const int tied = tiedTo(opcode, next);
     if (tied >= 0 && unsigned(tied) < next)
       inst.addOperand(MCOperand(inst.getOperand(unsigned(tied))));
     else if (position(opcode, names.opSel) == int(next))
@@ -78,6 +77,14 @@ void Isa::complete(MCInst &inst) const {
     else
       return;
   }
+}
+
+int Isa::tiedTo(unsigned opcode, unsigned operand) const {
+  const MCInstrDesc &desc = instrInfo_->get(opcode);
+  const int tied = desc.getOperandConstraint(operand, MCOI::TIED_TO);
+  const MCInstrDesc &generic = instrInfo_->get(genericOpcode(opcode));
+  // LLVM does not copy every constraint of a generic opcode to the real ones.
+  return tied < 0 && generic.getNumOperands() == desc.getNumOperands() ? generic.getOperandConstraint(operand, MCOI::TIED_TO) : tied;
 }
 
 const char *Isa::problem(const MCInst &inst) const {
@@ -206,6 +213,9 @@ bool Isa::append(const MCOperand &operand, Instructions &out) const {
   } else if (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr())) {
     out.operandKind.push_back(literalKind(*operand.getExpr()));
     out.operandValue.push_back(AMDGPU::getLitValue(operand.getExpr()));
+  } else if (int64_t number; operand.isExpr() && operand.getExpr()->evaluateAsAbsolute(number)) {
+    out.operandKind.push_back(KindImmediate); // the decoder gives s_version a symbol
+    out.operandValue.push_back(number);
   } else {
     return false;
   }

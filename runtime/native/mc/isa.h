@@ -112,6 +112,8 @@ public:
   int registerClass(const llvm::MCOperandInfo &info) const { return instrInfo_->getOpRegClassID(info, hwMode_); }
   /// False where the opcode takes registers that this processor does not have; LLVM would print such an instruction out of bounds.
   bool fits(const llvm::MCInstrDesc &desc) const;
+  /// The operand that must be the same register, -1 where there is none.
+  int tiedTo(unsigned opcode, unsigned operand) const;
   /// Why an instruction is none that this processor has; null where nothing speaks against it.
   ///
   /// LLVM's decoder accepts reserved encodings (an SGPR where only a VGPR can be, a tuple beyond the last register, reserved SDWA

@@ -52,8 +52,7 @@ py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
   py::list operands;
   for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
     const llvm::MCOperandInfo &info = desc.operands()[i];
-    const int tied = desc.getOperandConstraint(i, llvm::MCOI::TIED_TO);
-    operands.append(py::make_tuple(named[i], i < desc.getNumDefs(), tied, int(info.OperandType), isa.registerClass(info)));
+    operands.append(py::make_tuple(named[i], i < desc.getNumDefs(), isa.tiedTo(opcode, i), int(info.OperandType), isa.registerClass(info)));
   }
   std::vector<uint32_t> uses(desc.implicit_uses().begin(), desc.implicit_uses().end());
   std::vector<uint32_t> defs(desc.implicit_defs().begin(), desc.implicit_defs().end());
