@@ -10,7 +10,7 @@ from typing import Literal
 
 from luthier.errors import HookError
 from luthier.lift import Instruction, LiftedRepresentation
-from luthier.mc import InstructionFlag
+from luthier.mc import InstructionFlag, OperandKind
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload.intrinsics import units_of_type
 from luthier.tool_module import Hook, Parameter
@@ -94,6 +94,26 @@ class InstrumentationTask:
         for index, block in enumerate(self.lifted.block_of):
             if block >= 0:
                 yield self.lifted.instructions[index]
+
+    def operand(self, instruction: Instruction, name: str) -> RegisterOperand:
+        """The registers an instruction names as one of its operands, as a register argument.
+
+        Args:
+            instruction: one of `instructions`.
+            name: LLVM's name of the operand: ``vdst``, ``src0``, ``vaddr``, ``vdata``, ``saddr``, …
+
+        Raises:
+            HookError: it has no such operand, or the operand is no register.
+        """
+        found = instruction.operand(name)
+        if found is None:
+            names = ", ".join(instruction.opcode.operand_index)
+            raise HookError(f"{instruction.text!r} has no operand {name!r}; it has {names}")
+        kind, number = found
+        register = self.lifted.isa.register(number) if kind == OperandKind.REGISTER else None
+        if register is None or register.first_unit < 0:
+            raise HookError(f"operand {name} of {instruction.text!r} is no register that holds a value")
+        return RegisterOperand(register.first_unit, register.unit_count)
 
     def insert_hook_before(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
         """Run `hook` whenever control is about to execute `instruction`, however it got there.

@@ -165,7 +165,8 @@ def test_bad_files(luthier: Run, app, tmp_path: Path, command: str, make, messag
     code, _, error = luthier(command, bad, *options.get(command, ()))
     assert code == 1
     assert "Traceback" not in error
-    assert "bad.hsaco" in error and re.search(message, error), error
+    assert "bad.hsaco" in error
+    assert re.search(message, error), error
     assert not output.exists()
 
 

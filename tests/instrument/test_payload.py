@@ -109,7 +109,7 @@ def test_what_a_payload_cannot_do_is_refused(module, hook: str, arguments, messa
 
 
 def test_an_unknown_hook_names_the_known_ones(module) -> None:
-    with pytest.raises(HookError, match="no hook 'absent'; it has .*registers"):
+    with pytest.raises(HookError, match=r"no hook 'absent'; it has .*registers"):
         module.hook("absent")
     with pytest.raises(AttributeError):
         _ = module.absent

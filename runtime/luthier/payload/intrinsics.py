@@ -123,6 +123,9 @@ def inline_assembly(result: str, kind: str, lines: list[str], constraints: str, 
 def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
     """One atomic add a wave of a uniform value, whatever EXEC holds.
 
+    Where address or value come out of vector registers, the first active lane's are taken, and the payload does not run
+    with no lane active (`make_template` sees the readfirstlane that is left then).
+
     EXEC is lane 0 around the atomic, inside one opaque piece of assembly: LLVM must never see EXEC change, or its
     atomic optimizer would combine an earlier ballot with the new mask.
     """
@@ -150,20 +153,23 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
         lines.append(f"{atomic} {returning.get(target.major, 'glc')}")
         lines.append("s_wait_loadcnt 0x0" if target.major >= 12 else "s_waitcnt vmcnt(0)")
     lines.append(f"s_mov_b{wave} {mask}, $0")
-    address, bits, done = lowering.fresh(), lowering.fresh(), lowering.fresh()
+    address, place, bits, uniform, done = (lowering.fresh() for _ in range(5))
+    operands = f"i64 {place}, {data} {uniform}"
     text = [
         f"{address} = ptrtoint {pointer_type} {pointer} to i64",
+        f"{place} = call i64 @llvm.amdgcn.readfirstlane.i64(i64 {address})",
         f"{bits} = bitcast {kind} {value} to {data}",
-        inline_assembly(done, f"{{ i{wave}, i32, {data} }}", lines, "=&s,=&v,=&v,s,s", f"i64 {address}, {data} {bits}"),
+        f"{uniform} = call {data} @llvm.amdgcn.readfirstlane.{data}({data} {bits})",
+        inline_assembly(done, f"{{ i{wave}, i32, {data} }}", lines, "=&s,=&v,=&v,s,s", operands),
     ]
     if call.result is None:
         return text
-    lanes, uniform = lowering.fresh(), lowering.fresh()
+    lanes, old = lowering.fresh(), lowering.fresh()
     return [
         *text,
         f"{lanes} = extractvalue {{ i{wave}, i32, {data} }} {done}, 2",
-        f"{uniform} = call {data} @llvm.amdgcn.readlane.{data}({data} {lanes}, i32 0)",
-        f"{call.result} = bitcast {data} {uniform} to {kind}",
+        f"{old} = call {data} @llvm.amdgcn.readlane.{data}({data} {lanes}, i32 0)",
+        f"{call.result} = bitcast {data} {old} to {kind}",
     ]
 
 
@@ -174,7 +180,14 @@ INTRINSICS: Mapping[str, Callable[[Call, Lowering], list[str]]] = {
 }
 """Base name -> the IR that replaces a call, indented by the caller."""
 
-DECLARATIONS = [f"declare {kind} @llvm.amdgcn.readlane.{kind}({kind}, i32)" for kind in ("i32", "i64")]
+DECLARATIONS = [
+    declaration
+    for kind in ("i32", "i64")
+    for declaration in (
+        f"declare {kind} @llvm.amdgcn.readlane.{kind}({kind}, i32)",
+        f"declare {kind} @llvm.amdgcn.readfirstlane.{kind}({kind})",
+    )
+]
 """LLVM intrinsics that lowered text may call."""
 
 

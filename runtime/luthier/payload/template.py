@@ -78,6 +78,7 @@ class Template:
     clobbers: frozenset[int]
     """Units with a fixed place that it overwrites: SCC, VCC, M0."""
     runs_without_lanes: bool
+    """It has an effect with EXEC 0, and no value in it depends on an active lane."""
     writes_inactive_lanes: bool
 
     @functools.cached_property
@@ -147,6 +148,8 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     waits = 0
     while waits < len(code) and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
         waits += 1
+    mnemonics = {isa.opcode(int(number)).mnemonic for number in code.opcode}
+    takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
     groups, written, clobbers = _registers(code, isa, hook, [*(i.unit for i in inputs), *(o.unit for o in outputs)])
     return Template(
         hook,
@@ -159,7 +162,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         groups,
         written,
         clobbers,
-        payload.runs_without_lanes,
+        payload.runs_without_lanes and not takes_lane_values,
         payload.writes_inactive_lanes,
     )
 

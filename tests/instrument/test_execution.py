@@ -1,0 +1,293 @@
+"""Patched kernels run beside the originals on the emulated device: outputs equal, and hooks saw what they should."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from luthier.devices import open_device
+from luthier.launch_plan import LaunchPlan, read_plans
+from luthier.mc import InstructionFlag
+from luthier.objects import CodeObject, load_object
+from luthier.patch import kernel as patch_kernel_module
+from luthier.patch import patch_object
+from luthier.patch.binding import RegisterBudget
+from luthier.task import InstrumentationTask, reg
+from luthier.tool import ExecutionCounts, Tool
+from luthier.verify import KernelVerdict, verify_kernel
+
+ROOT = Path(__file__).parents[2]
+TARGETS = ["gfx90a", "gfx942", "gfx1100"]
+APPS = ["vector_add", "reduction", "divergent_loop", "function_call"]
+PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
+
+SOURCE = """
+__device__ uint64_t total = 7;
+__managed__ uint64_t managed_total = 5;
+__device__ uint32_t order = 0;
+__device__ uint64_t values[4] = {1, 2, 3, 4};
+__device__ uint64_t *third = &values[2];
+
+LUTHIER_HOOK_ANNOTATE count_wave() { luthier::sAtomicAdd<uint64_t>(&total, 1); }
+
+LUTHIER_HOOK_ANNOTATE count_lanes() {
+  luthier::sAtomicAdd<uint64_t>(&total, __builtin_popcountll(__builtin_amdgcn_read_exec()));
+}
+
+/// Divergent, with compares and loops inside: clobbers SCC and VCC and narrows EXEC.
+LUTHIER_HOOK_ANNOTATE sum(uint32_t value) {
+  if (value & 1)
+    atomicAdd(reinterpret_cast<unsigned long long *>(&managed_total), value);
+  else if (value > 2)
+    atomicAdd(reinterpret_cast<unsigned long long *>(&managed_total), value);
+  else
+    atomicAdd(reinterpret_cast<unsigned long long *>(&managed_total), value);
+}
+
+LUTHIER_HOOK_ANNOTATE add_pair(uint64_t value) { luthier::sAtomicAdd<uint64_t>(&total, value); }
+
+LUTHIER_HOOK_ANNOTATE push(uint32_t digit) {
+  if (__lane_id() == 0) order = order * 10 + digit;
+}
+
+LUTHIER_HOOK_ANNOTATE through_pointer() { luthier::sAtomicAdd<uint64_t>(third, 10); }
+
+LUTHIER_HOOK_ANNOTATE sequence() {
+  uint64_t before = luthier::sAtomicAdd<uint64_t>(&total, 1);
+  luthier::sAtomicAdd<uint64_t>(&values[0], before);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module(make_module):
+    return make_module(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def counter(make_module) -> type[Tool]:
+    """The tool of examples/instr_count with a module compiled here."""
+    import luthier.tool_module as tool_module
+
+    source = (ROOT / "examples/instr_count/luthier_instr_count/device.hip").read_text()
+    made = make_module(
+        "\n".join(line for line in source.splitlines() if "#include" not in line and "MARK_" not in line)
+    )
+    patch = pytest.MonkeyPatch()
+    patch.setattr(tool_module, "_from_package", lambda package, name: made)
+    patch.syspath_prepend(str(ROOT / "examples" / "instr_count"))
+    sys.modules.pop("luthier_instr_count", None)
+    from luthier_instr_count import InstrCount
+
+    patch.undo()
+    sys.modules.pop("luthier_instr_count", None)
+    return InstrCount
+
+
+class Inserting(Tool):
+    """A tool made of one function."""
+
+    def __init__(self, insert: Callable[[InstrumentationTask], None], expect=None) -> None:
+        super().__init__()
+        self.instrument = insert
+        if expect is not None:
+            self.expected = expect
+
+
+def launch(object: CodeObject, data: bytes, plan: LaunchPlan):
+    """Arguments after a launch, and the module."""
+    device = open_device(f"emu:{object.target.target.name}")
+    loaded = device.load(data)
+    arguments = plan.materialise()
+    loaded.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block)
+    return arguments, loaded
+
+
+def assert_equal(verdict: KernelVerdict) -> None:
+    assert verdict.problems == ()
+    assert verdict.compared_bytes > 0
+
+
+@pytest.mark.parametrize("per_wave", [False, True])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", APPS)
+def test_instr_count_is_the_truth(app, counter: type[Tool], name: str, target: str, per_wave: bool) -> None:
+    verdict = verify_kernel(load_object(app(name, target)), counter(per_wave=per_wave), PLANS[name])
+    assert_equal(verdict)
+    assert verdict.expected["counter"] == verdict.counters["counter"] > 100
+    if per_wave:
+        assert verdict.counters["counter"] == verdict.instructions[0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", APPS)
+def test_hooks_before_and_after_everything_change_nothing(app, module, name: str, target: str) -> None:
+    """A divergent hook with a register argument at every place: SCC, VCC, EXEC and every live register survive."""
+
+    def insert(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.sum, reg("exec_lo"))
+            if not instruction.flags & (InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL):
+                task.insert_hook_after(instruction, module.count_lanes)
+
+    def expect(task: InstrumentationTask, counts: ExecutionCounts):
+        after = [
+            instruction.index
+            for instruction in task.instructions
+            if not instruction.flags & (InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL)
+            and "exec" not in instruction.text
+            and not instruction.mnemonic.startswith("v_cmpx")
+        ]
+        unsure = sum(1 for _ in task.instructions) != len(after)
+        return {} if unsure else {"total": 7 + int(counts.active_lanes[after].sum())}
+
+    assert_equal(verify_kernel(load_object(app(name, target)), Inserting(insert, expect), PLANS[name]))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_vector_register_argument_is_the_value_of_each_active_lane(app, module, target: str) -> None:
+    def insert(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            if instruction.mnemonic.startswith("global_store"):
+                task.insert_hook_before(instruction, module.sum, task.operand(instruction, "vdata"))
+
+    object, plan = load_object(app("divergent_loop", target)), PLANS["divergent_loop"]
+    patched = patch_object(object, insert)
+    arguments, loaded = launch(object, patched.data, plan)
+    assert int(arguments[1].sum()) > 1000
+    assert int(loaded.variable("managed_total").read(np.uint64)[0]) == 5 + int(arguments[1].sum())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_scalar_register_argument(app, module, target: str) -> None:
+    """EXEC as a 64-bit argument at the kernel's first instruction, where it is what the launch set."""
+
+    def insert(task: InstrumentationTask) -> None:
+        first = next(i for i in task.instructions if i.address == task.lifted.kernel.entry)
+        pair = reg("exec") if task.lifted.wave_size == 64 else None
+        if pair is not None:
+            task.insert_hook_before(first, module.add_pair, pair)
+
+    object, plan = load_object(app("vector_add", target)), PLANS["vector_add"]
+    if object.kernels["vector_add"].wave_size == 32:
+        pytest.skip("EXEC is 32 bits")
+    _, loaded = launch(object, patch_object(object, insert).data, plan)
+    waves = 4 * 256 // 64
+    assert int(loaded.variable("total").read(np.uint64)[0]) == (7 + waves * (2**64 - 1)) % 2**64
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_hooks_at_one_point_run_in_order(app, module, target: str) -> None:
+    def insert(task: InstrumentationTask) -> None:
+        first = next(i for i in task.instructions if i.address == task.lifted.kernel.entry)
+        for digit in (1, 2, 3):
+            task.insert_hook_before(first, module.push, digit)
+        task.insert_hook_after(first, module.push, 4)
+
+    object = load_object(app("vector_add", target))
+    plan = LaunchPlan("vector_add", (1, 1, 1), (32, 1, 1), PLANS["vector_add"].arguments)
+    _, loaded = launch(object, patch_object(object, insert).data, plan)
+    assert int(loaded.variable("order").read(np.uint32)[0]) == 1234
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_variables_keep_their_initial_values_and_addresses(app, module, target: str) -> None:
+    def insert(task: InstrumentationTask) -> None:
+        task.insert_hook_before(task.lifted.blocks[0].first, module.through_pointer)
+
+    object, plan = load_object(app("vector_add", target)), PLANS["vector_add"]
+    _, loaded = launch(object, patch_object(object, insert).data, plan)
+    waves = 4 * 256 // object.kernels["vector_add"].wave_size
+    assert loaded.variable("values").read(np.uint64).tolist() == [1, 2, 3 + 10 * waves, 4]
+    assert loaded.variable("managed_total").read(np.uint64).tolist() == [5]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_wave_level_atomic_returns_the_old_value(app, module, target: str) -> None:
+    def insert(task: InstrumentationTask) -> None:
+        task.insert_hook_before(task.lifted.blocks[0].first, module.sequence)
+
+    object, plan = load_object(app("vector_add", target)), PLANS["vector_add"]
+    _, loaded = launch(object, patch_object(object, insert).data, plan)
+    waves = 4 * 256 // object.kernels["vector_add"].wave_size
+    assert int(loaded.variable("total").read(np.uint64)[0]) == 7 + waves
+    assert int(loaded.variable("values").read(np.uint64)[0]) == 1 + sum(range(7, 7 + waves))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_hook_can_write_registers(app, make_module, target: str) -> None:
+    """Every stored value becomes three times itself plus one, through writeReg of the register that is stored."""
+    object, plan = load_object(app("divergent_loop", target)), PLANS["divergent_loop"]
+    number = []
+
+    def find(task: InstrumentationTask) -> None:
+        number.extend(
+            task.operand(i, "vdata").first - 256 for i in task.instructions if i.mnemonic.startswith("global_store")
+        )
+
+    patch_object(object, find)
+    assert len(set(number)) == 1
+    writing = make_module(
+        f"""
+LUTHIER_HOOK_ANNOTATE change() {{
+  luthier::writeReg<uint32_t>(luthier::VGPR{number[0]}, luthier::readReg<uint32_t>(luthier::VGPR{number[0]}) * 3 + 1);
+}}
+""",
+        target,
+    )
+
+    def insert(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            if instruction.mnemonic.startswith("global_store"):
+                task.insert_hook_before(instruction, writing.change)
+
+    before, _ = launch(object, object.data, plan)
+    after, _ = launch(object, patch_object(object, insert).data, plan)
+    np.testing.assert_array_equal(after[1], before[1] * 3 + 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", APPS)
+def test_parked_sgprs_come_back(
+    app, counter: type[Tool], monkeypatch: pytest.MonkeyPatch, name: str, target: str
+) -> None:
+    """With hardly an SGPR to spare, live ones are kept in lanes of a VGPR."""
+    bound = []
+    real = patch_kernel_module.bind
+
+    def few(*arguments):
+        template, sources, live, budget, wave_size = arguments
+        binding = real(template, sources, live, RegisterBudget(8, budget.vgprs, 8, budget.vgpr_limit), wave_size)
+        bound.append(binding)
+        return binding or real(*arguments)
+
+    monkeypatch.setattr(patch_kernel_module, "bind", few)
+    assert_equal(verify_kernel(load_object(app(name, target)), counter(), PLANS[name]))
+    assert any(binding is not None and binding.parked for binding in bound)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_branches_of_a_long_kernel_arrive(counter: type[Tool], tmp_path: Path, target: str) -> None:
+    """More than 128 KiB of instrumented code in one loop: branches go over islands."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import run
+
+        sys.modules["run"] = run
+        from bench_patch import big_kernel_source, compile_kernel
+    finally:
+        sys.path.pop(0)
+    object = compile_kernel(big_kernel_source(), tmp_path, target)
+    plan = LaunchPlan(
+        "big",
+        (2, 1, 1),
+        (128, 1, 1),
+        ({"buffer": "uint32", "count": 1024, "fill": "random"}, {"buffer": "uint32", "count": 256, "fill": "zero"}, 3),
+    )
+    verdict = verify_kernel(object, counter(), plan)
+    assert_equal(verdict)
+    assert verdict.patch is not None
+    assert verdict.patch.patched_bytes > 2 * 131072
