@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from luthier.lift import registers as r
 from luthier.lift.effects import Columns, Effects, EffectTable
@@ -15,6 +15,7 @@ from luthier.lift.semantics import Control
 from luthier.lift.values import (
     MASK32,
     MASK64,
+    Element,
     Entry,
     High,
     Low,
@@ -49,11 +50,13 @@ class World:
     Attributes:
         clobbers: address of a function -> scalar units it may leave changed; None asks for one that is not known.
         slot_value: address of a 64-bit word in memory -> code address it is certain to hold at run time, or None.
+        table: address in memory -> address and size of the constant object of code addresses it is in, or None.
         is_code: whether an address is in executable code.
     """
 
     clobbers: Callable[[int | None], int]
     slot_value: Callable[[int], int | None]
+    table: Callable[[int], tuple[int, int] | None]
     is_code: Callable[[int], bool]
 
 
@@ -191,7 +194,7 @@ class AddressAnalysis:
         direct = False
         reason = ""
         for value in low:
-            target: int | None = None
+            found: list[int | None] = []
             if isinstance(value, Low):
                 halves = [
                     other
@@ -200,24 +203,24 @@ class AddressAnalysis:
                 ]
                 if len(halves) == 1:
                     references.add(value.getpc)
-                    target = self.program_counter(value.getpc) + halves[0].offset & MASK64
+                    found = [self.program_counter(value.getpc) + halves[0].offset & MASK64]
                     direct |= halves[0].offset == 0
-            elif isinstance(value, Slot):
-                address = self.program_counter(value.getpc) + value.offset & MASK64
-                if value.half == 0 and Slot(value.getpc, value.offset, 1) in high:
-                    references.add(value.getpc)
-                    slots.add(address)
-                    target = self.world.slot_value(address)
-                    if target is None:
-                        reason = f"its address is loaded from {address:#x}, which may change at run time"
+            elif isinstance(value, Slot | Element):
+                words = self._words(value) if value.half == 0 and replace(value, half=1) in high else []
+                references.add(value.getpc)
+                slots |= set(words)
+                found = [self.world.slot_value(word) for word in words]
+                if None in found or not found:
+                    reason = "its address is loaded from memory that may change at run time"
             elif isinstance(value, Entry):
                 reason = "its address is an argument of the function or kernel"
-            if target is None:
+            if not found:
                 reason = reason or "the two halves of its address do not belong together"
-            elif not self.world.is_code(target):
-                reason = f"its address {target:#x} is not in executable code"
-            else:
-                targets.add(target)
+            for target in found:
+                if target is not None and self.world.is_code(target):
+                    targets.add(target)
+                else:
+                    reason = reason or "its address is not in executable code"
         return Resolution(
             targets=tuple(sorted(targets)),
             reason=reason,
@@ -225,6 +228,14 @@ class AddressAnalysis:
             slots=tuple(sorted(slots)),
             direct=direct,
         )
+
+    def _words(self, value: Slot | Element) -> list[int]:
+        """Addresses of the words in memory that a loaded value may be."""
+        address = self.program_counter(value.getpc) + value.offset & MASK64
+        if isinstance(value, Slot):
+            return [address]
+        table = self.world.table(address)
+        return [] if table is None else list(range(table[0], table[0] + table[1], 8))
 
     def program_counter(self, getpc: int) -> int:
         """What the s_getpc_b64 at this index reads: the address after it."""

@@ -205,7 +205,7 @@ class EffectTable:
 
 
 _PRESERVED = ("vdst_in", "old")
-"""Names of tied operands that stand for the part of a destination that keeps its value: no read of their own."""
+"""Names of operands that stand for the part of a destination that keeps its value: no read of their own."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -226,10 +226,12 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     for index, operand in enumerate(opcode.operands):
         if operand.is_def:
             continue
-        if operand.tied_to >= 0 and operand.name in _PRESERVED:
-            preserved.add(operand.tied_to)
+        # LLVM leaves some constraints out: by name these operands always stand for the destination.
+        same_as = 0 if operand.tied_to < 0 and operand.name in (*_PRESERVED, "sdst_in") else operand.tied_to
+        if same_as >= 0 and operand.name in _PRESERVED:
+            preserved.add(same_as)
         else:
-            reads.append(index)
+            reads.append(same_as if same_as >= 0 else index)
     for index, operand in enumerate(opcode.operands):
         if not operand.is_def:
             continue
@@ -246,7 +248,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         special = "sdwa"
     elif pseudo.startswith(("S_GETREG", "S_SETREG")):
         special = "hwreg"
-    elif pseudo.startswith(("V_MOVREL", "S_MOVREL")):
+    elif pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):
         special = "movrel"
     elif pseudo == "S_TRAP":
         special = "everything"

@@ -28,6 +28,7 @@ class Resolution:
     references: tuple[int, ...] = ()
     """Instruction indices of the s_getpc_b64 that flow into it."""
     slots: tuple[int, ...] = ()
+    """Addresses of the words in memory that it may come from."""
     direct: bool = False
     """The address is computed in a way that cannot be retargeted: the instruction has to become a direct one."""
 

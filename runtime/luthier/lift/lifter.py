@@ -14,6 +14,7 @@ from luthier.lift.graph import Graph, build_graph, leaves_function
 from luthier.lift.model import (
     BasicBlock,
     CallSite,
+    CodeTable,
     DirectJump,
     Edge,
     Function,
@@ -88,7 +89,7 @@ class _Lifter:
     def _resolve(self, columns: Columns, graph: Graph) -> bool:
         """Find where register jumps and calls go; True if that changed anything."""
         effects = _remember(lambda index: self.table.of(columns, index))
-        world = World(self._clobbered, self.slots.value, lambda address: self.text.range_of(address) is not None)
+        world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code)
         analysis = AddressAnalysis(columns, graph, self.table, effects, world)
         interesting = {
             number
@@ -117,6 +118,9 @@ class _Lifter:
                     self._follow(address, resolution, columns, graph)
         after = len(self.explorer.leaders), self.explorer.entries
         return changed or before != after
+
+    def _is_code(self, address: int) -> bool:
+        return self.text.range_of(address) is not None
 
     def _clobbered(self, entry: int | None) -> int:
         # A function not analysed yet counts as one that never returns: the search starts from below and only ever
@@ -228,6 +232,7 @@ class _Lifter:
             block_of=tuple(block_of),
             pc_references=references,
             direct_jumps=direct_jumps,
+            code_tables=self._tables(graph, references),
             unknown=tuple(unknown[index] for index in sorted(unknown)),
             clauses=tuple(regions.clauses),
             restrictions=dict(sorted(regions.restrictions.items())),
@@ -286,6 +291,26 @@ class _Lifter:
                     )
                 found.append(DirectJump(node.last, resolution.targets[0]))
         return tuple(found)
+
+    def _tables(self, graph: Graph, references: tuple[PcReference, ...]) -> tuple[CodeTable, ...]:
+        """The constant words that calls get their targets from; neighbours reached by the same references together."""
+        reached: dict[int, set[int]] = {}
+        for node in graph.nodes:
+            if node.resolution is not None:
+                for slot in node.resolution.slots:
+                    reached.setdefault(slot, set()).update(node.resolution.references)
+        words = [(slot, self.slots.value(slot), getpcs) for slot, getpcs in sorted(reached.items())]
+        tables: list[CodeTable] = []
+        run: list[tuple[int, int]] = []
+        for number, (slot, target, getpcs) in enumerate(words):
+            if target is not None:
+                run.append((slot, target))
+            following = words[number + 1] if number + 1 < len(words) else None
+            if run and (following is None or following[0] != slot + 8 or following[2] != getpcs):
+                by = tuple(index for index, reference in enumerate(references) if reference.getpc in getpcs)
+                tables.append(CodeTable(run[0][0], tuple(target for _, target in run), by))
+                run = []
+        return tuple(tables)
 
 
 def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:

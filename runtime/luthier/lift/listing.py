@@ -38,6 +38,9 @@ def as_text(lifted: LiftedRepresentation, *, instructions: bool = False, registe
     for reference in lifted.pc_references:
         place = lifted.columns.address[reference.getpc]
         yield f"reference at {place:#x} to {reference.kind} {reference.target:#x}{_name(lifted, reference.target)}"
+    for table in lifted.code_tables:
+        targets = ", ".join(f"{target:#x}{_name(lifted, target)}" for target in table.targets)
+        yield f"code table at {table.address:#x}: {targets}"
     for jump in lifted.direct_jumps:
         yield f"direct jump at {lifted.columns.address[jump.index]:#x} to {jump.target:#x}"
     for clause in lifted.clauses:
@@ -102,6 +105,7 @@ def as_data(lifted: LiftedRepresentation) -> dict[str, Any]:
             for reference in lifted.pc_references
         ],
         "direct_jumps": [{"address": address[jump.index], "target": jump.target} for jump in lifted.direct_jumps],
+        "code_tables": [{"address": table.address, "targets": list(table.targets)} for table in lifted.code_tables],
         "clauses": [
             {"address": address[clause.index], "instructions": clause.last - clause.first + 1}
             for clause in lifted.clauses

@@ -110,6 +110,21 @@ class PcReference:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeTable:
+    """Constant memory that holds addresses of lifted functions: a GOT entry, or an array of function pointers.
+
+    To make calls through it reach functions that moved, point its references at a copy with the words changed.
+    """
+
+    address: int
+    """Virtual address of the first word."""
+    targets: tuple[int, ...]
+    """The code address in each 8-byte word, when the object is loaded at 0."""
+    references: tuple[int, ...]
+    """Indices in `pc_references` of the addresses it is reached by."""
+
+
+@dataclass(frozen=True, slots=True)
 class DirectJump:
     """A jump or call by register with one known target, whose address is not made by a retargetable `PcReference`.
 
@@ -281,6 +296,8 @@ class LiftedRepresentation:
     """Block index of each instruction, -1 where control does not reach."""
     pc_references: tuple[PcReference, ...]
     direct_jumps: tuple[DirectJump, ...]
+    code_tables: tuple[CodeTable, ...]
+    """In address order."""
     unknown: tuple[Unknown, ...]
     clauses: tuple[Clause, ...]
     restrictions: Mapping[int, str]

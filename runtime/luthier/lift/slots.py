@@ -8,6 +8,8 @@ from luthier.objects import CodeObject
 
 R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13
 _PT_GNU_RELRO, _PF_W = 0x6474E552, 2
+_LARGEST_TABLE = 4096
+"""Words; a longer table of functions is not followed."""
 
 
 class CodeSlots:
@@ -31,6 +33,16 @@ class CodeSlots:
             segment.vaddr <= address and address + 8 <= segment.vaddr + segment.memsz and not segment.flags & _PF_W
             for segment in self._object.segments
         )
+
+    def table(self, address: int) -> tuple[int, int] | None:
+        """Address and size of the object at `address` if it is an array of nothing but constant code addresses."""
+        for symbol in self._object.symbols:
+            if symbol.type == "object" and symbol.defined and symbol.address <= address < symbol.address + symbol.size:
+                words = range(symbol.address, symbol.address + symbol.size, 8)
+                whole = symbol.address % 8 == 0 and symbol.size % 8 == 0 and len(words) <= _LARGEST_TABLE
+                if whole and all(self.value(word) is not None for word in words):
+                    return symbol.address, symbol.size
+        return None
 
     def value(self, address: int) -> int | None:
         """The code address the word at `address` holds when the object is loaded at 0; None if that is not certain."""

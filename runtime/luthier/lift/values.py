@@ -60,6 +60,24 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """Half 0 or 1 of an address somewhere in the object that `High(getpc, offset)` and its low half point to."""
+
+    getpc: int
+    offset: int
+    half: int
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """Half 0 or 1 of some 64-bit word of the object that `High(getpc, offset)` and its low half point to."""
+
+    getpc: int
+    offset: int
+    half: int
+
+
+@dataclass(frozen=True, slots=True)
 class Carry:
     """SCC after instruction `index` added `amount` to `Low(getpc, before)`, or subtracted it."""
 
@@ -71,7 +89,7 @@ class Carry:
     subtract: bool
 
 
-Value: TypeAlias = Entry | Const | Low | High | Slot | Carry
+Value: TypeAlias = Entry | Const | Low | High | Slot | Near | Element | Carry
 Values: TypeAlias = frozenset[Value]
 Key: TypeAlias = int | tuple[int, int]
 """A register unit, or (VGPR unit, lane) for a scalar put into a lane."""
@@ -285,11 +303,11 @@ class Operations:
     def _sum(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
         unit = self.unit(index, 0)
         one, other, literal = self._operands(index, state, Low, subtract)
-        if one is None or other is None or len(other) != 1:
+        if one is None:
             return {}
-        (amount,) = other
+        amount = next(iter(other)) if other is not None and len(other) == 1 else None
         if not isinstance(amount, Const):
-            return {}
+            return self._indexed(unit, one, 0)
         sign = -1 if subtract else 1
         sums: set[Value] = set()
         carries: set[Value] = set()
@@ -305,8 +323,20 @@ class Operations:
                     if not exact:
                         notes.computed.add(value.getpc)
             else:
-                return {}
+                return self._indexed(unit, one, 0)
         return {unit: frozenset(sums), r.SCC: frozenset(carries) or None}
+
+    def _indexed(self, unit: int, values: Values, half: int) -> Results:
+        """The sum of a finished address and something that is not known: an element of what it points to."""
+        result: set[Value] = set()
+        for value in values:
+            if isinstance(value, Near) and value.half == half:
+                result.add(value)
+            elif isinstance(value, Low if half == 0 else High) and value.offset:
+                result.add(Near(value.getpc, value.offset & MASK32 if half == 0 else value.offset, half))
+            else:
+                return {}
+        return {unit: frozenset(result)}
 
     def _add_carry(self, index: int, state: State, notes: Notes | None) -> Results:
         return self._sum_carry(index, state, notes, subtract=False)
@@ -317,11 +347,11 @@ class Operations:
     def _sum_carry(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
         one, other, literal = self._operands(index, state, High, subtract)
         carries = state[r.SCC]
-        if one is None or other is None or carries is None or len(other) != 1:
+        if one is None:
             return {}
-        (amount,) = other
-        if not isinstance(amount, Const):
-            return {}
+        amount = next(iter(other)) if other is not None and len(other) == 1 else None
+        if carries is None or not isinstance(amount, Const):
+            return self._indexed(self.unit(index, 0), one, 1)
         sums: set[Value] = set()
         for value in one:
             if not isinstance(value, High):
@@ -345,6 +375,18 @@ class Operations:
                     notes.computed.add(value.getpc)
         return {self.unit(index, 0): frozenset(sums)}
 
+    def _add_pair(self, index: int, state: State, notes: Notes | None) -> Results:
+        # GFX12's 64-bit add; what is added to a finished address leads somewhere into the same object.
+        unit = self.unit(index, 0)
+        for operand in (1, 2):
+            source = self.unit(index, operand)
+            low, high = self.source(state, index, operand, 0), self.source(state, index, operand, 1)
+            if source >= 0 and low is not None and high is not None:
+                sums = [*self._indexed(unit, low, 0).items(), *self._indexed(unit + 1, high, 1).items()]
+                if len(sums) == 2:
+                    return dict(sums)
+        return {}
+
     def _operands(
         self, index: int, state: State, kind: type[Low] | type[High], subtract: bool
     ) -> tuple[Values | None, Values | None, bool]:
@@ -361,9 +403,14 @@ class Operations:
         if unit < 0 or base < 0 or any(register and self.first_unit[register] >= 0 for register in registers[2:]):
             return {}
         immediate = next((value for value, register in zip(values[2:], registers[2:], strict=True) if not register), 0)
-        pair = pair_of(state[base], state[base + 1])
         result: Results = {}
-        if pair is not None:
+        pair = pair_of(state[base], state[base + 1])
+        near = near_of(state[base], state[base + 1])
+        if near is not None:
+            getpc, offset = near
+            for one in range(self.unit_count[registers[0]]):
+                result[unit + one] = frozenset([Element(getpc, offset, one & 1)])
+        elif pair is not None:
             getpc, offset = pair
             for one in range(self.unit_count[registers[0]]):
                 result[unit + one] = frozenset([Slot(getpc, offset + immediate + (one & ~1) * 4 & MASK64, one & 1)])
@@ -404,6 +451,16 @@ def pair_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
     return other.getpc, other.offset
 
 
+def near_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
+    """s_getpc_b64 and 64-bit offset of the object that a register pair points into."""
+    if low is None or high is None or len(low) != 1 or len(high) != 1:
+        return None
+    (one,), (other,) = low, high
+    if not isinstance(one, Near) or not isinstance(other, Near) or one.getpc != other.getpc:
+        return None
+    return (other.getpc, other.offset) if one.offset == other.offset & MASK32 else None
+
+
 Action: TypeAlias = Callable[[Operations, int, State, Notes | None], Results]
 
 _ACTIONS: dict[str, Action] = {
@@ -417,6 +474,7 @@ _ACTIONS: dict[str, Action] = {
     "S_ADD_U32": Operations._add,
     "S_ADD_I32": Operations._add_signed,
     "S_ADDC_U32": Operations._add_carry,
+    "S_ADD_U64": Operations._add_pair,
     "S_SUB_U32": Operations._subtract,
     "S_SUBB_U32": Operations._subtract_borrow,
     "V_WRITELANE_B32": Operations._write_lane,
@@ -432,6 +490,6 @@ _MOVES = frozenset(
         *("V_WRITELANE_B32", "V_READLANE_B32"),
     }
 )
-_SUMS = frozenset({"S_ADD_U32", "S_ADD_I32", "S_ADDC_U32", "S_SUB_U32", "S_SUBB_U32"})
+_SUMS = frozenset({"S_ADD_U32", "S_ADD_I32", "S_ADDC_U32", "S_ADD_U64", "S_SUB_U32", "S_SUBB_U32"})
 _JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
 """Looked at where jumps are resolved."""

@@ -1,0 +1,197 @@
+"""Kernels that clang compiled, against what llvm-objdump prints of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier.lift import lift
+from luthier.objects import CodeObject
+
+TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
+LEAF, MIDDLE, OTHER, TAIL = "_Z4leaffi", "_Z6middlefi", "_Z5otherfi", "_Z4tailfi"
+FUNCTIONS = {
+    "straight": set(),
+    "loop": set(),
+    "divergent": set(),
+    "switched": set(),
+    "trapped": set(),
+    "calls": {MIDDLE, LEAF},
+    "calls_tail": {TAIL, LEAF},
+    "calls_exported": {"exported"},
+    "recursive": {"_Z9fibonaccii"},
+    "selected": {LEAF, OTHER},
+    "selected_by_lane": {LEAF, OTHER},
+    "from_constant": {LEAF, OTHER},
+    "from_variable": set(),
+    "from_argument": set(),
+}
+UNKNOWN = {"from_variable", "from_argument"}
+CASES = [(target, kernel) for target in TARGETS for kernel in FUNCTIONS]
+
+
+class Disassembly:
+    """What llvm-objdump prints: by address the text, the size, and the target of a branch."""
+
+    def __init__(self, path: str) -> None:
+        command = ["llvm-objdump-22", "-d", "--no-show-raw-insn", path]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        self.text: dict[int, str] = {}
+        self.target: dict[int, int] = {}
+        symbols = {name: int(address, 16) for address, name in re.findall(r"^(\w+) <(.+)>:$", text, re.M)}
+        for line in text.splitlines():
+            found = re.match(r"\t(.+?)\s*// ([0-9A-F]{12}):[0-9A-F ]*(<(.+)>)?$", line)
+            if found:
+                address = int(found[2], 16)
+                self.text[address] = re.sub(r"\s+", " ", found[1])
+                if found[4]:
+                    name, _, offset = found[4].partition("+")
+                    self.target[address] = symbols[name] + int(offset or "0", 16)
+        self.following = dict(zip(self.text, list(self.text)[1:], strict=False))
+
+    def reach(self, entry: int) -> tuple[set[int], set[int]]:
+        """Addresses reachable from `entry` inside its function, and where blocks must begin."""
+        seen: set[int] = set()
+        leaders = {entry}
+        work = [entry]
+        while work:
+            address = work.pop()
+            if address in seen or address not in self.text:
+                continue
+            seen.add(address)
+            mnemonic = self.text[address].split()[0]
+            after = self.following.get(address)
+            if mnemonic.startswith(("s_branch", "s_cbranch")):
+                leaders.add(self.target[address])
+                work.append(self.target[address])
+            if mnemonic.startswith(("s_cbranch", "s_swappc")) and after is not None:
+                leaders.add(after)
+            if not mnemonic.startswith(("s_branch", "s_endpgm", "s_setpc")) and after is not None:
+                work.append(after)
+        return seen, leaders
+
+
+@pytest.fixture(scope="module")
+def disassembled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[CodeObject], Disassembly]:
+    made: dict[int, Disassembly] = {}
+
+    def disassembled(code_object: CodeObject) -> Disassembly:
+        if id(code_object) not in made:
+            made[id(code_object)] = Disassembly(code_object.name)
+        return made[id(code_object)]
+
+    return disassembled
+
+
+@pytest.mark.parametrize(("target", "kernel"), CASES)
+def test_control_flow(
+    target: str,
+    kernel: str,
+    compiled: Callable[..., CodeObject],
+    disassembled: Callable[[CodeObject], Disassembly],
+) -> None:
+    code_object = compiled(target, "calls.hip")
+    lifted = lift(code_object, kernel)
+    oracle = disassembled(code_object)
+    assert {function.name for function in lifted.functions} == {kernel} | FUNCTIONS[kernel]
+    assert bool(lifted.unknown) == (kernel in UNKNOWN), [unknown.reason for unknown in lifted.unknown]
+    for function in lifted.functions:
+        seen, leaders = oracle.reach(function.entry)
+        found = {
+            lifted.columns.address[index] for block in function.blocks for index in range(block.first, block.last + 1)
+        }
+        if kernel != "trapped":  # what follows a trap is a matter of opinion
+            assert found == seen
+            assert {lifted.columns.address[block.first] for block in function.blocks} >= leaders & seen
+    for block in lifted.blocks:
+        for index in range(block.first, block.last + 1):
+            instruction = lifted.instructions[index]
+            assert instruction.text == oracle.text[instruction.address]
+        for edge in block.successors:
+            assert block.index in lifted.blocks[edge.to].predecessors
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_addresses(target: str, compiled: Callable[..., CodeObject]) -> None:
+    code_object = compiled(target, "calls.hip")
+    lifted = lift(code_object, "calls")
+    constants, leaf = code_object.symbol("constants"), code_object.symbol(LEAF)
+    assert constants is not None
+    assert leaf is not None
+    kinds = {(reference.kind, reference.target) for reference in lifted.pc_references}
+    assert ("data", constants.address) in kinds
+    assert ("code", leaf.address) in kinds
+    for reference in lifted.pc_references:
+        # As the hardware computes it: the program counter behind s_getpc_b64 and the two literals.
+        getpc, low, high = (lifted.instructions[index] for index in (reference.getpc, reference.low, reference.high))
+        assert (getpc.opcode.pseudo, low.opcode.pseudo, high.opcode.pseudo) == (
+            "S_GETPC_B64",
+            "S_ADD_U32",
+            "S_ADDC_U32",
+        )
+        literals = [int.from_bytes(one.bytes[4:8], "little") for one in (low, high)]
+        if len(high.bytes) == 4:
+            literals[1] = (high.operands[2][1]) & 0xFFFFFFFF
+        offset = literals[0] | literals[1] << 32
+        assert (getpc.address + 4 + offset) & (1 << 64) - 1 == reference.target
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tables_of_functions(target: str, compiled: Callable[..., CodeObject]) -> None:
+    code_object = compiled(target, "calls.hip")
+    leaf, other, table = (code_object.symbol(name) for name in (LEAF, OTHER, "_ZL14constant_table"))
+    assert leaf is not None
+    assert other is not None
+    assert table is not None
+    lifted = lift(code_object, "from_constant")
+    (found,) = lifted.code_tables
+    assert (found.address, found.targets) == (table.address, (leaf.address, other.address))
+    assert [lifted.pc_references[index].target for index in found.references] == [table.address]
+
+
+@pytest.mark.parametrize(("target", "kernel"), CASES)
+def test_liveness_is_plausible(target: str, kernel: str, compiled: Callable[..., CodeObject]) -> None:
+    """At the entry only what the hardware sets is live; what an instruction reads is live before it."""
+    lifted = lift(compiled(target, "calls.hip"), kernel)
+    for block in lifted.blocks:
+        for index in range(block.first, block.last + 1):
+            before = lifted.liveness.live_before(index)
+            assert int(lifted.effects(index).reads) & ~before.active == 0
+        if block.exit == "end":
+            assert not lifted.liveness.live_out(block.index).all_lanes
+    if len(lifted.functions) == 1 and not lifted.unknown and kernel != "trapped":  # a trap may read everything
+        entry = lifted.liveness.live_in(lifted.functions[0].entry_block)
+        assert {unit for unit in entry.active if unit >= 256} <= {256, 257, 258}
+        assert {unit for unit in entry.active if unit < 106} <= set(range(lifted.kernel.sgpr_count))
+
+
+def test_one_decode_for_many_kernels(compiled: Callable[..., CodeObject]) -> None:
+    code_object = compiled("gfx90a", "calls.hip")
+    one, two = lift(code_object, "straight"), lift(code_object, "straight")
+    assert one.code is two.code
+    assert one.code.address == code_object.kernels["straight"].entry
+
+
+def test_instruction_view(compiled: Callable[..., CodeObject], tmp_path: Path) -> None:
+    lifted = lift(compiled("gfx942", "calls.hip"), "straight")
+    assert len(lifted.instructions) == len(lifted.code)
+    first, last = lifted.instructions[lifted.blocks[0].first], lifted.instructions[lifted.blocks[0].last]
+    assert lifted.object.data[first.offset : first.offset + first.size] == first.bytes
+    assert last.mnemonic == "s_endpgm"
+    assert (first.block, last.block) == (0, lifted.blocks[-1].index)
+    store = next(one for one in lifted.instructions if one.mnemonic == "global_store_dword")
+    assert store.is_vector
+    assert not store.is_scalar
+    assert not last.is_vector
+    operand = store.operand("vdata")
+    assert operand is not None
+    assert lifted.isa.register(operand[1]).first_unit in store.uses
+    assert not store.defs
+    assert store.restriction is None
+    assert lifted.index_at(first.address) == first.index
+    assert lifted.index_at(first.address + 1) is None
+    with pytest.raises(IndexError):
+        lifted.instructions[len(lifted.code)]
