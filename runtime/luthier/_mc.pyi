@@ -26,7 +26,8 @@ _Fixup = tuple[int, int, str, str, str, int, str]
 
 class Isa:
     def __init__(self, cpu: str, features: str) -> None: ...
-    def decode(self, code: Buffer, address: int) -> _Columns: ...
+    def decode(self, code: Buffer, address: int, patient: bool = False) -> _Columns:
+        """`patient` offers LLVM all bytes that follow each instruction: the same result, slower; for tests."""
     def encode(
         self,
         opcode: NDArray[np.int32],

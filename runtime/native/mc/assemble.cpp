@@ -80,7 +80,7 @@ public:
     data_.clear();
     const size_t base = result_.code.size();
     const Instructions more =
-        isa_.decode(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(data.data()), data.size()), base);
+        isa_.decode(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(data.data()), data.size()), base, false);
     Instructions &all = result_.instructions;
     const int32_t operandBase = int32_t(all.operandKind.size());
     for (size_t i = 0; i < more.opcode.size(); ++i) {

@@ -5,6 +5,7 @@
 #include "guard.h"
 
 #include "llvm/MC/MCDisassembler/MCDisassembler.h"
+#include "llvm/Support/Endian.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -22,6 +23,30 @@ int position(unsigned opcode, unsigned name) {
 enum SourceModifier : unsigned { Neg = 1, NegHi = 2, OpSel0 = 4, OpSel1 = 8, DestinationOpSel = 8 };
 
 constexpr uint64_t VOP3P = uint64_t(1) << 12; // in TSFlags
+
+/// True of a 9-bit source field that is no operand but says that more words follow: DPP8, SDWA, DPP, literals.
+bool announcesMore(uint32_t field) {
+  field &= 0x1ff;
+  return field == 233 || field == 234 || field == 249 || field == 250 || field == 254 || field == 255;
+}
+
+/// The bytes that are enough to decode the instruction at `bytes`, or all where that is not clear.
+///
+/// LLVM tries its tables from the longest encoding down to the shortest, as far as there are bytes, so offering fewer makes it several
+/// times faster. It may be fewer than the instruction has: then decoding fails, and is tried again with all bytes.
+ArrayRef<uint8_t> enough(ArrayRef<uint8_t> bytes, unsigned generation) {
+  const uint32_t first = support::endian::read32le(bytes.data());
+  if (first >> 31 == 0) // VOP1, VOP2, VOPC
+    return announcesMore(first) ? bytes : bytes.take_front(4);
+  if (first >> 30 == 2) // scalar ALU: a source of 255 is a literal
+    return (first & 0xff) == 0xff || (first >> 8 & 0xff) == 0xff ? bytes : bytes.take_front(4);
+  if (generation == 9 && first >> 23 == 0x1a7) // VOP3P: on gfx950 some have 16 bytes
+    return bytes;
+  const uint32_t second = support::endian::read32le(bytes.data() + 4);
+  return second >> 24 == 0xff || announcesMore(first) || announcesMore(second) || announcesMore(second >> 9) || announcesMore(second >> 18)
+             ? bytes
+             : bytes.take_front(8);
+}
 
 } // namespace
 
@@ -136,7 +161,7 @@ const char *Isa::problem(const MCInst &inst) const {
   return nullptr;
 }
 
-Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
+Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient) const {
   Instructions out;
   const size_t estimate = code.size() / 6 + 1;
   out.offset.reserve(estimate);
@@ -170,7 +195,7 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
   std::vector<uint8_t> tail(code.begin() + tailStart, code.end());
   tail.resize(tail.size() + LongestInstruction);
 
-  size_t offset = 0;
+  size_t offset = 0, crashedAt = SIZE_MAX;
   auto decodeRest = [&] {
     MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
     std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
@@ -178,16 +203,19 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
       throw McError("LLVM has no disassembler for this processor");
     MCInst inst;
     while (offset < code.size()) {
-      inst.clear();
-      uint64_t size = 0;
-      const ArrayRef<uint8_t> bytes =
+      const ArrayRef<uint8_t> all =
           offset < tailStart ? code.drop_front(offset) : ArrayRef<uint8_t>(tail).drop_front(offset - tailStart);
-      bool good = disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) != MCDisassembler::Fail &&
-                  size != 0 && size <= code.size() - offset;
-      if (good) {
+      uint64_t size = 0;
+      auto attempt = [&](ArrayRef<uint8_t> bytes) {
+        inst.clear();
+        if (disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) == MCDisassembler::Fail || size == 0 ||
+            size > code.size() - offset)
+          return false;
         complete(inst);
-        good = problem(inst) == nullptr;
-      }
+        return problem(inst) == nullptr;
+      };
+      const ArrayRef<uint8_t> some = patient || offset == crashedAt ? all : enough(all, generation_);
+      bool good = attempt(some) || (some.size() < all.size() && attempt(all));
       for (size_t i = 0; good && i < inst.getNumOperands(); ++i)
         good = append(inst.getOperand(unsigned(i)), out);
       if (good)
@@ -198,8 +226,12 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address) const {
     }
   };
   while (offset < code.size())
-    if (!survives(decodeRest)) // on the bytes at `offset`
-      offset += undecodable(offset);
+    if (!survives(decodeRest)) { // at `offset`
+      if (offset == crashedAt || patient)
+        offset += undecodable(offset);
+      else
+        crashedAt = offset; // perhaps for the lack of bytes
+    }
   return out;
 }
 

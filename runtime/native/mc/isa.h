@@ -98,7 +98,8 @@ class Isa {
 public:
   Isa(const std::string &cpu, const std::string &features);
 
-  Instructions decode(llvm::ArrayRef<uint8_t> code, uint64_t address) const;
+  /// `patient`: always offer LLVM all bytes that follow; the same result, slower.
+  Instructions decode(llvm::ArrayRef<uint8_t> code, uint64_t address, bool patient) const;
   std::pair<std::string, std::vector<int32_t>> encode(const OperandColumns &columns) const;
   std::vector<std::string> print(const OperandColumns &columns, const int64_t *addresses) const;
   AssemblyResult assemble(const std::string &source) const;

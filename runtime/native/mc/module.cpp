@@ -83,7 +83,7 @@ PYBIND11_MODULE(_mc, m) {
       .def(py::init<const std::string &, const std::string &>(), py::arg("cpu"), py::arg("features"))
       .def(
           "decode",
-          [](const Isa &isa, const py::buffer &code, uint64_t address) {
+          [](const Isa &isa, const py::buffer &code, uint64_t address, bool patient) {
             const py::buffer_info info = code.request();
             if (info.ndim != 1 || info.itemsize != 1 || (info.size > 1 && info.strides[0] != 1))
               throw McError("code must be one contiguous run of bytes");
@@ -91,11 +91,11 @@ PYBIND11_MODULE(_mc, m) {
             Instructions instructions;
             {
               py::gil_scoped_release release;
-              instructions = isa.decode(bytes, address);
+              instructions = isa.decode(bytes, address, patient);
             }
             return columns(std::move(instructions));
           },
-          py::arg("code"), py::arg("address"))
+          py::arg("code"), py::arg("address"), py::arg("patient") = false)
       .def(
           "encode",
           [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind, const In<int64_t> &value) {
