@@ -291,3 +291,28 @@ def compile_device(
     return compile_modules([module], chosen, toolchain or Toolchain.find(), project=base, folder=folder, report=report)[
         0
     ]
+
+
+def compile_application(
+    source: str | os.PathLike[str],
+    target: str,
+    output: Path,
+    *,
+    flags: Sequence[str] = (),
+    toolchain: Toolchain | None = None,
+) -> Path:
+    """Compile an application's kernels to a code object, without Luthier's plugin; for tests and examples of tools.
+
+    Raises:
+        BuildError: the compiler's own message; `output` is then as it was.
+    """
+    chosen = toolchain or Toolchain.find()
+    with replacing(output) as fresh:
+        command = [
+            os.fspath(chosen.clang),
+            *chosen.device_flags(target),
+            "--cuda-device-only",
+            "--no-gpu-bundle-output",
+        ]
+        run([*command, "-O2", *flags, "-c", source, "-o", fresh])
+    return output

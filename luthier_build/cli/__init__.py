@@ -1,0 +1,1 @@
+"""Sub-commands of `luthier` that belong to the build side."""

@@ -1,0 +1,163 @@
+"""`luthier doctor`: what this machine has for building tools and running them, what it lacks, and how to get it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from luthier import __version__
+from luthier.errors import LuthierError
+
+from luthier_build.toolchain import Toolchain
+
+_HOOK = """\
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+MARK_LUTHIER_DEVICE_MODULE
+__managed__ uint64_t counter = 0;
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    subject: str
+    status: str
+    """``ok``; ``missing``: building or running a tool needs it; ``optional``: something more could be done with it."""
+    detail: str
+    fix: str = ""
+    """What to do about it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """1 if something is missing that building or running a tool needs, else 0."""
+    findings = []
+    for finding in examine():
+        findings.append(finding)
+        if not args.json:
+            print(f"{finding.status:9} {finding.subject:16} {finding.detail}", flush=True)
+            if finding.fix:
+                print(f"{'':9} {'':16} -> {finding.fix}", flush=True)
+    if args.json:
+        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
+    return int(any(finding.status == "missing" for finding in findings))
+
+
+def examine() -> Iterator[Finding]:
+    """All findings, each as soon as it is known; building the compiler plugin the first time takes some seconds."""
+    yield Finding("luthier", "ok", f"{__version__} on Python {platform.python_version()}, {platform.machine()}")
+    yield _attempt("native module", _native, "reinstall luthier; from source it needs llvm-22-dev and a C++ compiler")
+    try:
+        toolchain = Toolchain.find()
+    except LuthierError as problem:
+        yield Finding("compiler", "missing", str(problem))
+    else:
+        yield from _toolchain(toolchain)
+    yield from _optional()
+    yield _devices()
+
+
+def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "missing") -> Finding:
+    """The finding of one check: what it returns, or its error with the fix."""
+    try:
+        return Finding(subject, "ok", check())
+    except Exception as problem:  # a doctor that dies of what it finds is of no use
+        return Finding(subject, status, " ".join(str(problem).split()) or repr(problem), fix)
+
+
+def _native() -> str:
+    from luthier.mc import Isa
+
+    return f"LLVM MC decodes {Isa.of('gfx942').texts(Isa.of('gfx942').decode(bytes.fromhex('000081bf')))[0]!r}"
+
+
+def _toolchain(toolchain: Toolchain) -> Iterator[Finding]:
+    from luthier_build.plugin import plugin_for
+
+    first_line = toolchain.version.partition("\n")[0]
+    yield Finding("compiler", "ok", f"{toolchain.clang}: {first_line} ({toolchain.kind})")
+    version = ".".join(str(part) for part in toolchain.hip_version)
+    yield Finding("HIP headers", "ok", f"{toolchain.rocm_path}/include/hip, version {version}")
+    yield Finding("device library", "ok", str(toolchain.device_library))
+    plugin = _attempt(
+        "compiler plugin",
+        lambda: str(plugin_for(toolchain)),
+        f"apt install llvm-{toolchain.llvm_major}-dev g++ (with ROCm: rocm-llvm-dev); is the cache writable?",
+    )
+    yield plugin
+    if plugin.status == "ok":
+        yield _attempt("a hook", lambda: _compile_hook(toolchain), "see the compiler's message above")
+
+
+def _compile_hook(toolchain: Toolchain) -> str:
+    from luthier_build.bitcode import read_contents
+    from luthier_build.compile import compile_device
+    from luthier_build.workspace import build_folder
+
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "hook.hip").write_text(_HOOK)
+        with build_folder(Path(name) / "build") as folder:
+            made = compile_device(
+                ["hook.hip"],
+                ["gfx942"],
+                toolchain=toolchain,
+                folder=folder,
+                project=Path(name),
+                report=lambda _: None,
+            )
+            (hook,) = read_contents(made.objects["gfx942"], "gfx942").hooks
+    return f"{hook.symbol} compiles for gfx942, with its bitcode"
+
+
+def _optional() -> Iterator[Finding]:
+    from luthier_build import sources
+    from luthier_build.wrapper import clang_beneath, find_hipcc
+
+    if sources.available():
+        yield Finding("libclang", "ok", "parameters of hooks get their names and C++ types")
+    else:
+        yield Finding(
+            "libclang", "optional", "not installed: hooks are described by LLVM types", "pip install libclang"
+        )
+    os.environ.setdefault("HIP_PLATFORM", "amd")
+    yield _attempt(
+        "hipcc",
+        lambda: f"{find_hipcc()}, with {clang_beneath(find_hipcc())}",
+        "only for luthier-hipcc: install ROCm, or apt install hipcc",
+        "optional",
+    )
+    for module, what, extra in (("SCons", "SCons builds", "scons"), ("hip", "real devices from Python", "hip")):
+        if importlib.util.find_spec(module) is not None:
+            yield Finding(module, "ok", f"for {what}")
+        else:
+            yield Finding(module, "optional", f"not installed: no {what}", f"pip install 'luthier[{extra}]'")
+
+
+def _devices() -> Finding:
+    """AMD GPUs as the kernel driver lists them (its topology in sysfs; 0 stands for a CPU)."""
+    found = []
+    for properties in sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
+        try:
+            values = dict(line.split() for line in properties.read_text().splitlines() if len(line.split()) == 2)
+            version = int(values.get("gfx_target_version", "0"))
+        except (OSError, ValueError):
+            continue
+        if version:
+            found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
+    if found:
+        return Finding("devices", "ok", ", ".join(found))
+    return Finding("devices", "optional", "no AMD GPU here: kernels run on the emulated device (emu:gfx942, …)")

@@ -1,0 +1,224 @@
+"""`luthier new`: a tool package that builds, tests and runs as it stands."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from luthier import __version__
+from luthier.errors import ToolError
+
+from luthier_build.settings import DEFAULT_TARGETS
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*\Z")
+
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=77", "luthier"]
+build-backend = "luthier_build.backend"
+
+[project]
+name = "@name@"
+version = "0.1.0"
+description = "A Luthier tool"
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["luthier>=@version@"]
+
+[project.optional-dependencies]
+test = ["pytest", "luthier[build]"]
+
+[project.entry-points."luthier.tools"]
+@package@ = "@package@:@tool@"
+
+[tool.setuptools]
+packages = ["@package@"]
+include-package-data = false
+
+[tool.luthier]
+targets = [@targets@]
+
+[tool.luthier.modules.device]
+sources = ["@package@/device.hip"]
+"""
+
+DEVICE = """\
+// The device side: hooks, which are spliced into the application's kernels, and the variables they write.
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+
+MARK_LUTHIER_DEVICE_MODULE
+
+/// Branches executed so far, one per wave.
+__managed__ uint64_t branches = 0;
+
+/// Counts one branch.
+LUTHIER_HOOK_ANNOTATE count_branch(uint32_t step) { luthier::sAtomicAdd<uint64_t>(&branches, step); }
+"""
+
+INIT = '''\
+"""Counts the branches that a kernel's waves execute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from luthier import ExecutionCounts, InstrumentationTask, Tool
+from luthier.mc import InstructionFlag
+
+from @package@ import device
+
+
+class @tool@(Tool):
+    """Puts a hook before every branch."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """On the command line: ``@package@:step=2``."""
+
+        step: int = 1
+        """What a branch adds to the counter."""
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            if instruction.flags & InstructionFlag.BRANCH:
+                task.insert_hook_before(instruction, device.count_branch, self.options.step)
+
+    def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
+        """What `luthier verify` must find in the counter, from the emulated device's own counts."""
+        branches = [i.index for i in task.instructions if i.flags & InstructionFlag.BRANCH]
+        return {"branches": self.options.step * sum(int(counts.executions[index]) for index in branches)}
+'''
+
+TEST = '''\
+"""The tool on a real kernel, on the emulated device: same results, and the counter is the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from luthier.objects import load_object
+from luthier.verify import verify_object
+from luthier_build.compile import compile_application
+from @package@ import @tool@
+
+APPLICATION = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void collatz(unsigned *steps) {
+  unsigned n = threadIdx.x + 1, count = 0;
+  while (n != 1) {
+    n = n % 2 ? 3 * n + 1 : n / 2;
+    count++;
+  }
+  steps[threadIdx.x] = count;
+}
+"""
+
+
+@pytest.mark.parametrize("target", [@targets@])
+def test_branches_are_counted(tmp_path: Path, target: str) -> None:
+    source = tmp_path / "collatz.hip"
+    source.write_text(APPLICATION)
+    application = load_object(compile_application(source, target, tmp_path / "collatz.hsaco"))
+    for step in (1, 3):
+        for verdict in verify_object(application, @tool@(step=step)):
+            assert not verdict.problems
+            assert verdict.counters["branches"] > 0
+'''
+
+README = """\
+# @name@
+
+A Luthier tool: counts the branches that a kernel's waves execute.
+
+```
+pip install .
+luthier tools
+luthier verify APPLICATION -t @package@
+```
+
+Tests need no GPU: `pip install -e '.[test]' && pytest`.
+"""
+
+CLANGD = """\
+CompileFlags:
+  CompilationDatabase: build/luthier
+"""
+
+IGNORE = """\
+build/
+dist/
+*.egg-info/
+__pycache__/
+# what an editable install puts beside the sources
+@package@/device.hipfb
+@package@/device.json
+@package@/device.py
+@package@/device.pyi
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="name of the tool and of the folder to make, e.g. branch-count")
+    parser.add_argument("--directory", type=Path, default=Path(), help="where to make it (default: here)")
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = make_tool(args.name, args.directory)
+    print(f"{folder} is ready: pip install {folder}, then luthier tools")
+    return 0
+
+
+def make_tool(name: str, directory: Path) -> Path:
+    """Write a tool package called `name` into a new folder of `directory`; the folder, whole or not at all.
+
+    Raises:
+        ToolError: no usable name, or the folder exists.
+    """
+    package = re.sub(r"[-.]", "_", name).lower()
+    if not _NAME.match(name) or not package.isidentifier() or keyword.iskeyword(package):
+        raise ToolError(f"{name!r} is no usable name for a package: take letters, digits and single dashes")
+    if package in sys.stdlib_module_names or package in ("luthier", "luthier_build"):
+        raise ToolError(f"the package {package} would hide a module of that name: choose another name")
+    folder = directory / name
+    if folder.exists():
+        raise ToolError(f"{folder} exists already")
+    words = {
+        "name": name,
+        "package": package,
+        "tool": "".join(word.capitalize() for word in package.split("_")),
+        "version": __version__,
+        "targets": ", ".join(f'"{target}"' for target in DEFAULT_TARGETS),
+    }
+    files = {
+        "pyproject.toml": PYPROJECT,
+        f"{package}/__init__.py": INIT,
+        f"{package}/device.hip": DEVICE,
+        f"tests/test_{package}.py": TEST,
+        "README.md": README,
+        ".clangd": CLANGD,
+        ".gitignore": IGNORE,
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=directory))
+    except OSError as problem:
+        raise ToolError(f"cannot write to {directory}: {problem.strerror}") from problem
+    try:
+        for path, text in files.items():
+            (fresh / path).parent.mkdir(exist_ok=True)
+            (fresh / path).write_text(re.sub(r"@(\w+)@", lambda found: words[found[1]], text))
+        fresh.chmod(0o755)
+        os.rename(fresh, folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return folder

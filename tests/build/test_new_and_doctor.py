@@ -1,0 +1,113 @@
+"""`luthier new` and `luthier doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from luthier.cli.main import main
+from luthier.errors import BuildError
+
+import luthier_build.cli.doctor as doctor
+from luthier_build.cli.new import make_tool
+from luthier_build.toolchain import Toolchain
+
+
+def test_a_new_tool_builds_tests_and_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "My-Branch-count", "--directory", str(tmp_path)]) == 0
+    folder = tmp_path / "My-Branch-count"
+    assert f"pip install {folder}" in capsys.readouterr().out
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    site = venv / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (site / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    python = venv / "bin/python"
+    pip = [python, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps"]
+    subprocess.run([*pip, "-e", folder], check=True, capture_output=True)
+    tested = subprocess.run([python, "-m", "pytest", "-q"], cwd=folder, capture_output=True, text=True)
+    assert "3 passed" in tested.stdout, tested.stdout
+    code = "from luthier.cli.main import main; main(['tools', '--json'])"
+    listed = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    (row,) = (row for row in json.loads(listed.stdout) if row["name"] == "my_branch_count")
+    assert row["problems"] == []
+    assert row["options"] == ["step: int = 1"]
+    # What an editable install leaves beside the sources is ignored by git.
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    status = subprocess.run(["git", "status", "--short", "-uall"], cwd=folder, capture_output=True, text=True).stdout
+    assert sorted(line.split()[1] for line in status.splitlines()) == [
+        ".clangd",
+        ".gitignore",
+        "README.md",
+        "my_branch_count/__init__.py",
+        "my_branch_count/device.hip",
+        "pyproject.toml",
+        "tests/test_my_branch_count.py",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "9lives", "a--b", "class", "json", "luthier", "a b", "../x", "-x"])
+def test_unusable_names(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "--directory", str(tmp_path), "--", name]) == 1
+    assert "luthier new: error: " in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_is_overwritten_nor_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tool").mkdir()
+    assert main(["new", "tool", "--directory", str(tmp_path)]) == 1
+    assert os.listdir(tmp_path / "tool") == []
+    (tmp_path / "file").write_text("")
+    assert main(["new", "tool", "--directory", str(tmp_path / "file")]) == 1
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        make_tool("other", tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["file", "tool"]
+
+
+def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], toolchain: Toolchain) -> None:
+    assert main(["doctor", "--json"]) == 0
+    found = {item["subject"]: item for item in json.loads(capsys.readouterr().out)}
+    for subject in ("luthier", "native module", "compiler", "HIP headers", "compiler plugin", "a hook", "libclang"):
+        assert found[subject]["status"] == "ok", found[subject]
+    assert str(toolchain.clang) in found["compiler"]["detail"]
+    assert found["a hook"]["detail"] == "count compiles for gfx942, with its bitcode"
+    assert found["devices"]["status"] in ("ok", "optional")
+
+
+def test_doctor_names_what_is_missing_and_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LUTHIER_CLANG", "no-such-clang")
+    assert main(["doctor"]) == 1
+    assert "missing   compiler         LUTHIER_CLANG is no-such-clang" in capsys.readouterr().out
+
+    monkeypatch.delenv("LUTHIER_CLANG")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "file"))
+    assert main(["doctor"]) == 1
+    output = capsys.readouterr().out
+    assert "missing   compiler plugin" in output
+    assert "set LUTHIER_CACHE_DIR" in output
+    assert "Traceback" not in output
+
+
+def test_doctor_without_optional_parts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_hipcc() -> str:
+        raise BuildError("no hipcc")
+
+    monkeypatch.setattr("luthier_build.wrapper.find_hipcc", no_hipcc)
+    monkeypatch.setattr("luthier_build.sources.available", lambda: False)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _: None)
+    assert main(["doctor"]) == 0
+    output = capsys.readouterr().out
+    for line in ("optional  hipcc", "optional  libclang", "-> pip install libclang", "-> pip install 'luthier[scons]'"):
+        assert line in output
