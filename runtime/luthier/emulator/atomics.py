@@ -45,13 +45,20 @@ class Atomic:
         return self.units * self.data_count
 
 
-def atomic_lanes(w: WaveBuilder, atomic: Atomic, hosts: Value, rows: list[Value], result: Slot | None) -> None:
+def atomic_lanes(
+    w: WaveBuilder,
+    atomic: Atomic,
+    hosts: Value,
+    rows: list[Value],
+    result: Slot | None,
+    mask: Value | None = None,
+) -> None:
     """Do the operation for each active lane in ascending order; write old values to `result` if it is there."""
     places = spill(w, hosts)
     data = [spill(w, row) for row in rows]
     returns = result is not None and result.present
-    old_places = [spill(w, row) for row in rows[: atomic.units]] if returns else []
-    with each_lane(w) as lane:
+    old_places = [spill(w, w.const("u32", 0)) for _ in rows[: atomic.units]] if returns else []
+    with each_lane(w, None if mask is None else w.mask_bits(mask)) as lane:
         pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
         values = []
         for index in range(atomic.data_count):

@@ -26,6 +26,10 @@ _DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
 _DPP8_FETCH_INACTIVE = 0xEA
 
 
+_ADDRESSING = {"OFFEN": 1, "IDXEN": 2, "BOTHEN": 3, "ADDR64": 4}
+"""Bit 0: the VGPR holds an offset; bit 1: it holds an index (before the offset)."""
+
+
 class Unsupported(Exception):
     """The instruction has no operation, or an operand that the emulator does not model."""
 
@@ -68,6 +72,8 @@ class _Plan:
     src0_modifiers: int
     static: tuple[tuple[str, int], ...]
     """Modifier name and operand index."""
+    extra: tuple[tuple[str, int], ...]
+    """Modifiers that are in the opcode, not in an operand."""
     writes_exec: bool
     results_dropped: bool
 
@@ -136,8 +142,14 @@ class Binder:
         positions = opcode.operand_index
         sources = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.sources)
         results = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.results)
+        if "_TFE_" in opcode.name:
+            raise Unsupported("texture-fail reporting (tfe)")
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
+        extra = []
+        if "addressing" in operation.static:
+            kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
+            extra.append(("addressing", _ADDRESSING[kind[1]] if kind else 0))
         writes_exec = name.startswith("v_cmpx_")
         return _Plan(
             operation,
@@ -149,6 +161,7 @@ class Binder:
             {key: positions[key] for key in _DPP_FIELDS if key in positions},
             positions.get("src0_modifiers", -1),
             static,
+            tuple(extra),
             writes_exec,
             writes_exec and self.major >= 10,
         )
@@ -196,7 +209,7 @@ class Binder:
             self._access(plan, spec, place, operands, slots, seen, target)
             for spec, place in zip(operation.sources, plan.sources, strict=True)
         )
-        modifiers = []
+        modifiers = list(plan.extra)
         for key, position in plan.static:
             value = operands[position][1]
             if value or key in ("dst_sel", "dst_unused"):
@@ -325,13 +338,11 @@ class Binder:
         raise Unsupported(f"register {name}")
 
     def _modified(self, plan: _Plan, spec: OperandSpec, access: Access, bits: int) -> Access:
-        """Source modifiers as LLVM's SISrcMods: 1 neg or sext, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel."""
+        """Source modifiers as LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext."""
         if plan.packed:
             return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=(bool(bits & 4), bool(bits & 8)))
-        if plan.sdwa and not spec.type.is_float:
-            return replace(access, extend=bool(bits & 1))
         high = access.high or bool(bits & 4) and spec.type.bits == 16
-        return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high)
+        return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high, extend=bool(bits & 16))
 
     def _half_result(self, plan: _Plan, access: Access, operands: list[tuple[int, int]]) -> Access:
         """A 16-bit result: GFX9 clears the other half (unless op_sel picks the high one), later generations keep it."""

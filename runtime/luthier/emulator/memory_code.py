@@ -46,8 +46,8 @@ def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int, kind: 
         fault(w, extract_at(w, addresses, lane), lane, size, kind)
 
 
-def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool) -> Value:
-    """Host addresses (u64) of lanes that access `size` bytes each; inactive lanes may hold anything.
+def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool, mask: Value | None = None) -> Value:
+    """Host addresses (u64) of lanes that access `size` bytes each; lanes outside `mask` (EXEC) may hold anything.
 
     The allocation that this instruction used last is in its record: if all lanes are in it, that is all the work.
     """
@@ -60,8 +60,9 @@ def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool) -> 
     enough = w.wrap(w.ir.icmp_unsigned(">=", length.llvm, ir.Constant(I64, size)), "scc")
     last = w.select(enough, length - size, 0)
     outside = (addresses - w.splat(start)) > w.splat(last)
-    bits = w.mask_bits(outside & w.exec)
-    all_bits = w.select(enough, bits, w.exec_bits.to(f"u{w.wave_size}"))
+    lanes = w.exec_bits if mask is None else w.mask_bits(mask)
+    bits = w.mask_bits(outside & (w.exec if mask is None else mask))
+    all_bits = w.select(enough, bits, lanes.to(f"u{w.wave_size}"))
     before = w.ir.block
     slow = w.llvm_function.append_basic_block("slow")
     go_on = w.llvm_function.append_basic_block("checked")
@@ -71,7 +72,7 @@ def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool) -> 
     w.ir.store(addresses.llvm, scratchpad, align=8)
     helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
     cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
-    arguments = [w.wave, cache, w.exec_bits.llvm, ir.Constant(I64, size), ir.Constant(I64, int(flat))]
+    arguments = [w.wave, cache, lanes.to("u64").llvm, ir.Constant(I64, size), ir.Constant(I64, int(flat))]
     code = w.wrap(w.ir.call(helper, arguments), "u32")
     with w.when(code != 0):
         w.stop(layout.FAULT)
@@ -141,40 +142,44 @@ def gather(w: WaveBuilder, addresses: Value, offset: int = 0, mask: Value | None
     vector = ir.VectorType(I32, w.wave_size)
     name = f"llvm.masked.gather.{overload_name(vector)}.v{w.wave_size}p0"
     pointers = _pointers(w, addresses, offset)
-    enabled = mask or w.exec
+    enabled = w.exec if mask is None else mask
     callee = w.function(name, vector, [pointers.type, I32, enabled.llvm.type, vector])
     zero = ir.Constant(vector, None)
     return w.wrap(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]), "u32")
 
 
-def gather_small(w: WaveBuilder, addresses: Value, bits: int) -> Value:
+def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None = None) -> Value:
     """The 8 or 16 bits at each active lane's address, zero-extended."""
-    wide = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF)
+    enabled = w.exec if mask is None else mask
+    wide = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 0, enabled)
     shift = ((addresses & 3) << 3).to("u32")
     value = wide >> shift
     if bits == 16:
         # A half-word over a dword boundary takes its upper byte from the next dword; others must not touch that one.
-        crossing = ((addresses & 3) == 3) & w.exec
+        crossing = ((addresses & 3) == 3) & enabled
         upper = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 4, crossing) << 8
         value = w.select(crossing, (value & 0xFF) | upper, value)
     return value & ((1 << bits) - 1)
 
 
-def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0) -> None:
+def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0, mask: Value | None = None) -> None:
     """Store each active lane's dword; where lanes coincide the highest wins."""
+    enabled = w.exec if mask is None else mask
     row = value.as_("u32")
     vector = row.llvm.type
     name = f"llvm.masked.scatter.{overload_name(vector)}.v{w.wave_size}p0"
     pointers = _pointers(w, addresses, offset)
-    callee = w.function(name, ir.VoidType(), [vector, pointers.type, I32, w.exec.llvm.type])
-    w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), w.exec.llvm])
+    callee = w.function(name, ir.VoidType(), [vector, pointers.type, I32, enabled.llvm.type])
+    w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
 
 
-def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int) -> None:
+def scatter_small(
+    w: WaveBuilder, addresses: Value, value: Value, bits: int, mask: Value | None = None
+) -> None:
     """Store the low 8 or 16 bits of each active lane, lane by lane."""
     places = spill(w, addresses)
     values = spill(w, value.as_("u32"))
-    with each_lane(w) as lane:
+    with each_lane(w, None if mask is None else w.mask_bits(mask)) as lane:
         pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
         narrow = w.ir.trunc(fetch(w, values, lane, "u32").llvm, ir.IntType(bits))
         w.ir.store(narrow, pointer, align=1)

@@ -56,7 +56,12 @@ def _half(b: Builder, name: str, values: Sequence[Value], result: Type, rounding
             ],
             x.type,
         )
-        return rounded(b, "fptrunc", [_sticky(b, total, lost)], result, rounding)
+        exact = _sticky(b, total, lost)
+        if rounding == 2:
+            # Rounding down, opposite numbers add up to -0.
+            cancelled = (total == 0.0) & ((product.as_("i64") ^ z.as_("i64")) < 0)
+            exact = b.select(cancelled, -0.0, exact)
+        return rounded(b, "fptrunc", [exact], result, rounding)
     if rounding == 0:
         wide = _plain(b, name, [value.to("f32") for value in values], Type("f", 32))
         return _plain(b, "fptrunc", [wide], result)

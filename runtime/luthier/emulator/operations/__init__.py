@@ -6,6 +6,7 @@ import functools
 
 from luthier.emulator.declare import Operation
 from luthier.emulator.operations import (
+    buffer,
     compare,
     control,
     convert,
@@ -29,6 +30,7 @@ FAMILIES = (
     smem,
     lds,
     flat,
+    buffer,
     salu,
     salu_bits,
     salu_float,

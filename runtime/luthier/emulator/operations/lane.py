@@ -109,3 +109,8 @@ def _swap_rows(name: str, distance: int) -> None:
 
 _swap_rows("v_permlane16_swap_b32", 16)
 _swap_rows("v_permlane32_swap_b32", 32)
+
+
+@operations.wave("v_nop v_pipeflush v_clrexcp", "->")
+def nop(w: WaveBuilder) -> None:
+    """Nothing; exceptions are not modelled."""
