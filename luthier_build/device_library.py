@@ -8,8 +8,10 @@ processor or the compiler lacks some of them; a folder that adds them makes it w
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from luthier.errors import BuildError
@@ -21,7 +23,7 @@ from luthier_build.workspace import replacing
 ABI_VERSIONS = (400, 500, 600)
 """Hundred times the code object versions that clang asks for (`-mcode-object-version`)."""
 
-_FORMAT = 2  # of the folders made here; a change makes them anew
+_FORMAT = 4  # of the folders made here; a change makes them anew
 
 # Not computable from the name: the library takes a generic processor for one of its members.
 _GENERIC_ISA_VERSIONS = {
@@ -63,20 +65,31 @@ def find_library(rocm_path: Path, resource_dir: Path) -> Path | None:
     return next((folder for folder in candidates() if (folder / "ocml.bc").is_file()), None)
 
 
+@dataclass(frozen=True)
+class _Module:
+    """One generated file."""
+
+    constants: tuple[tuple[str, str, int], ...]
+    """C type, name and value of each."""
+    functions: tuple[tuple[str, Path], ...] = ()
+    """Functions that become part of it, and the library's file that has each."""
+
+
 def library_for(library: Path, processor: str, clang: Path, clang_version: str) -> Path:
     """`library` itself if it has all that `processor` needs, else a folder in the cache that adds what is missing.
 
     Args:
         clang_version: full text of ``clang --version``; generated bitcode is only for that compiler.
     """
-    made = {f"oclc_abi_version_{version}.bc": [("int", "__oclc_ABI_version", version)] for version in ABI_VERSIONS}
-    made = {name: constants for name, constants in made.items() if not (library / name).is_file()}
-    isa = f"oclc_isa_version_{processor.removeprefix('gfx')}.bc"
-    constants = [("int", "__oclc_ISA_version", isa_version(processor))]
-    if _lacks_denormal_mode(library, clang_version):
-        constants.append(("unsigned char", "__oclc_daz_opt", 0))
-    if len(constants) > 1 or not (library / isa).is_file():
-        made[isa] = constants
+    made = {
+        name: _Module((("int", "__oclc_ABI_version", version),))
+        for version in ABI_VERSIONS
+        if not (library / (name := f"oclc_abi_version_{version}.bc")).is_file()
+    }
+    name = f"oclc_isa_version_{processor.removeprefix('gfx')}.bc"
+    constants, functions = _no_longer_linked(library, clang_version)
+    if constants or functions or not (library / name).is_file():
+        made[name] = _Module((("int", "__oclc_ISA_version", isa_version(processor)), *constants), functions)
     if not made:
         return library
     key = hashlib.sha256(f"{_FORMAT}\0{library.resolve()}\0{clang_version}".encode()).hexdigest()[:16]
@@ -88,18 +101,24 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
             link = folder / original.name
             if link.name not in made and not link.is_file():  # a file: made for another processor
                 _link(link, original)
-        for name, constants in sorted(made.items()):
-            _generate(folder / name, constants, clang)
+        for name, module in sorted(made.items()):
+            _generate(folder / name, module, clang)
     return folder
 
 
-def _lacks_denormal_mode(library: Path, clang_version: str) -> bool:
-    """Whether the library's code reads a setting that this clang no longer supplies.
-
-    clang 22 stopped linking ``oclc_daz_opt_off.bc``; HIP's default is to keep denormal numbers.
-    """
+def _no_longer_linked(
+    library: Path, clang_version: str
+) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, Path], ...]]:
+    """What an old library or its headers expect and a newer clang does not link: constants and functions."""
     match = re.search(r"clang version (\d+)", clang_version)
-    return match is not None and int(match[1]) >= 22 and (library / "oclc_daz_opt_off.bc").is_file()
+    major = int(match[1]) if match else 0
+    constants: tuple[tuple[str, str, int], ...] = ()
+    if major >= 22 and (library / "oclc_daz_opt_off.bc").is_file():
+        constants = (("unsigned char", "__oclc_daz_opt", 0),)  # keep denormal numbers, HIP's default
+    functions: tuple[tuple[str, Path], ...] = ()
+    if major >= 17 and (library / "hip.bc").is_file():
+        functions = (("__atomic_work_item_fence", library / "hip.bc"),)  # fences and barriers of older headers
+    return constants, functions
 
 
 def _link(link: Path, original: Path) -> None:
@@ -108,10 +127,15 @@ def _link(link: Path, original: Path) -> None:
         fresh.symlink_to(original)
 
 
-def _generate(path: Path, constants: list[tuple[str, str, int]], clang: Path) -> None:
+def _generate(path: Path, module: _Module, clang: Path) -> None:
     """Constants in the constant address space, compiled so that data layout and bitcode are this compiler's."""
-    place = '__attribute__((address_space(4), visibility("hidden"), weak))'
-    source = "".join(f"{place} extern const {kind} {symbol} = {value};\n" for kind, symbol, value in constants)
-    target = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w"]
+    hidden = '__attribute__((visibility("hidden"), weak))'
+    place = f"{hidden} __attribute__((address_space(4)))"
+    source = "".join(f"{place} extern const {kind} {symbol} = {value};\n" for kind, symbol, value in module.constants)
+    flags = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w"]
+    for function, library in module.functions:
+        # Only what is referred to is linked in; who refers to it here is of no use to anyone and left behind later.
+        source += f"void {function}(void); {hidden} void *__luthier_uses{function}(void) {{ return {function}; }}\n"
+        flags += ["-Xclang", "-mlink-bitcode-file", "-Xclang", os.fspath(library)]
     with replacing(path) as fresh:
-        run([clang, "-x", "c", *target, "-c", "-emit-llvm", "-o", fresh, "-"], stdin=source)
+        run([clang, "-x", "c", *flags, "-c", "-emit-llvm", "-o", fresh, "-"], stdin=source)

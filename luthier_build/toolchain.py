@@ -77,11 +77,6 @@ class Toolchain:
         if self.llvm_major >= 22 and self.hip_version < (7,):
             # Older headers size their wavefront masks by this macro, which clang 22 no longer predefines.
             flags.append(f"-D__AMDGCN_WAVEFRONT_SIZE={known.default_wave_size}")
-        support = library / "hip.bc"
-        if self.llvm_major >= 17 and support.is_file():
-            # Fences and barriers of older headers are defined here, which newer clangs no longer link.
-            for flag in ("-mlink-builtin-bitcode", str(support)):
-                flags += ["-Xclang", flag]
         return flags
 
     @functools.cached_property

@@ -30,7 +30,7 @@ __device__ __attribute__((noinline)) int outlined(int value) { return value * 3 
 
 LUTHIER_HOOK_ANNOTATE everything(int reg, float factor, unsigned char small, unsigned long long mask, int *pointer) {
   using namespace luthier;
-  int sum = readReg<int>(VGPR17) + readReg<unsigned>(sgpr(3)) + readReg<int>(reg);
+  int sum = readReg<int>(VGPR17) + static_cast<int>(readReg<unsigned>(sgpr(3))) + readReg<int>(reg);
   float4 wide = readReg<float4>(vgpr(8));
   uint64_t vcc = readReg<uint64_t>(VCC);
   writeReg(AGPR255, sum);
@@ -38,8 +38,8 @@ LUTHIER_HOOK_ANNOTATE everything(int reg, float factor, unsigned char small, uns
   writeExec(mask);
   my::mark(wide);
   sum += my::Probe::measure({reg, factor}) + my::twice(lookup[small & 3]) + outlined(reg) + managed_table[1];
-  sum += *implicitArgPtr() + workgroupIdX() + workgroupIdY() + workgroupIdZ();
-  sum += blockIdx.x * blockDim.x + threadIdx.x + __lane_id() + static_cast<int>(scale) + device_variable;
+  sum += static_cast<int>(*implicitArgPtr() + workgroupIdX() + workgroupIdY() + workgroupIdZ());
+  sum += static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x + __lane_id()) + static_cast<int>(scale) + device_variable;
   shared[threadIdx.x & 63] = sum;
   sAtomicAdd(&counter, mask);
   sAtomicAdd(&my::Probe::hits, mask);
