@@ -190,7 +190,8 @@ def spill(w: WaveBuilder, value: Value) -> Any:
     with w.ir.goto_entry_block():
         place = w.ir.alloca(value.llvm.type)
     w.ir.store(value.llvm, place)
-    return place
+    # llvmlite gives an alloca a typed pointer; its elements have another type.
+    return w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
 
 
 def fetch(w: WaveBuilder, place: Any, lane: Value, type: str) -> Value:

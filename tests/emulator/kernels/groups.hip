@@ -38,7 +38,7 @@ extern "C" __global__ void atomics(unsigned *cells, unsigned long long *wide, fl
   atomicMin((int *)&cells[2], -i);
   atomicOr(&cells[3], 1u << (i & 31));
   atomicXor(&cells[4], (unsigned)i);
-  atomicInc(&cells[5], 99u);
+  __builtin_amdgcn_atomic_inc32(&cells[5], 99u, __ATOMIC_RELAXED, "agent");
   atomicAdd(wide, 1ull << 33);
   atomicAdd(sum, 0.5f);
   unsigned expected = cells[6], seen;
