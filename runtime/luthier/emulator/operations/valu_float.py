@@ -271,10 +271,10 @@ def fix_quotient(b: Builder, quotient: Value, denominator: Value, numerator: Val
         underflow = difference < (-150 if bits == 32 else -1075)
         # What rounds away: nearest gives 0.
         magnitude = b.select(underflow, 0, magnitude)
-    magnitude = b.select(infinite_bottom | zero_top, 0, magnitude)
     # A quotient that overflowed on the way arrives as NaN: infinity minus infinity.
-    overflow = zero_bottom | infinite_top | b.is_nan(quotient)
-    magnitude = b.select(overflow & ~infinite_bottom & ~zero_top | zero_bottom | infinite_top, unbounded, magnitude)
+    magnitude = b.select(b.is_nan(quotient), unbounded, magnitude)
+    magnitude = b.select(infinite_bottom | zero_top, 0, magnitude)
+    magnitude = b.select(zero_bottom | infinite_top, unbounded, magnitude)
     result = (magnitude | sign).as_(kind)
     invalid = (zero_top & zero_bottom) | (infinite_top & infinite_bottom)
     result = b.select(invalid, b.bits_const(kind, (1 << (bits - 1)) | unbounded | (1 << (fraction - 1))), result)
