@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from luthier.errors import HookError, ToolError
@@ -17,6 +18,7 @@ from luthier.objects import CodeObject, load_objects
 from luthier.targets import TargetId
 
 BITCODE_SECTION = ".llvmbc"
+_BITCODE_MAGIC = b"BC\xc0\xde"
 _MANIFEST = re.compile(rb'\{"luthier":(\d+),')
 _MANIFEST_VERSION = 1
 
@@ -70,62 +72,117 @@ class DeviceVariable:
 class _Image:
     """One target's bitcode with its manifest."""
 
-    def __init__(self, object: CodeObject) -> None:
+    def __init__(self, bitcode: bytes, name: str, target: TargetId | None = None) -> None:
+        found = list(_MANIFEST.finditer(bitcode))
+        if not bitcode.startswith(_BITCODE_MAGIC) or len(found) != 1:
+            raise ToolError("not bitcode that Luthier's compiler plugin wrote", object=name)
+        if int(found[0][1]) != _MANIFEST_VERSION:
+            raise ToolError(
+                f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
+                object=name,
+            )
+        self.bitcode = bitcode
+        try:
+            raw, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))
+            self.target = target or TargetId.parse(raw["target"])
+            self.cuid = str(raw["cuid"])
+            self.hooks = [_HookText.parse(hook) for hook in raw["hooks"]]
+            self.variables = {variable["name"]: _variable(variable) for variable in raw["variables"]}
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise ToolError(f"malformed manifest in the bitcode: {problem!r}", object=name) from None
+
+    @classmethod
+    def of(cls, object: CodeObject) -> _Image:
         bitcode = object.section_data(BITCODE_SECTION)
         if bitcode is None:
             raise ToolError(
                 f"no {BITCODE_SECTION} section: not a tool built with Luthier's compiler plugin", object=object.name
             )
-        self.target = object.target
-        self.bitcode = bitcode
-        found = list(_MANIFEST.finditer(bitcode))
-        if len(found) != 1:
-            raise ToolError(f"{BITCODE_SECTION} holds {len(found)} manifests, not one", object=object.name)
-        if int(found[0][1]) != _MANIFEST_VERSION:
-            raise ToolError(
-                f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
-                object=object.name,
-            )
-        try:
-            self.manifest, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))
-        except ValueError as problem:
-            raise ToolError(f"malformed manifest in {BITCODE_SECTION}: {problem}", object=object.name) from None
+        return cls(bitcode, object.name, object.target)
+
+
+@dataclass(frozen=True)
+class _HookText:
+    """A hook as the manifest describes it."""
+
+    name: str
+    source: str
+    parameters: tuple[Parameter, ...]
+    location: str
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> _HookText:
+        return cls(
+            raw["name"],
+            raw.get("source", raw["name"]).partition("(")[0],
+            tuple(Parameter(p.get("name", ""), p["type"], p.get("signed")) for p in raw["parameters"]),
+            f"{raw['file']}:{raw['line']}" if "file" in raw else "",
+        )
 
 
 class ToolModule:
     """A device module of a tool, for one or several targets.
 
-    Hooks are attributes: ``module.count_vector``; `hook` finds those whose names are no identifiers.
-
-    Args:
-        objects: its code objects, at most one a target.
-        name: what errors call it.
-
-    Raises:
-        ToolError: none of them, or one without the plugin's bitcode.
+    Hooks are attributes: ``module.count_vector``; `hook` finds those whose names are no identifiers. Make one by
+    `from_package`, `load` or `load_all`.
     """
 
-    def __init__(self, objects: Sequence[CodeObject], name: str) -> None:
-        if not objects:
-            raise ToolError("no AMD GPU code object in it", object=name)
+    def __init__(self, images: Sequence[_Image], name: str) -> None:
         self.name = name
-        self._images = [_Image(object) for object in objects]
+        self._images = images
 
     @classmethod
     def from_package(cls, package: str, module: str = "device") -> ToolModule:
-        """The module that a tool package's build put beside its Python code."""
+        """The module that a tool package's build put beside its Python code.
+
+        Raises:
+            ToolError: no such package or module, or not one of the compiler plugin's.
+        """
         return _from_package(package, module)
 
     @classmethod
     def load(cls, source: bytes | str | os.PathLike[str]) -> ToolModule:
-        """From an offload bundle, code object, or any executable or library that holds one."""
+        """The one module in an offload bundle, code object, executable, library, archive, or a file of bitcode.
+
+        Raises:
+            ToolError: none or several of them.
+        """
+        found = cls.load_all(source)
+        if len(found) != 1:
+            names = ", ".join(f"{module.cuid} ({', '.join(module.hooks)})" for module in found)
+            raise ToolError(f"holds {len(found)} device modules; choose one by load_all: {names}", object=found[0].name)
+        return found[0]
+
+    @classmethod
+    def load_all(cls, source: bytes | str | os.PathLike[str]) -> list[ToolModule]:
+        """Every module in a file, as `load` reads it. Code objects with one CUID are one module for several targets.
+
+        Raises:
+            ToolError: there is none.
+        """
         name = "<memory>" if isinstance(source, bytes) else os.fspath(source)
-        objects = [object for object in load_objects(source) if object.section_data(BITCODE_SECTION) is not None]
-        if not objects:
+        try:
+            data = source if isinstance(source, bytes) else Path(source).read_bytes()
+        except OSError as problem:
+            raise ToolError(f"cannot read: {problem.strerror}", object=name) from None
+        if data.startswith(_BITCODE_MAGIC):
+            return [cls([_Image(data, name)], name)]
+        images = [
+            _Image.of(object) for object in load_objects(data) if object.section_data(BITCODE_SECTION) is not None
+        ]
+        if not images:
             raise ToolError(
                 f"no code object with a {BITCODE_SECTION} section: was it built with Luthier's plugin?", object=name
             )
-        return cls(objects, name)
+        modules: dict[str, list[_Image]] = {}
+        for image in images:
+            modules.setdefault(image.cuid, []).append(image)
+        return [cls(group, name) for group in modules.values()]
+
+    @property
+    def cuid(self) -> str:
+        """The compilation-unit id that clang gave the module, the same for every target; empty before clang 18."""
+        return self._images[0].cuid
 
     @property
     def targets(self) -> tuple[TargetId, ...]:
@@ -135,14 +192,8 @@ class ToolModule:
     def hooks(self) -> Mapping[str, Hook]:
         """Symbol name -> hook."""
         return {
-            raw["name"]: Hook(
-                raw["name"],
-                raw.get("source", raw["name"]).partition("(")[0],
-                tuple(Parameter(p.get("name", ""), p["type"], p.get("signed")) for p in raw["parameters"]),
-                f"{raw['file']}:{raw['line']}" if "file" in raw else "",
-                self,
-            )
-            for raw in self._images[0].manifest["hooks"]
+            text.name: Hook(text.name, text.source, text.parameters, text.location, self)
+            for text in self._images[0].hooks
         }
 
     def hook(self, name: str) -> Hook:
@@ -168,10 +219,10 @@ class ToolModule:
         except HookError as problem:
             raise AttributeError(str(problem)) from None
 
-    @functools.cached_property
+    @property
     def variables(self) -> Mapping[str, DeviceVariable]:
         """Symbol name -> variable."""
-        return {raw["name"]: _variable(raw) for raw in self._images[0].manifest["variables"]}
+        return self._images[0].variables
 
     def bitcode(self, target: TargetId) -> bytes:
         """The bitcode for an application of this target.
@@ -220,11 +271,9 @@ def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
 @functools.lru_cache(maxsize=64)
 def _from_package(package: str, module: str) -> ToolModule:
     try:
-        path = importlib.resources.files(package) / f"{module}.hipfb"
-        data = path.read_bytes()
+        data = (importlib.resources.files(package) / f"{module}.hipfb").read_bytes()
     except (ImportError, OSError) as problem:
         raise ToolError(f"package {package} has no built device module {module!r}: {problem}") from problem
-    return ToolModule(
-        [object for object in load_objects(data) if object.section_data(BITCODE_SECTION) is not None],
-        f"{package}.{module}",
-    )
+    loaded = ToolModule.load(data)
+    loaded.name = f"{package}.{module}"
+    return loaded

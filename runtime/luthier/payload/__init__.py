@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.payload.codegen import Argument, ConstantArgument, Input, RegisterArgument, generate, hook_parameters
+from luthier.payload.codegen import Argument, ConstantArgument, Input, RegisterArgument, generate
 from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput, make_template
 
 __all__ = [
@@ -15,6 +15,5 @@ __all__ = [
     "TemplateInput",
     "TemplateOutput",
     "generate",
-    "hook_parameters",
     "make_template",
 ]

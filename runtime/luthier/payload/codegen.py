@@ -195,18 +195,11 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
     return "\n".join(entry) + "\n" + body.replace("\n  ret void", "\n" + "\n".join([*leave, "  ret void"]))
 
 
-def hook_parameters(bitcode: bytes, hook: str) -> tuple[str, ...]:
-    """LLVM types of a hook's parameters.
-
-    Raises:
-        HookError: the module has no such function.
-    """
-    module = parse_bitcode(bitcode)
+def _hook_function(module: llvm.ModuleRef, hook: str) -> llvm.ValueRef:
     try:
-        function = module.get_function(hook)
+        return module.get_function(hook)
     except NameError:
-        raise HookError(f"the tool has no hook {hook!r}") from None
-    return tuple(str(argument.type) for argument in function.arguments)
+        raise HookError(f"the bitcode has no function {hook!r}") from None
 
 
 def generate(
@@ -250,7 +243,7 @@ def _generate(
     managed: frozenset[str],
 ) -> PayloadAssembly:
     module = parse_bitcode(bitcode)
-    types = tuple(str(argument.type) for argument in module.get_function(hook).arguments)
+    types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
     if len(types) != len(arguments):
         raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
     cpu, features = target.target.name, _features(target.target, wave_size)

@@ -1,0 +1,94 @@
+"""Tool modules from every place they may be in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from luthier.errors import HookError, ToolError
+from luthier.objects import load_objects
+from luthier.payload import ConstantArgument
+from luthier.payload.cache import template_for
+from luthier.targets import TargetId
+from luthier.tool_module import ToolModule
+
+SOURCE = """
+__managed__ uint32_t counter = 9;
+__device__ float scale[3] = {1, 2, 3};
+template <typename T> __device__ void bump(T by) { luthier::sAtomicAdd<uint32_t>(&counter, uint32_t(by)); }
+LUTHIER_HOOK_ANNOTATE step(int16_t by, float weight) { bump<float>(by * weight * scale[1]); }
+"""
+
+
+@pytest.fixture(scope="module")
+def module(make_module) -> ToolModule:
+    return make_module(SOURCE)
+
+
+def test_hooks_and_variables(module: ToolModule) -> None:
+    assert [str(target) for target in module.targets] == ["gfx90a", "gfx942", "gfx1100"]
+    assert [parameter.type for parameter in module.step.parameters] == ["i16", "float"]
+    assert module.step.parameters[0].signed
+    counter, scale = module.variables["counter"], module.variables["scale"]
+    assert (counter.size, counter.managed, counter.initial) == (4, True, (9).to_bytes(4, "little"))
+    assert (scale.size, scale.managed) == (12, False)
+
+
+def test_code_objects_of_one_module_are_one_whatever_their_order(module: ToolModule, tmp_path: Path) -> None:
+    assert module.cuid
+    objects = load_objects(module.name)
+    for object in objects:
+        alone = ToolModule.load(object.data)
+        assert alone.cuid == module.cuid
+        assert alone.targets == (object.target,)
+
+
+def test_bitcode_from_a_file_and_from_memory(module: ToolModule, tmp_path: Path) -> None:
+    object = load_objects(module.name)[1]
+    bitcode = object.section_data(".llvmbc")
+    assert bitcode is not None
+    path = tmp_path / "tool.bc"
+    path.write_bytes(bitcode)
+    for loaded in (ToolModule.load(bitcode), ToolModule.load(path)):
+        assert [target.target.name for target in loaded.targets] == ["gfx942"]
+        arguments = (ConstantArgument("2"), ConstantArgument("0x3FF0000000000000"))
+        template = template_for(loaded.step, arguments, TargetId.parse("gfx942"), 64)
+        assert {fixup.symbol for fixup in template.fixups} >= {"counter"}
+
+
+def test_two_modules_in_one_file_must_be_chosen(make_module, module: ToolModule, tmp_path: Path) -> None:
+    other = make_module("__device__ int x; LUTHIER_HOOK_ANNOTATE other() { x = 1; }")
+    both = tmp_path / "both.bin"
+    both.write_bytes(b"".join(_padded(Path(one.name).read_bytes()) for one in (module, other)))
+    found = ToolModule.load_all(both)
+    if len(found) == 2:
+        assert {next(iter(one.hooks)) for one in found} == {"step", "other"}
+        with pytest.raises(ToolError, match="holds 2 device modules"):
+            ToolModule.load(both)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4096)
+
+
+@pytest.mark.parametrize("damage", ["version", "json", "magic", "twice"])
+def test_damaged_manifests(module: ToolModule, damage: str) -> None:
+    bitcode = load_objects(module.name)[0].section_data(".llvmbc")
+    assert bitcode is not None
+    damaged = {
+        "version": bitcode.replace(b'{"luthier":1,', b'{"luthier":9,'),
+        "json": bitcode.replace(b'"variables":', b'"variables";'),
+        "magic": b"BC\xc0\xde" + bytes(100),
+        "twice": bitcode + b'{"luthier":1,',
+    }[damage]
+    with pytest.raises(ToolError):
+        ToolModule.load(damaged)
+
+
+def test_unreadable_bitcode_is_an_error(module: ToolModule) -> None:
+    bitcode = load_objects(module.name)[1].section_data(".llvmbc")
+    assert bitcode is not None
+    start = bitcode.index(b'{"luthier":1,')
+    loaded = ToolModule.load(bitcode[:4] + bytes(range(200)) + bitcode[start:])
+    with pytest.raises(HookError, match="cannot read the tool's bitcode|has no function"):
+        template_for(loaded.step, (ConstantArgument("2"), ConstantArgument("0.0")), TargetId.parse("gfx942"), 64)
