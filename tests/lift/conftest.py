@@ -39,10 +39,17 @@ DESCRIPTOR = """
 
 
 def assemble(
-    folder: Path, target: str, source: str, *, kernel: str = "k", vgprs: int = 16, wave: int | None = None
+    folder: Path,
+    target: str,
+    source: str,
+    *,
+    kernel: str = "k",
+    vgprs: int = 16,
+    wave: int | None = None,
+    descriptor: str = "",
 ) -> Path:
     """Assemble and link `source`, which defines the function `kernel`; the path of the code object."""
-    extra = []
+    extra = descriptor.split("; ")
     if target in ("gfx90a", "gfx942"):
         extra.append(f".amdhsa_accum_offset {min(16, -(-vgprs // 4) * 4)}")
     if wave is not None:

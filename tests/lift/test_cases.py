@@ -55,7 +55,11 @@ PARAMETERS = [
 def listing(case: Case, target: str, assembled: Callable[..., CodeObject]) -> str:
     processor, _, wave = target.partition("/")
     code_object = assembled(
-        processor, case.source, vgprs=int(case.settings.get("vgprs", "16")), wave=int(wave) if wave else None
+        processor,
+        case.source,
+        vgprs=int(case.settings.get("vgprs", "16")),
+        wave=int(wave) if wave else None,
+        descriptor=case.settings.get("descriptor", ""),
     )
     show = case.settings.get("show", "registers").split()
     try:

@@ -76,12 +76,12 @@ class AddressAnalysis:
             columns, table.isa.register_first_unit.tolist(), table.isa.register_unit_count.tolist()
         )
 
-    def run(self, entry: int, links: Iterable[int]) -> FunctionAddresses:
-        """Analyse the function at address `entry`, called with its return address in the unit pairs at `links`."""
+    def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
+        """Analyse the function entered at these addresses, called with its return address in the unit pairs at
+        `links`."""
         nodes = self.graph.nodes
-        start = self.graph.node_at[entry]
-        states: dict[int, State] = {start: State()}
-        work = [start]
+        work = [self.graph.node_at[entry] for entry in entries]
+        states = {start: State() for start in work}
         while work:
             number = work.pop()
             after = self._block(number, states[number].copy())

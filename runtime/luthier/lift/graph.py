@@ -54,11 +54,13 @@ def build_graph(
     control: list[int],
     reached: NDArrayBool,
     resolutions: Mapping[int, Resolution],
+    roots: Mapping[int, list[int]],
 ) -> Graph:
     """Cut the reached instructions into blocks and connect them.
 
     Args:
         resolutions: what is known of register jumps and calls, by address.
+        roots: all the addresses a function is entered at, where there are more than its own.
     """
     index_of = {columns.address[index]: index for index in np.flatnonzero(reached).tolist()}
     starts = sorted(index_of[address] for address in explorer.leaders)
@@ -92,7 +94,9 @@ def build_graph(
         if after is not None and falls:
             node.successors.append(("fallthrough", after))
         nodes.append(node)
-    members = {entry: _reach(nodes, node_at[entry]) for entry in explorer.entries}
+    members = {
+        entry: _reach(nodes, [node_at[root] for root in roots.get(entry, [entry])]) for entry in explorer.entries
+    }
     return Graph(nodes, node_at, members)
 
 
@@ -124,9 +128,9 @@ def leaves_function(explorer: Explorer, place: int, target: int) -> bool:
     return target in explorer.entries and (extent is None or not extent.start <= target < extent.end)
 
 
-def _reach(nodes: list[Node], entry: int) -> list[int]:
-    seen = {entry}
-    work = [entry]
+def _reach(nodes: list[Node], entries: list[int]) -> list[int]:
+    seen = set(entries)
+    work = list(entries)
     while work:
         for _, successor in nodes[work.pop()].successors:
             if successor not in seen:

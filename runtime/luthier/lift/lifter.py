@@ -34,6 +34,10 @@ _ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
 MOST_ROUNDS = 200
 """Rounds of finding call targets; each goes at least one call deeper."""
 
+PRELOAD_PROLOGUE = 256
+"""Bytes that load the kernel arguments where the firmware does not preload them; other firmware starts behind them
+(AMDGPUUsage, "Preloaded Kernel Arguments")."""
+
 
 def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
     """Lift one kernel and every function it may call.
@@ -67,6 +71,9 @@ class _Lifter:
         vectors |= (1 << min(256, descriptor.agprs)) - 1 << r.AGPR_FIRST
         self.table = EffectTable(self.isa, kernel.wave_size, vectors)
         self.slots = CodeSlots(object, self.text)
+        self.hardware_entries = [kernel.entry]
+        if descriptor.kernarg_preload_length:
+            self.hardware_entries.append(kernel.entry + PRELOAD_PROLOGUE)
         self.resolutions: dict[int, Resolution] = {}
         self.clobbers: dict[int, int] = {}
         self.found: dict[int, FunctionAddresses] = {}
@@ -74,9 +81,12 @@ class _Lifter:
     def run(self) -> LiftedRepresentation:
         explorer = self.explorer
         explorer.add_function(self.kernel.entry, None, self.kernel.entry)
+        for address in self.hardware_entries[1:]:
+            explorer.reach(address, self.kernel.entry)
         for _ in range(MOST_ROUNDS):
             code, columns, control, reached = explorer.code()
-            graph = build_graph(explorer, columns, control, reached, self.resolutions)
+            roots = {self.kernel.entry: self.hardware_entries}
+            graph = build_graph(explorer, columns, control, reached, self.resolutions, roots)
             if not self._resolve(columns, graph):
                 break
         else:
@@ -106,7 +116,8 @@ class _Lifter:
                 for index in range(graph.nodes[number].first, graph.nodes[number].last + 1)
             ):
                 continue
-            found = self.found[entry] = analysis.run(entry, links)
+            starts = self.hardware_entries if entry == self.kernel.entry else [entry]
+            found = self.found[entry] = analysis.run(starts, links)
             clobbers = found.clobbers
             if clobbers != self._clobbered(entry):
                 self.clobbers[entry] = clobbers
@@ -226,6 +237,7 @@ class _Lifter:
             target=self.object.target.target,
             isa=self.isa,
             wave_size=self.kernel.wave_size,
+            hardware_entries=tuple(self.hardware_entries),
             code=code,
             functions=tuple(functions),
             blocks=tuple(blocks),

@@ -31,6 +31,8 @@ def as_text(lifted: LiftedRepresentation, *, instructions: bool = False, registe
         f"{_count(len(lifted.functions), 'function')}, {_count(len(lifted.blocks), 'block')}, "
         f"{_count(reached, 'instruction')}"
     )
+    for address in lifted.hardware_entries[1:]:
+        yield f"also started at {address:#x}"
     for function in lifted.functions:
         yield f"function {function.index} {function.name} at {function.entry:#x}"
         for block in function.blocks:
@@ -62,6 +64,7 @@ def as_data(lifted: LiftedRepresentation) -> dict[str, Any]:
         "kernel": lifted.kernel.name,
         "target": str(lifted.object.target),
         "wave_size": lifted.wave_size,
+        "hardware_entries": list(lifted.hardware_entries),
         "instructions": sum(block.last - block.first + 1 for block in lifted.blocks),
         "functions": [
             {

@@ -285,6 +285,9 @@ class LiftedRepresentation:
     target: Target
     isa: Isa
     wave_size: int
+    hardware_entries: tuple[int, ...]
+    """Virtual addresses at which the hardware may start the kernel: its entry, and where kernel arguments are
+    preloaded also 256 bytes on. Firmware adds the 256 by itself, so their distance must be kept when code moves."""
     code: InstructionArray
     """The text that holds the kernel and its functions, in address order; only instructions with a block are ever
     executed."""

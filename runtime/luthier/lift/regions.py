@@ -101,7 +101,7 @@ def _flow(
     gives_back: bool,
 ) -> None:
     before: dict[int, Mode] = {}
-    work = [(graph.node_at[entry], Mode(0)) for entry in graph.members]
+    work = [(number, Mode(0)) for members in graph.members.values() for number in members]
     while work:
         number, incoming = work.pop()
         known = before.get(number)
