@@ -23,7 +23,7 @@ from luthier_build.workspace import replacing
 ABI_VERSIONS = (400, 500, 600)
 """Hundred times the code object versions that clang asks for (`-mcode-object-version`)."""
 
-_FORMAT = 4  # of the folders made here; a change makes them anew
+_FORMAT = 5  # of the folders made here; a change makes them anew
 
 # Not computable from the name: the library takes a generic processor for one of its members.
 _GENERIC_ISA_VERSIONS = {
@@ -132,7 +132,8 @@ def _generate(path: Path, module: _Module, clang: Path) -> None:
     hidden = '__attribute__((visibility("hidden"), weak))'
     place = f"{hidden} __attribute__((address_space(4)))"
     source = "".join(f"{place} extern const {kind} {symbol} = {value};\n" for kind, symbol, value in module.constants)
-    flags = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w"]
+    # No code object version: the file is linked into modules of every version.
+    flags = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w", "-Xclang", "-mcode-object-version=none"]
     for function, library in module.functions:
         # Only what is referred to is linked in; who refers to it here is of no use to anyone and left behind later.
         source += f"void {function}(void); {hidden} void *__luthier_uses{function}(void) {{ return {function}; }}\n"

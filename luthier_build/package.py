@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +12,12 @@ from luthier.errors import BuildError
 
 from luthier_build import sources, stubs
 from luthier_build.bitcode import read_contents
-from luthier_build.compile import DeviceModule, Report, compile_modules
+from luthier_build.compile import DeviceModule, compile_modules
 from luthier_build.manifest import Manifest, make_manifest
 from luthier_build.settings import ModuleSettings, Settings
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
+from luthier_build.units import Report
 from luthier_build.workspace import build_folder, digest_text, forget, is_current, remember, write_atomic
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".hh", ".hxx", ".cuh", ".inc", ".inl"})
@@ -88,18 +89,19 @@ def compile_tool(
             paths = tuple(destination / name for name in artefact_names(settings.module(device.name)))
             built.append(BuiltModule(device, manifest, paths))
         for module in built:  # only now, so that an error in any module leaves the package as it was
-            _install(module)
+            bundle, description, python, stub = module.artefacts
+            write_python(module.manifest, python, stub)
+            write_atomic(bundle, module.device.bundle.read_bytes())
+            write_atomic(description, module.manifest.to_json())
     return built
 
 
-def _install(built: BuiltModule) -> None:
-    bundle, manifest, python, stub = built.artefacts
+def write_python(manifest: Manifest, python: Path, stub: Path) -> None:
+    """Write the Python module and its stub, unless that would replace a file of the author's."""
     if python.exists() and GENERATED not in python.read_text(errors="replace"):
         raise BuildError(f"{python} exists and would be replaced by the device module of that name: rename one of them")
-    write_atomic(bundle, built.device.bundle.read_bytes())
-    write_atomic(manifest, built.manifest.to_json())
-    write_atomic(python, stubs.python_module(built.manifest))
-    write_atomic(stub, stubs.stub(built.manifest))
+    write_atomic(python, stubs.python_module(manifest))
+    write_atomic(stub, stubs.stub(manifest))
 
 
 def find_toolchain(settings: Settings) -> Toolchain:
@@ -110,18 +112,39 @@ def find_toolchain(settings: Settings) -> Toolchain:
 def describe_module(device: DeviceModule, package: str, toolchain: Toolchain, project: Path, folder: Path) -> Manifest:
     """The manifest, made anew only if a code object or a source changed."""
     output = folder / device.name / f"{device.name}.json"
-    with_sources = sources.available()
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
-    key = digest_text(package, __version__, str(toolchain.llvm_major), str(with_sources), *device.arguments)
+    key = digest_text(package, __version__, str(toolchain.llvm_major), str(sources.available()), *device.arguments)
     if is_current(output, key):
         return Manifest.read(output)
     forget(output)
-    declarations = {}
-    if with_sources:
-        declarations = sources.read_declarations(toolchain, device.arguments, device.sources[-1], project)
-    contents = [read_contents(path, target) for target, path in device.objects.items()]
-    compiler = toolchain.version.partition("\n")[0]
-    manifest = make_manifest(package, device.name, f"{device.name}.hipfb", compiler, contents, declarations)
+    manifest = describe_objects(
+        device.name, package, toolchain, device.objects, device.sources, device.arguments, project
+    )
     write_atomic(output, manifest.to_json())
     remember(output, key, inputs)
     return manifest
+
+
+def describe_objects(
+    name: str,
+    package: str,
+    toolchain: Toolchain,
+    objects: Mapping[str, Path],
+    source_paths: Sequence[Path],
+    arguments: Sequence[str],
+    project: Path,
+) -> Manifest:
+    """The manifest of a module from its code objects (target -> path) and, where libclang is there, its sources.
+
+    Args:
+        arguments: the compiler's, without plugin, input and output.
+
+    Raises:
+        BuildError: a hook that cannot be called.
+    """
+    declarations = {}
+    if sources.available():
+        declarations = sources.read_declarations(toolchain, arguments, source_paths[-1], project)
+    contents = [read_contents(path, target) for target, path in objects.items()]
+    compiler = toolchain.version.partition("\n")[0]
+    return make_manifest(package, name, f"{name}.hipfb", compiler, contents, declarations)

@@ -14,7 +14,7 @@ import pytest
 from luthier.errors import BuildError
 from luthier.objects import load_objects
 
-import luthier_build.compile as compile_module
+import luthier_build.units as units_module
 from luthier_build.compile import DeviceModule, compile_device, compile_modules
 from luthier_build.package import compile_tool
 from luthier_build.settings import ModuleSettings, Settings, load_settings
@@ -88,13 +88,13 @@ def test_only_what_changed_is_compiled_again(
     assert changed(project, toolchain, settings=Settings(targets=("gfx942",), defines=("EXTRA",))) == ("gfx942",)
 
     shutil.rmtree(tmp_path / "plugin", ignore_errors=True)
-    original = compile_module.plugin_for(toolchain)
+    original = units_module.plugin_for(toolchain)
     newer = tmp_path / "plugin.so"
     newer.write_bytes(original.read_bytes() + b"\0")  # another file, the same behaviour
-    flags = compile_module.plugin_flags(toolchain)
+    flags = units_module.plugin_flags(toolchain)
     with_extra = Settings(targets=("gfx942",), defines=("EXTRA",))
-    monkeypatch.setattr(compile_module, "plugin_for", lambda _: newer)
-    monkeypatch.setattr(compile_module, "plugin_flags", lambda _: [f.replace(str(original), str(newer)) for f in flags])
+    monkeypatch.setattr(units_module, "plugin_for", lambda _: newer)
+    monkeypatch.setattr(units_module, "plugin_flags", lambda _: [f.replace(str(original), str(newer)) for f in flags])
     assert changed(project, toolchain, settings=with_extra) == ("gfx942",)
     assert changed(project, toolchain, settings=with_extra) == ()
     newer.write_bytes(original.read_bytes() + b"\0\0")  # rebuilt in place
@@ -193,7 +193,7 @@ def test_an_interrupted_build_is_taken_up_where_it_stopped(
     hook: str, make_project: MakeProject, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project({"device.hip": hook})
-    real = compile_module.run
+    real = units_module.run
 
     def interrupted(command: list[str], **rest: object) -> str:
         if "--offload-arch=gfx1100" in command:
@@ -203,7 +203,7 @@ def test_an_interrupted_build_is_taken_up_where_it_stopped(
 
     one_by_one = Settings(targets=TARGETS, jobs=1)
     with monkeypatch.context() as patch:
-        patch.setattr(compile_module, "run", interrupted)
+        patch.setattr(units_module, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             build(project, toolchain, settings=one_by_one)
     assert not list((project / "build").rglob("*gfx1100*"))

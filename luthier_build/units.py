@@ -1,0 +1,159 @@
+"""One unit of device compilation: a module for a target. What its command is, how it runs, how units become a bundle.
+
+Build systems that keep their own books (SCons) use this; `luthier_build.compile` adds the books for those that do not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from luthier import __version__
+from luthier.errors import BuildError
+from luthier.processes import run
+
+from luthier_build.bitcode import read_contents
+from luthier_build.plugin import plugin_flags, plugin_for
+from luthier_build.settings import ModuleSettings, Settings
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import digest, digest_text, read_depfile, replacing
+
+Report = Callable[[str], object]
+"""Takes one line (or several, for compiler warnings) of progress."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One compilation: a module for a target."""
+
+    module: str
+    target: str
+    project: Path
+    """Where the compiler runs; sources are relative to it."""
+    command: tuple[str, ...]
+    """Compiler and flags, without plugin, source and output: what the work is, not where its results lie."""
+    plugin: tuple[str, ...]
+    """Flags that load the plugin."""
+    source: str
+    sources: tuple[Path, ...] = field(repr=False)
+    key: str = field(repr=False)
+    """Changes when the command, the compiler, the plugin or Luthier does; not when an input does."""
+
+    @property
+    def file_name(self) -> str:
+        """Name of the code object."""
+        return f"{self.module}-{self.target.replace(':', '_')}.hsaco"
+
+    def full_command(self, output: Path, depfile: Path) -> list[str]:
+        """The command as it is run."""
+        # -MD is dropped by the driver when only device code is made, so the frontend is asked itself.
+        dependency = ["-dependency-file", str(depfile), "-sys-header-deps", "-MT", self.file_name]
+        through = [part for option in dependency for part in ("-Xclang", option)]
+        return [*self.command, *self.plugin, *through, "-c", self.source, "-o", str(output)]
+
+
+def module_flags(module: ModuleSettings, settings: Settings, project: Path) -> list[str]:
+    """The compiler flags that a module's settings ask for, the same for every target and every build system.
+
+    Paths stay relative to the project, where the compiler runs, so that the same sources give the same bytes
+    wherever they lie.
+    """
+    flags = [f"-O{settings.optimization}", f"-ffile-prefix-map={project}=."]
+    if settings.code_object_version:
+        flags.append(f"-mcode-object-version={settings.code_object_version}")
+    flags += [f"-I{folder}" for folder in (*module.include_dirs, *settings.include_dirs)]
+    flags += [f"-D{define}" for define in (*settings.defines, *module.defines)]
+    for source in module.sources[:-1]:  # one unit: one bitcode module, one set of variables a target
+        flags += ["-include", source]
+    return [*flags, *settings.flags, *module.flags]
+
+
+def unit_id(module: ModuleSettings, settings: Settings) -> str:
+    """The compilation-unit id given to clang: equal for every target of one module, different for different modules.
+
+    clang's own would depend on the folder the project lies in.
+    """
+    return digest_text(settings.package, module.name, *module.sources)[:16]
+
+
+def plan_units(
+    module: ModuleSettings, settings: Settings, toolchain: Toolchain, *, project: Path, headers: Path
+) -> list[Unit]:
+    """The units of a module, one a target.
+
+    Args:
+        project: absolute; the module's sources are relative to it.
+        headers: the folder with ``luthier/luthier.h``.
+
+    Raises:
+        BuildError: a missing source, or no plugin for the toolchain.
+    """
+    sources = tuple(project / source for source in module.sources)
+    for source in sources:
+        if not source.is_file():
+            raise BuildError(f"module {module.name!r}: no source {source}", object=str(source))
+    plugin = tuple(plugin_flags(toolchain))
+    identity = (
+        os.fspath(toolchain.clang.resolve()),
+        toolchain.version,
+        digest(plugin_for(toolchain)),
+        __version__,
+    )
+    units = []
+    for target in module.targets or settings.targets:
+        command = (
+            os.fspath(toolchain.clang),
+            "--cuda-device-only",
+            "--no-gpu-bundle-output",
+            *toolchain.device_flags(target),
+            *module_flags(module, settings, project),
+            f"-I{headers}",
+            f"-ffile-prefix-map={headers}=luthier-include",
+            f"-cuid={unit_id(module, settings)}",
+        )
+        key = digest_text(*command, "", *plugin, "", *module.sources, "", *identity)
+        units.append(Unit(module.name, target, project, command, plugin, module.sources[-1], sources, key))
+    return units
+
+
+def compile_unit(unit: Unit, output: Path, *, verbose: bool = False, report: Report = print) -> list[Path]:
+    """Run the compiler and check what it made; `output` appears whole or not at all.
+
+    Returns:
+        Every file the compiler read.
+
+    Raises:
+        BuildError: with the compiler's message, or because there are no hooks in the object.
+    """
+    with replacing(output) as fresh, replacing(output.with_suffix(".d")) as depfile:
+        command = unit.full_command(fresh, depfile)
+        if verbose:
+            report(" ".join(command))
+        run(command, cwd=unit.project, warnings=lambda text: report(text.rstrip()))
+        read_contents(fresh, unit.target)  # refuses an object without hooks' bitcode
+        return [Path(os.path.normpath(unit.project / name)) for name in read_depfile(depfile)]
+
+
+def write_bundle(objects: Mapping[str, Path], output: Path, toolchain: Toolchain, *, compress: bool = False) -> None:
+    """One file with every target's code object, as HIP's runtime loads it (LLVM, "Clang Offload Bundler").
+
+    Args:
+        objects: target id -> code object.
+    """
+    # HIP expects a host entry first; an empty one stands for "the host code is elsewhere".
+    entries = ["host-x86_64-unknown-linux-gnu-", *(f"hipv4-amdgcn-amd-amdhsa--{target}" for target in objects)]
+    with replacing(output) as fresh:
+        run(
+            [
+                toolchain.bundler,
+                "--type=o",
+                "--bundle-align=4096",
+                *(["--compress"] if compress else []),
+                f"--targets={','.join(entries)}",
+                "--input=/dev/null",
+                *(f"--input={path}" for path in objects.values()),
+                f"--output={fresh}",
+            ]
+        )
