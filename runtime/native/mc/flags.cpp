@@ -79,7 +79,8 @@ uint32_t instructionFlags(const MCInstrDesc &real, const MCInstrDesc &generic, S
 
   const uint64_t bits = real.TSFlags | generic.TSFlags;
   set(bits & ts::SALU, Salu);
-  set(bits & ts::VALU, Valu);
+  // Loads into LDS carry the VALU bit too; they are memory instructions.
+  set(bits & ts::VALU && !(bits & (ts::MUBUF | ts::MTBUF | ts::FLAT | ts::DS)), Valu);
   set(bits & ts::SMRD, Smem);
   set(bits & (ts::MUBUF | ts::MTBUF | ts::MIMG | ts::VIMAGE | ts::VSAMPLE), Vmem);
   set(bits & (ts::MIMG | ts::VIMAGE | ts::VSAMPLE), Image);
@@ -90,13 +91,17 @@ uint32_t instructionFlags(const MCInstrDesc &real, const MCInstrDesc &generic, S
   set(bits & ts::EXP, Export);
   set(bits & (ts::IsMAI | ts::IsWMMA | ts::IsSWMMAC), Matrix);
   set(bits & ts::TRANS, Trans);
-  set(bits & (ts::IsAtomicNoRet | ts::IsAtomicRet), Atomic);
+  // LLVM believes that plain LDS writes read, too, and marks an LDS atomic only where it returns something.
+  if (name.starts_with("DS_WRITE_B") || name.starts_with("DS_STORE_B"))
+    flags &= ~uint32_t(Load);
+  const bool ldsAtomic = bits & ts::DS && (flags & Load) && (flags & Store) && !(bits & ts::GWS) && !name.contains("BVH_STACK");
+  set(ldsAtomic || bits & (ts::IsAtomicNoRet | ts::IsAtomicRet), Atomic);
   set(bits & ts::SDWA, Sdwa);
   set(bits & ts::DPP, Dpp);
   set(bits & ts::IsPacked, Packed);
   set(bits & ts::IsDOT, Dot);
   set(bits & ts::GWS, Gws);
-  set(bits & (ts::VINTRP | ts::VINTERP | ts::LDSDIR), Interpolation);
+  set(bits & (ts::VINTRP | ts::VINTERP | ts::LDSDIR) || name.starts_with("V_INTERP_"), Interpolation);
 
   // Control flow that LLVM, which never generates it, does not describe.
   set(name.starts_with("S_SWAPPC_B64"), Indirect);
