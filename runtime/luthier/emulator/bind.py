@@ -265,7 +265,7 @@ class Binder:
                     value = (value & 0xFFFF) - ((value & 0x8000) << 1)
                 slots.append(value & 0xFFFFFFFF)
                 return Access("i")
-            access = self._constant(spec, value, slots)
+            access = self._constant(plan, spec, value, slots)
         else:
             access = self._register(spec, value, slots, seen)
         if place.modifiers >= 0 and "src0_modifiers" not in plan.operation.static:
@@ -293,12 +293,13 @@ class Binder:
             return Access("s")
         return Access("-")
 
-    def _constant(self, spec: OperandSpec, value: int, slots: list[int]) -> Access:
+    def _constant(self, plan: _Plan, spec: OperandSpec, value: int, slots: list[int]) -> Access:
         bits = 64 if spec.type.bits == 64 else 32
         offset = inline_offset(value, bits)
         if offset is not None:
             slots.append(offset)
-            return Access("c" if spec.type.count > 1 and spec.type.units > 1 else "s")
+            splat = spec.type.count > 1 and spec.type.units > 1
+            return Access("c" if splat or plan.operation.form is Form.PACKED and bits == 32 else "s")
         slots.append(value & 0xFFFFFFFF)
         if bits == 32:
             return Access("k")

@@ -7,6 +7,7 @@ the next record's function as a tail call, so that a wave runs without ever retu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llvmlite import ir
 
@@ -152,10 +153,11 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     lanes = variant.wave_size
     values = []
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
-        rows = Slot(w, spec, access, place).rows()
+        both = replace(spec, type=Type(spec.type.kind, spec.type.bits, 2))
+        rows = Slot(w, both, access, place).rows()
         if spec.name == "src0" and variant.dpp is not None:
             rows, _ = apply_dpp(w, rows, variant.dpp, w.exec)
-        pair = read_typed(w, rows, Type(spec.type.kind, spec.type.bits, 2), access, flush=operation.flush)
+        pair = read_typed(w, rows, both.type, access, flush=operation.flush)
         assert isinstance(pair, tuple)
         if spec.type.bits == 32:
             values.append(pair)

@@ -145,6 +145,24 @@ def s_barrier(w: WaveBuilder) -> None:
     w.stop(layout.BARRIER, w.following())
 
 
+@operations.wave("s_barrier_signal", "#src0 ->", majors=(12,))
+def s_barrier_signal(w: WaveBuilder, number: Slot) -> None:
+    """Announce arrival at the work-group's barrier (-1), or at the trap handler's (-2), which nobody waits for."""
+    with w.when(number.scalar() == 0xFFFFFFFF):
+        w.store(w.number(1), w.wave_field("barrier"))
+
+
+@operations.control("s_barrier_wait", "#simm16 ->", majors=(12,))
+def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
+    """Wait until every live wave of the work-group has signalled."""
+    place = w.wave_field("barrier")
+    signalled = w.load(place, "u32") != 0
+    with w.ir.if_then(((number.scalar() == 0xFFFFFFFF) & signalled).llvm):
+        w.store(w.number(0), place)
+        w.stop(layout.BARRIER, w.following())
+    w.next()
+
+
 @operations.control("s_endpgm s_endpgm_saved s_endpgm_ordered_ps_done")
 def s_endpgm(w: WaveBuilder) -> None:
     """The wave ends."""
