@@ -91,11 +91,13 @@ uint32_t instructionFlags(const MCInstrDesc &real, const MCInstrDesc &generic, S
   set(bits & ts::EXP, Export);
   set(bits & (ts::IsMAI | ts::IsWMMA | ts::IsSWMMAC), Matrix);
   set(bits & ts::TRANS, Trans);
-  // LLVM believes that plain LDS writes read, too, and marks an LDS atomic only where it returns something.
+  // LLVM believes that plain LDS writes read, and calls some of them atomics; real LDS atomics read and write.
   if (name.starts_with("DS_WRITE_B") || name.starts_with("DS_STORE_B"))
     flags &= ~uint32_t(Load);
-  const bool ldsAtomic = bits & ts::DS && (flags & Load) && (flags & Store) && !(bits & ts::GWS) && !name.contains("BVH_STACK");
-  set(ldsAtomic || bits & (ts::IsAtomicNoRet | ts::IsAtomicRet), Atomic);
+  if (bits & ts::DS)
+    set((flags & Load) && (flags & Store) && !(bits & ts::GWS) && !name.contains("BVH_STACK"), Atomic);
+  else
+    set(bits & (ts::IsAtomicNoRet | ts::IsAtomicRet), Atomic);
   set(bits & ts::SDWA, Sdwa);
   set(bits & ts::DPP, Dpp);
   set(bits & ts::IsPacked, Packed);
