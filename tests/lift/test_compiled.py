@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from luthier.lift import lift
-from luthier.objects import CodeObject
+from luthier.lift import LiftedRepresentation, lift
+from luthier.objects import CodeObject, load_object
 
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 LEAF, MIDDLE, OTHER, TAIL = "_Z4leaffi", "_Z6middlefi", "_Z5otherfi", "_Z4tailfi"
@@ -195,3 +195,32 @@ def test_instruction_view(compiled: Callable[..., CodeObject], tmp_path: Path) -
     assert lifted.index_at(first.address + 1) is None
     with pytest.raises(IndexError):
         lifted.instructions[len(lifted.code)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_stripped(target: str, compiled: Callable[..., CodeObject], tmp_path: Path) -> None:
+    """Without the symbols of functions there are the same blocks at the same addresses."""
+    whole = compiled(target, "calls.hip")
+    path = tmp_path / "stripped.co"
+    subprocess.run(["llvm-objcopy-22", "--strip-all", whole.name, str(path)], check=True)
+    stripped = load_object(path)
+    for kernel in FUNCTIONS:
+        if kernel == "trapped":  # where a function ends is not known, so what is behind its trap is code
+            continue
+        before, after = lift(whole, kernel), lift(stripped, kernel)
+
+        def blocks(lifted: LiftedRepresentation) -> list[tuple[int, int, str]]:
+            columns = lifted.columns
+            return sorted((columns.address[b.first], columns.address[b.last], b.exit) for b in lifted.blocks)
+
+        if kernel == "from_constant":  # an array's extent is in its symbol
+            assert after.unknown
+            continue
+        if kernel == "calls_tail":  # a jump to code that nothing else names is as good as a branch
+            assert [place[:2] for place in blocks(before)] == [place[:2] for place in blocks(after)]
+            continue
+        assert blocks(before) == blocks(after)
+        assert {function.entry for function in before.functions} == {function.entry for function in after.functions}
+        assert len(before.unknown) == len(after.unknown)
+        for one, other in zip(before.functions, after.functions, strict=True):
+            assert other.name in (one.name, f"sub_{one.entry:x}")

@@ -162,8 +162,9 @@ class EffectTable:
             if entry.opcode.pseudo.startswith("S_GETREG"):
                 reads |= units
             else:
+                units &= ~r.EXEC_MASK  # programs cannot write STATUS
                 writes |= units
-                kills |= units if whole else 0
+                kills |= units & _SETTABLE if whole else 0
         elif entry.special == "movrel":
             anywhere = self.vector_universe if entry.opcode.pseudo.startswith("V_") else r.SGPR_MASK | r.VCC_MASK
             reads |= anywhere
@@ -291,8 +292,17 @@ def register_masks(isa: Isa) -> tuple[list[int], frozenset[int]]:
     return masks, frozenset(np.flatnonzero(isa.register_is_half).tolist())
 
 
-_HARDWARE_REGISTERS = {1: r.MODE, 20: r.FLAT_SCRATCH_LO, 21: r.FLAT_SCRATCH_HI}
-"""Hardware register number (LLVM AMDGPUOperandSyntax "hwreg") -> unit."""
+_HARDWARE_REGISTERS = {
+    1: 1 << r.MODE,
+    2: 1 << r.SCC | r.VCC_MASK | r.EXEC_MASK,  # STATUS: SCC, and whether VCC and EXEC are zero
+    4: 1 << r.SCC | r.VCC_MASK | r.EXEC_MASK,  # STATE_PRIV of GFX12, which has some of those bits
+    20: 1 << r.FLAT_SCRATCH_LO,
+    21: 1 << r.FLAT_SCRATCH_HI,
+}
+"""Hardware register number (LLVM AMDGPUOperandSyntax "hwreg") -> the units it shows."""
+
+
+_SETTABLE = 3 << r.FLAT_SCRATCH_LO | 1 << r.MODE
 
 
 def hardware_register(encoded: int) -> tuple[int, bool]:
@@ -301,6 +311,5 @@ def hardware_register(encoded: int) -> tuple[int, bool]:
     Args:
         encoded: the 16-bit operand: number in bits 5:0, first bit in 10:6, bits minus one in 15:11.
     """
-    unit = _HARDWARE_REGISTERS.get(encoded & 0x3F)
     whole = encoded >> 6 & 0x1F == 0 and encoded >> 11 & 0x1F == 31
-    return (0 if unit is None else 1 << unit), whole
+    return _HARDWARE_REGISTERS.get(encoded & 0x3F, 0), whole
