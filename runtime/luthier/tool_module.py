@@ -168,7 +168,7 @@ class ToolModule:
         if data.startswith(_BITCODE_MAGIC):
             return [cls([_Image(data, name)], name)]
         images = [
-            _Image.of(object) for object in load_objects(data) if object.section_data(BITCODE_SECTION) is not None
+            _Image.of(object) for object in load_objects(source) if object.section_data(BITCODE_SECTION) is not None
         ]
         if not images:
             raise ToolError(
