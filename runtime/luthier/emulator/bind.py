@@ -85,6 +85,8 @@ class Binder:
         self.isa = isa
         self.major = isa.target.target.major
         self.wave_size = isa.wave_size
+        self.ocp_floats = self.major >= 12 or isa.target.target.name == "gfx950"
+        """8-bit floats are those of the OCP specification."""
         self.agprs = layout.VECTORS + 256 * 4 * self.wave_size
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
 
@@ -178,7 +180,10 @@ class Binder:
             names = ["vdst_in", "vdst"]
         for name in names:
             if name in positions:
-                return _Place(positions[name], positions.get(f"{name}_modifiers", -1), name)
+                # LLVM's disassembler fills in tied operands, of dual operations wrongly: look at what they are tied to.
+                tied = opcode.operands[positions[name]].tied_to
+                position = tied if tied >= 0 else positions[name]
+                return _Place(position, positions.get(f"{name}_modifiers", -1), name)
         if spec.is_immediate:
             return _Place(-1, -1, "zero")
         if spec.type.kind == "mask":
@@ -216,6 +221,8 @@ class Binder:
                 modifiers.append((key, value))
         if plan.writes_exec:
             modifiers.append(("writes_exec", 1))
+        if operation.eight_bit and self.ocp_floats:
+            modifiers.append(("ocp", 1))
         if operation.form is Form.CONTROL and target is not None and target <= 0:
             modifiers.append(("backward", 1))
         return Variant(

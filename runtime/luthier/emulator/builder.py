@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from llvmlite import ir
 
 from luthier.emulator.types import Type
 from luthier.emulator.values import Operand, Value, constant
+
+Result = TypeVar("Result")
 
 I1 = ir.IntType(1)
 I8 = ir.IntType(8)
@@ -310,7 +312,7 @@ class Builder:
 
         return rounded(self, name, values, result, self.mode.rounding(bits))
 
-    def with_rounding(self, rounding: int, make: Callable[[Builder], Value]) -> Value:
+    def with_rounding(self, rounding: int, make: Callable[[Builder], Result]) -> Result:
         """What `make` computes under another rounding mode (a FP_ROUND code)."""
         saved = self.mode
         self.mode = FloatMode(

@@ -62,6 +62,8 @@ class Operation:
     """Float operands and results obey the denormal mode."""
     majors: tuple[int, ...] = ()
     """Generations that have it under these names; empty: all."""
+    eight_bit: bool = False
+    """Reads or writes 8-bit floats: ``b.modifiers["ocp"]`` is 1 where the target encodes them as OCP says."""
     counted: bool = True
     """False for the emulator's own stand-ins for instructions."""
 
