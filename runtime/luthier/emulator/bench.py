@@ -14,6 +14,7 @@ from luthier.emulator.memory import Arena, Memory
 from luthier.emulator.program import Code
 from luthier.emulator.report import explain
 from luthier.emulator.worker import Worker, get_field, put_field
+from luthier.errors import DecodeError
 from luthier.mc import Isa
 
 DEFAULT_MODE = 0x3F0
@@ -97,7 +98,7 @@ def run_assembly(
     """
     isa = Isa.of(target, wave_size)
     size = isa.wave_size
-    code = Code(isa, [(0, bytes(isa.assemble(source + "\ns_endpgm\n").instructions.code))])
+    code = Code(isa, [(0, assemble(isa, source + "\ns_endpgm\n"))])
     code.ensure(mode, 0)
     space = memory or Memory()
     table = space.table()
@@ -144,7 +145,7 @@ def run_assembly(
     }
     for name, number in fields.items():
         put_field(launch.array, layout.LAUNCH, name, number)
-    host = np.frombuffer(bytes(isa.assemble("s_nop 0").instructions.code), np.uint8)
+    host = np.zeros(max(code.size, 1), np.uint8)  # what code addresses are taken from; never read
     worker.context(
         launch=launch.address,
         ranges=table.ctypes.data,
@@ -168,6 +169,24 @@ def run_assembly(
             raise explain(space, "assembly", code, worker, reason)
     counts, _ = worker.counts()
     return WaveState(worker.wave(0).copy(), worker.lds()[: len(contents)].copy(), size, counts[:-1])
+
+
+def assemble(isa: Isa, source: str) -> bytes:
+    """Machine code of a source whose only symbols are labels of branches.
+
+    Raises:
+        DecodeError: it does not assemble, or refers to something else.
+    """
+    assembly = isa.assemble(source)
+    code = bytearray(assembly.instructions.code)
+    places = [*assembly.instructions.offset.tolist(), len(code)]
+    for fixup in assembly.fixups:
+        if fixup.kind != "sopp_branch" or fixup.symbol not in assembly.labels:
+            raise DecodeError(f"symbol {fixup.symbol!r} is no branch target here")
+        here = places[fixup.instruction]
+        distance = (places[assembly.labels[fixup.symbol]] - here - 4) // 4
+        code[here : here + 2] = (distance & 0xFFFF).to_bytes(2, "little")
+    return bytes(code)
 
 
 def _rows(vgprs: Mapping[int, Any], lanes: int) -> NDArray[np.uint32]:
