@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from luthier.lift import lift
+from luthier.lifting import lift
 from luthier.objects import load_object
 from run import Row
 

@@ -14,9 +14,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from luthier.devices import open_device as open_device
-    from luthier.lift import Instruction as Instruction
-    from luthier.lift import LiftedRepresentation as LiftedRepresentation
-    from luthier.lift import lift as lift
+    from luthier.lifting import Instruction as Instruction
+    from luthier.lifting import LiftedRepresentation as LiftedRepresentation
+    from luthier.lifting import lift as lift
     from luthier.objects import CodeObject as CodeObject
     from luthier.objects import load_object as load_object
     from luthier.objects import load_objects as load_objects
@@ -33,13 +33,13 @@ _MODULE_OF = {
     "CodeObject": "luthier.objects",
     "ExecutionCounts": "luthier.tool",
     "Hook": "luthier.tool_module",
-    "Instruction": "luthier.lift",
+    "Instruction": "luthier.lifting",
     "InstrumentationTask": "luthier.task",
-    "LiftedRepresentation": "luthier.lift",
+    "LiftedRepresentation": "luthier.lifting",
     "PatchedObject": "luthier.patch",
     "Tool": "luthier.tool",
     "ToolModule": "luthier.tool_module",
-    "lift": "luthier.lift",
+    "lift": "luthier.lifting",
     "load_object": "luthier.objects",
     "load_objects": "luthier.objects",
     "open_device": "luthier.devices",
@@ -54,7 +54,4 @@ def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
-    # `luthier.lift` is a package and a function: once looked up, the function stays.
-    globals()[name] = value
-    return value
+    return globals().setdefault(name, getattr(importlib.import_module(module), name))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from luthier.errors import HookError
-from luthier.lift import Instruction, LiftedRepresentation
+from luthier.lifting import Instruction, LiftedRepresentation
 from luthier.mc import InstructionFlag, OperandKind
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload.intrinsics import units_of_type

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import LiftError
-from luthier.lift import lift
-from luthier.lift.listing import as_text
+from luthier.lifting import lift
+from luthier.lifting.listing import as_text
 from luthier.objects import CodeObject
 
 CASES = Path(__file__).parent / "cases"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from luthier.cli.main import main
-from luthier.lift import lift
+from luthier.lifting import lift
 from luthier.objects import CodeObject
 
 

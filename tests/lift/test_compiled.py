@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from luthier.lift import LiftedRepresentation, lift
+from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject, load_object
 
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]

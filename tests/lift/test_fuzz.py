@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from luthier.errors import LiftError, LuthierError
-from luthier.lift import LiftedRepresentation, lift
-from luthier.lift.listing import as_data, as_text
+from luthier.lifting import LiftedRepresentation, lift
+from luthier.lifting.listing import as_data, as_text
 from luthier.objects import CodeObject, load_object
 
 ROUNDS = int(os.environ.get("LUTHIER_FUZZ", "40"))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from luthier.lift import LiftedRepresentation, lift
+from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject
 
 PROGRAMS = int(os.environ.get("LUTHIER_FUZZ", "60"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from luthier.lift import lift
-from luthier.lift.listing import as_data, as_text
+from luthier.lifting import lift
+from luthier.lifting.listing import as_data, as_text
 from luthier.objects import load_object
 
 

@@ -14,7 +14,7 @@ import functools
 
 import numpy as np
 
-from luthier.lift import LiftedRepresentation
+from luthier.lifting import LiftedRepresentation
 from luthier.mc import InstructionFlag
 from luthier.targets import Target
 

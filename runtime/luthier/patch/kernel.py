@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError, PatchError
-from luthier.lift import LiftedRepresentation
+from luthier.lifting import LiftedRepresentation
 from luthier.mc import NO_TARGET
 from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import BoundPayload, emit

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from luthier.errors import PatchError, ToolError
-from luthier.lift import LiftedRepresentation, lift
+from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.task import InstrumentationTask

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from luthier.lift.effects import Effects
-from luthier.lift.lifter import lift
-from luthier.lift.liveness import Liveness
-from luthier.lift.model import (
+from luthier.lifting.effects import Effects
+from luthier.lifting.lifter import lift
+from luthier.lifting.liveness import Liveness
+from luthier.lifting.model import (
     BasicBlock,
     CallSite,
     Clause,
@@ -18,8 +18,8 @@ from luthier.lift.model import (
     PcReference,
     Unknown,
 )
-from luthier.lift.registers import RegisterSet, UnitSet
-from luthier.lift.semantics import Control, Lanes
+from luthier.lifting.registers import RegisterSet, UnitSet
+from luthier.lifting.semantics import Control, Lanes
 
 __all__ = [
     "BasicBlock",

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from luthier.errors import LiftError
-from luthier.lift.effects import Columns
-from luthier.lift.semantics import Control, control_of
+from luthier.lifting.effects import Columns
+from luthier.lifting.semantics import Control, control_of
 from luthier.mc import InstructionArray, Isa
 from luthier.objects import CodeObject
 

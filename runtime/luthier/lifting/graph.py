@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from luthier.lift.effects import Columns
-from luthier.lift.explore import Explorer, NDArrayBool, Resolution
-from luthier.lift.model import BlockExit, EdgeKind
-from luthier.lift.semantics import Control
+from luthier.lifting.effects import Columns
+from luthier.lifting.explore import Explorer, NDArrayBool, Resolution
+from luthier.lifting.model import BlockExit, EdgeKind
+from luthier.lifting.semantics import Control
 
 
 @dataclass(slots=True)

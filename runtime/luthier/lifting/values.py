@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from luthier.lift import registers as r
-from luthier.lift.effects import Columns, Effects
+from luthier.lifting import registers as r
+from luthier.lifting.effects import Columns, Effects
 from luthier.mc import OperandKind
 
 MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
-from luthier.lift.effects import Columns, Effects, EffectTable
-from luthier.lift.registers import UnitSet
+from luthier.lifting.effects import Columns, Effects, EffectTable
+from luthier.lifting.registers import UnitSet
 from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.objects import CodeObject, Kernel
 from luthier.targets import Target
 
 if TYPE_CHECKING:
-    from luthier.lift.liveness import Liveness
+    from luthier.lifting.liveness import Liveness
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
@@ -320,7 +320,7 @@ class LiftedRepresentation:
     @cached_property
     def liveness(self) -> Liveness:
         """Registers that may be read later; computed at first use."""
-        from luthier.lift.liveness import Liveness
+        from luthier.lifting.liveness import Liveness
 
         return Liveness(self)
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from luthier.lift import registers as r
-from luthier.lift import semantics as sem
-from luthier.lift.semantics import Control, Lanes
+from luthier.lifting import registers as r
+from luthier.lifting import semantics as sem
+from luthier.lifting.semantics import Control, Lanes
 from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from luthier.errors import LiftError
-from luthier.lift import semantics as sem
-from luthier.lift.effects import Columns
-from luthier.lift.semantics import Control
-from luthier.lift.text import UNDECODABLE, Extent, Piece, Text, concatenate
+from luthier.lifting import semantics as sem
+from luthier.lifting.effects import Columns
+from luthier.lifting.semantics import Control
+from luthier.lifting.text import UNDECODABLE, Extent, Piece, Text, concatenate
 from luthier.mc import NO_TARGET, InstructionArray
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 
 from luthier.errors import LiftError
-from luthier.lift.effects import Columns, EffectTable
-from luthier.lift.graph import Graph
-from luthier.lift.model import Clause
+from luthier.lifting.effects import Columns, EffectTable
+from luthier.lifting.graph import Graph
+from luthier.lifting.model import Clause
 
 DEALLOC_VGPRS = 3
 """Message number of sendmsg(MSG_DEALLOC_VGPRS) (GFX11 and later)."""

@@ -7,12 +7,12 @@ import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from luthier.lift import registers as r
-from luthier.lift.effects import Columns, Effects, EffectTable
-from luthier.lift.explore import Resolution
-from luthier.lift.graph import Graph
-from luthier.lift.semantics import Control
-from luthier.lift.values import (
+from luthier.lifting import registers as r
+from luthier.lifting.effects import Columns, Effects, EffectTable
+from luthier.lifting.explore import Resolution
+from luthier.lifting.graph import Graph
+from luthier.lifting.semantics import Control
+from luthier.lifting.values import (
     MASK32,
     MASK64,
     Element,

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 
 from luthier.errors import LiftError
-from luthier.lift import registers as r
-from luthier.lift.addresses import AddressAnalysis, FunctionAddresses, World
-from luthier.lift.effects import Columns, Effects, EffectTable
-from luthier.lift.explore import Explorer, Resolution
-from luthier.lift.graph import Graph, build_graph, leaves_function
-from luthier.lift.model import (
+from luthier.lifting import registers as r
+from luthier.lifting.addresses import AddressAnalysis, FunctionAddresses, World
+from luthier.lifting.effects import Columns, Effects, EffectTable
+from luthier.lifting.explore import Explorer, Resolution
+from luthier.lifting.graph import Graph, build_graph, leaves_function
+from luthier.lifting.model import (
     BasicBlock,
     CallSite,
     CodeTable,
@@ -22,10 +22,10 @@ from luthier.lift.model import (
     PcReference,
     Unknown,
 )
-from luthier.lift.regions import Regions, find_regions
-from luthier.lift.semantics import Control
-from luthier.lift.slots import CodeSlots
-from luthier.lift.text import text_of
+from luthier.lifting.regions import Regions, find_regions
+from luthier.lifting.semantics import Control
+from luthier.lifting.slots import CodeSlots
+from luthier.lifting.text import text_of
 from luthier.mc import InstructionArray, Isa
 from luthier.objects import CodeObject, Kernel, load_object
 

@@ -24,13 +24,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from luthier.lift import registers as r
-from luthier.lift.effects import Effects
-from luthier.lift.registers import RegisterSet, UnitSet
-from luthier.lift.semantics import Lanes
+from luthier.lifting import registers as r
+from luthier.lifting.effects import Effects
+from luthier.lifting.registers import RegisterSet, UnitSet
+from luthier.lifting.semantics import Lanes
 
 if TYPE_CHECKING:
-    from luthier.lift.model import BasicBlock, CallSite, Function, LiftedRepresentation
+    from luthier.lifting.model import BasicBlock, CallSite, Function, LiftedRepresentation
 
 ALL_UNITS = r.SCALAR_MASK | r.VECTOR_MASK
 
