@@ -13,6 +13,7 @@ from luthier.emulator.operations import (
     flat,
     lane,
     lds,
+    matrix,
     packed,
     salu,
     salu_bits,
@@ -23,6 +24,7 @@ from luthier.emulator.operations import (
     valu_int,
     valu_minmax,
     valu_special,
+    wmma,
 )
 
 FAMILIES = (
@@ -42,6 +44,8 @@ FAMILIES = (
     compare,
     convert,
     packed,
+    matrix,
+    wmma,
     lane,
 )
 

@@ -1,8 +1,9 @@
 """Matrix multiply-accumulate of GFX9 with accumulation registers (MFMA): D = A * B + C for one or several blocks.
 
 Where elements are (AMD matrix instruction calculator; ISA documents, "Matrix arithmetic instructions"): a lane holds
-consecutive k of one row of A, and of one column of B. Sums run over k in order, each step a fused multiply-add that rounds to
-nearest; hardware orders and rounds the partial sums of 8- and 16-bit floats its own way, so those are bounded. EXEC is ignored.
+consecutive k of one row of A, and of one column of B. Sums run over k in order, each step a fused multiply-add that rounds
+to nearest; hardware orders and rounds the partial sums of 8- and 16-bit floats its own way, so those are bounded. EXEC is
+ignored.
 """
 
 from __future__ import annotations
@@ -148,9 +149,7 @@ def product(w: WaveBuilder, shape: Shape, a: list[Value], b: list[Value], totals
         element = k % shape.per_lane
         for register in range(shape.outputs):
             places = [shape.output(register, lane) for lane in range(64)]
-            rows = [
-                shape.source_lane(row, k, _broadcast_block(block, cbsz, abid)) for row, _, block in places
-            ]
+            rows = [shape.source_lane(row, k, _broadcast_block(block, cbsz, abid)) for row, _, block in places]
             columns = tuple(_lane_group(shape.source_lane(column, k, block), blgp) for _, column, block in places)
             key = (element, columns)
             if key not in shuffled:
