@@ -94,6 +94,10 @@ def compile_modules(
         BuildError: a missing source, or the compiler's own message.
     """
     project, folder = project.resolve(), folder.resolve()
+    for module in modules:
+        for source in module.sources:
+            if not (project / source).is_file():
+                raise BuildError(f"module {module.name!r}: no source {project / source}", object=source)
     headers = copy_headers(folder)
     planned = {
         module.name: plan_units(module, settings, toolchain, project=project, headers=headers) for module in modules

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from luthier import __version__
-from luthier.errors import BuildError
 from luthier.processes import run
 
 from luthier_build.bitcode import read_contents
-from luthier_build.plugin import plugin_flags, plugin_for
+from luthier_build.plugin import include_dir, plugin_flags, plugin_for
 from luthier_build.settings import ModuleSettings, Settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import digest, digest_text, read_depfile, replacing
@@ -88,12 +87,9 @@ def plan_units(
         headers: the folder with ``luthier/luthier.h``.
 
     Raises:
-        BuildError: a missing source, or no plugin for the toolchain.
+        BuildError: no plugin for the toolchain.
     """
     sources = tuple(project / source for source in module.sources)
-    for source in sources:
-        if not source.is_file():
-            raise BuildError(f"module {module.name!r}: no source {source}", object=str(source))
     plugin = tuple(plugin_flags(toolchain))
     identity = (
         os.fspath(toolchain.clang.resolve()),
@@ -101,13 +97,15 @@ def plan_units(
         digest(plugin_for(toolchain)),
         __version__,
     )
+    # Flags may name a file among Luthier's headers, which lie elsewhere in every isolated build.
+    installed = os.fspath(include_dir())
     units = []
     for target in module.targets or settings.targets:
         command = (
             os.fspath(toolchain.clang),
             "--cuda-device-only",
             "--no-gpu-bundle-output",
-            *toolchain.device_flags(target),
+            *(flag.replace(installed, os.fspath(headers)) for flag in toolchain.device_flags(target)),
             *module_flags(module, settings, project),
             f"-I{headers}",
             f"-ffile-prefix-map={headers}=luthier-include",

@@ -1,0 +1,267 @@
+"""The SCons tool: device modules, tool packages and patched objects as SCons targets.
+
+Use it from an installed Luthier, in an SConstruct::
+
+    from luthier_build import scons
+    env = Environment(tools=["default", scons.generate])
+    env.LuthierTool()                                        # everything [tool.luthier] in pyproject.toml describes
+    env.LuthierDeviceModule("out", ["a.hip"], LUTHIER_TARGETS=["gfx942"])
+    env.LuthierPatched("app.counted.hsaco", "app.hsaco", LUTHIER_TOOL="instr_count")
+
+or as the site tool ``luthier_device`` from `site_scons`. (One called ``luthier`` would hide the Python package.)
+
+Construction variables: every setting of ``[tool.luthier]`` as ``LUTHIER_<NAME>``; they win over the environment and
+pyproject.toml. ``LUTHIER`` is the command `luthier`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import SCons.Errors
+from luthier.errors import LuthierError
+from SCons.Action import Action
+from SCons.Builder import Builder
+from SCons.Scanner import FindPathDirs, ScannerBase
+from SCons.Scanner.C import CScanner
+
+from luthier_build.package import artefact_names, describe_objects, find_toolchain, write_python
+from luthier_build.plugin import include_dir
+from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
+from luthier_build.toolchain import Toolchain
+from luthier_build.units import Unit, compile_unit, plan_units, write_bundle
+from luthier_build.workspace import write_atomic
+
+_SETTINGS = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]
+_c_scanner = CScanner()
+
+
+def exists(env: Any) -> bool:
+    """SCons asks whether the tool can be used; what is missing is said when a builder is called."""
+    return True
+
+
+def generate(env: Any) -> None:
+    """Add the builders to a construction environment."""
+    env.SetDefault(
+        LUTHIER=[sys.executable, "-P", "-c", "import sys; from luthier.cli.main import main; sys.exit(main())"],
+        LUTHIER_TOOL="",
+        LUTHIER_PATCHFLAGS=[],
+    )
+    scanner = ScannerBase(_includes, "luthier includes", path_function=FindPathDirs("CPPPATH"), recursive=True)
+    key = {"varlist": ["LUTHIER_KEY"]}
+    env["BUILDERS"]["LuthierCodeObject"] = Builder(
+        action=Action(_compile, _say_compile, **key), source_scanner=scanner, emitter=_compilation_database
+    )
+    env["BUILDERS"]["LuthierModuleFiles"] = Builder(
+        action=Action(_describe, _say_describe, **key), source_scanner=scanner, multi=False
+    )
+    env["BUILDERS"]["LuthierPatched"] = Builder(
+        action=Action(_patch, _say_patch, varlist=["LUTHIER_TOOL", "LUTHIER_PATCHFLAGS"])
+    )
+    env.AddMethod(device_module, "LuthierDeviceModule")
+    env.AddMethod(tool, "LuthierTool")
+
+
+def device_module(env: Any, destination: Any, source: Sequence[Any], name: str = "", **overrides: Any) -> list[Any]:
+    """`env.LuthierDeviceModule(destination, source, name="")`: one device module into a folder.
+
+    Args:
+        destination: the folder, usually that of a Python package.
+        source: HIP sources, compiled as one unit.
+        name: default: the stem of the last source.
+        overrides: construction variables, e.g. ``LUTHIER_TARGETS``.
+
+    Returns:
+        The nodes of bundle, manifest, Python module and stub.
+    """
+    project = env.Dir(".").srcnode()
+    sources = tuple(env.File(item).srcnode().get_path(project) for item in env.Flatten([source]))
+    module = ModuleSettings(name or Path(sources[-1]).stem, sources)
+    local = env.Clone(**overrides) if overrides else env
+    settings = dataclasses.replace(_settings(local, {}), modules=(module,))
+    return _module(local, module, settings, env.Dir(destination), project)
+
+
+def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
+    """`env.LuthierTool(project=".", destination=None)`: the whole package that ``[tool.luthier]`` describes.
+
+    Args:
+        project: the folder of pyproject.toml; the device modules come out byte by byte as from pip.
+        destination: where the package's folder is made; default: ``build/scons`` in the project.
+
+    Returns:
+        The nodes of all files of the package, its Python files included.
+    """
+    root = env.Dir(project).srcnode()
+    try:
+        table = read_table(Path(root.abspath))
+    except LuthierError as problem:
+        raise SCons.Errors.UserError(str(problem)) from problem
+    if table is None:
+        raise SCons.Errors.UserError(f"no [tool.luthier] in {root.File('pyproject.toml')}")
+    settings = _settings(env, table)
+    if not settings.package:
+        raise SCons.Errors.UserError("set `package` in [tool.luthier]: SCons does not guess it")
+    parts = settings.package.split(".")
+    folder = (env.Dir(destination) if destination else root.Dir("build/scons")).Dir("/".join(parts))
+    nodes = []
+    for module in settings.modules:
+        nodes += _module(env, module, settings, folder, root)
+    package = root.Dir("/".join(parts))
+    made = {node.name for node in nodes}
+    for file in env.Glob(f"{package.path}/*.py") + env.Glob(f"{package.path}/py.typed"):
+        if file.name not in made:
+            nodes += env.InstallAs(folder.File(file.name), file)
+    return nodes
+
+
+def _settings(env: Any, table: dict[str, Any]) -> Settings:
+    given: dict[str, object] = {}
+    for name in _SETTINGS:
+        value = env.get(f"LUTHIER_{name.upper()}")
+        if value is not None and name != "modules":
+            given[name] = tuple(env.Flatten(env.subst_list([value])[0])) if isinstance(value, (list, tuple)) else value
+    try:
+        return load_settings(
+            table, flags={name: _plain(value) for name, value in given.items()}, environment=env["ENV"]
+        )
+    except LuthierError as problem:
+        raise SCons.Errors.UserError(str(problem)) from problem
+
+
+def _plain(value: object) -> object:
+    """SCons's own strings as Python's."""
+    return tuple(str(part) for part in value) if isinstance(value, tuple) else value
+
+
+def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, project: Any) -> list[Any]:
+    try:
+        toolchain = find_toolchain(settings)
+        headers = include_dir()
+        units = plan_units(module, settings, toolchain, project=Path(project.abspath), headers=headers)
+    except LuthierError as problem:
+        raise SCons.Errors.UserError(str(problem)) from problem
+    sources = [project.File(source) for source in module.sources]
+    search = [project.Dir(name) for name in (*module.include_dirs, *settings.include_dirs)]
+    common = {"CPPPATH": [*search, env.Dir(str(headers))], "LUTHIER_TOOLCHAIN": toolchain, "LUTHIER_SETTINGS": settings}
+    intermediate = project.Dir("build/scons.objects").Dir(module.name)
+    objects = []
+    for unit in units:
+        (node,) = env.LuthierCodeObject(
+            intermediate.File(unit.file_name), sources, LUTHIER_UNIT=unit, LUTHIER_KEY=unit.key, **common
+        )
+        # The plugin is no header, and the scanner may miss headers that are named by macros.
+        env.Depends(node, [env.File(name) for name in _plugin_files(unit)])
+        env.Clean(node, intermediate.File(f"{Path(unit.file_name).stem}.d"))
+        objects.append(node)
+    artefacts = [folder.File(name) for name in artefact_names(module)]
+    return list(
+        env.LuthierModuleFiles(
+            artefacts,
+            [*objects, *sources],
+            LUTHIER_UNITS=units,
+            LUTHIER_KEY=[unit.key for unit in units] + [settings.package, str(settings.compress)],
+            **common,
+        )
+    )
+
+
+def _plugin_files(unit: Unit) -> set[str]:
+    return {flag.partition("=")[2] for flag in unit.plugin if flag.startswith("-fpass-plugin=")}
+
+
+def _includes(node: Any, env: Any, path: Any) -> list[Any]:
+    """Files that a HIP source includes; code objects, which are sources too, include nothing."""
+    return [] if str(node).endswith(".hsaco") else list(_c_scanner(node, env, path))
+
+
+def _compile(target: list[Any], source: list[Any], env: Any) -> int:
+    return _reported(lambda: compile_unit(env["LUTHIER_UNIT"], Path(target[0].abspath)))
+
+
+def _say_compile(target: list[Any], source: list[Any], env: Any) -> str:
+    unit: Unit = env["LUTHIER_UNIT"]
+    if env["LUTHIER_SETTINGS"].verbose:
+        return shlex.join(unit.full_command(Path(target[0].path), Path(target[0].path).with_suffix(".d")))
+    return f"compiling {unit.module} for {unit.target}"
+
+
+def _describe(target: list[Any], source: list[Any], env: Any) -> int:
+    return _reported(lambda: _write_module(target, source, env))
+
+
+def _write_module(target: list[Any], source: list[Any], env: Any) -> None:
+    units: list[Unit] = env["LUTHIER_UNITS"]
+    toolchain: Toolchain = env["LUTHIER_TOOLCHAIN"]
+    settings: Settings = env["LUTHIER_SETTINGS"]
+    objects = {unit.target: Path(node.abspath) for unit, node in zip(units, source, strict=False)}
+    first = units[0]
+    manifest = describe_objects(
+        first.module, settings.package, toolchain, objects, first.sources, first.command[1:], first.project
+    )
+    bundle, description, python, stub = (Path(node.abspath) for node in target)
+    write_python(manifest, python, stub)
+    write_bundle(objects, bundle, toolchain, compress=settings.compress)
+    write_atomic(description, manifest.to_json())
+
+
+def _say_describe(target: list[Any], source: list[Any], env: Any) -> str:
+    return f"bundling {target[0]}"
+
+
+def _patch(target: list[Any], source: list[Any], env: Any) -> int:
+    from luthier.processes import run
+
+    def work() -> None:
+        print(run(_patch_command(target, source, env)), end="")
+
+    return _reported(work)
+
+
+def _patch_command(target: list[Any], source: list[Any], env: Any) -> list[str]:
+    tools = [word for name in env.Flatten([env["LUTHIER_TOOL"]]) for word in ("-t", env.subst(name))]
+    flags = [env.subst(flag) for flag in env.Flatten([env["LUTHIER_PATCHFLAGS"]])]
+    return [*env.Flatten([env["LUTHIER"]]), "patch", *tools, *flags, "-o", target[0].abspath, source[0].abspath]
+
+
+def _say_patch(target: list[Any], source: list[Any], env: Any) -> str:
+    return f"patching {source[0]} with {env.subst('$LUTHIER_TOOL')} into {target[0]}"
+
+
+def _reported(work: Any) -> int:
+    """0, or 1 after saying what went wrong: SCons then names the target and stops."""
+    try:
+        work()
+    except LuthierError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+class _DatabaseCommand:
+    """What SCons's own tool `compilation_db` asks of an action: the command as text."""
+
+    @staticmethod
+    def strfunction(target: Any, source: Any, env: Any, executor: Any = None, overrides: Any = None) -> str:
+        unit: Unit = env["LUTHIER_UNIT"]
+        return shlex.join([*unit.command, "-c", source.abspath])
+
+
+def _compilation_database(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
+    """Emitter: enter the sources into the compilation database if the environment makes one."""
+    entries = _database_entries()
+    if entries is not None and "CompilationDatabase" in env["BUILDERS"]:
+        entries.extend((target[0], item, env, _DatabaseCommand) for item in source)
+    return target, source
+
+
+def _database_entries() -> list[Any] | None:
+    module = sys.modules.get("SCons.Tool.compilation_db")
+    entries = getattr(module, "__COMPILATION_DB_ENTRIES", None)
+    return entries if isinstance(entries, list) else None

@@ -1,0 +1,231 @@
+"""The SCons tool: whole projects, built, rebuilt with nothing to do, and rebuilt after each kind of change."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from luthier.objects import load_object, load_objects
+
+from luthier_build.package import compile_tool
+from luthier_build.plugin import plugin_for
+from luthier_build.settings import load_settings, read_table
+from luthier_build.toolchain import Toolchain
+
+ROOT = Path(__file__).parents[2]
+MakeProject = Callable[[Mapping[str, str]], Path]
+
+PYPROJECT = """\
+[tool.luthier]
+package = "sample_tool"
+targets = ["gfx942", "gfx1100"]
+include-dirs = ["include"]
+[tool.luthier.modules.device]
+sources = ["sample_tool/device.hip"]
+"""
+SCONSTRUCT = """\
+from luthier_build import scons
+env = Environment(tools=["default", scons.generate])
+env.LuthierTool()
+"""
+OUTPUT = "build/scons/sample_tool"
+EVERYTHING = ["__init__.py", "device.hipfb", "device.json", "device.py", "device.pyi"]
+
+
+@pytest.fixture
+def project(hook: str, make_project: MakeProject) -> Path:
+    return make_project(
+        {
+            "pyproject.toml": PYPROJECT,
+            "SConstruct": SCONSTRUCT,
+            "sample_tool/__init__.py": "",
+            "sample_tool/device.hip": '#include "inner.h"\n' + hook,
+            "include/inner.h": '#include "innermost.h"\n',
+            "include/innermost.h": "#define SIZE 1\n",
+        }
+    )
+
+
+def scons(project: Path, *arguments: str, fails: bool = False, **variables: str) -> str:
+    command = [sys.executable, "-m", "SCons", "-Q", *arguments]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LUTHIER_")}
+    done = subprocess.run(command, cwd=project, env={**environment, **variables}, capture_output=True, text=True)
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def work(output: str) -> list[str]:
+    return sorted(line for line in output.splitlines() if line.startswith(("compiling", "bundling")))
+
+
+ALL_WORK = [
+    f"bundling {OUTPUT}/device.hipfb",
+    "compiling device for gfx1100",
+    "compiling device for gfx942",
+]
+NO_WORK = "scons: `.' is up to date.\n"
+
+
+def test_build_nothing_to_do_changes_and_clean(project: Path) -> None:
+    assert work(scons(project, "-j2")) == ALL_WORK
+    assert sorted(path.name for path in (project / OUTPUT).iterdir()) == EVERYTHING
+    assert scons(project) == NO_WORK
+
+    os.utime(project / "sample_tool/device.hip")
+    assert scons(project) == NO_WORK
+    (project / "include/innermost.h").write_text("#define SIZE 2\n")
+    assert work(scons(project)) == ALL_WORK  # found through two levels of #include
+    source = project / "sample_tool/device.hip"
+    source.write_text(source.read_text() + "LUTHIER_HOOK_ANNOTATE more() {}\n")
+    assert work(scons(project)) == ALL_WORK
+    assert scons(project) == NO_WORK
+
+    text = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(text.replace('"gfx1100"', '"gfx90a"'))
+    assert work(scons(project)) == [ALL_WORK[0], "compiling device for gfx90a"]
+    (project / "pyproject.toml").write_text(text.replace("[tool.luthier]", '[tool.luthier]\ndefines = ["X"]'))
+    assert work(scons(project)) == ALL_WORK
+
+    scons(project, "-c")
+    left = [path.name for path in (project / "build").rglob("*") if path.is_file()]
+    assert not [name for name in left if "gfx90a" not in name]  # a target no longer asked for is no longer known
+
+
+def test_a_new_plugin_compiles_again(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    plugin = plugin_for(toolchain)
+    cache = tmp_path / "cache"
+    (cache / "plugins").mkdir(parents=True)
+    own = cache / "plugins" / plugin.name
+    shutil.copy2(plugin, own)
+    assert work(scons(project, LUTHIER_CACHE_DIR=str(cache))) == ALL_WORK
+    assert scons(project, LUTHIER_CACHE_DIR=str(cache)) == NO_WORK
+    own.write_bytes(own.read_bytes() + b"\0")
+    assert work(scons(project, LUTHIER_CACHE_DIR=str(cache)))[-2:] == ALL_WORK[1:]
+
+
+def test_the_same_bytes_as_from_pip(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    scons(project)
+    other = tmp_path / "elsewhere"
+    shutil.copytree(project, other, ignore=shutil.ignore_patterns("build"))
+    settings = load_settings(read_table(other) or {}, environment={})
+    compile_tool(settings, project=other, destination=other / "out", toolchain=toolchain, report=lambda _: None)
+    for name in EVERYTHING[1:]:
+        assert (project / OUTPUT / name).read_bytes() == (other / "out" / name).read_bytes(), name
+    # And the two builds do not stand in each other's way.
+    compile_tool(settings, project=project, destination=project / "out", toolchain=toolchain, report=lambda _: None)
+    assert scons(project) == NO_WORK
+
+
+def test_derived_files_come_from_a_shared_cache(project: Path, tmp_path: Path) -> None:
+    (project / "SConstruct").write_text(f"CacheDir({str(tmp_path / 'cache')!r})\n" + SCONSTRUCT)
+    assert work(scons(project)) == ALL_WORK
+    before = (project / OUTPUT / "device.hipfb").read_bytes()
+    shutil.rmtree(project / "build")
+    (project / ".sconsign.dblite").unlink()
+    output = scons(project)
+    assert work(output) == []
+    assert "Retrieved `build/scons.objects/device/device-gfx942.hsaco' from cache" in output
+    assert (project / OUTPUT / "device.hipfb").read_bytes() == before
+
+
+def test_module_builder_with_construction_variables_and_install(project: Path) -> None:
+    (project / "SConstruct").write_text(
+        """\
+from luthier_build import scons
+env = Environment(tools=["default", "compilation_db", "install", scons.generate], LUTHIER_TARGETS=["gfx90a"])
+made = env.LuthierDeviceModule("out", ["sample_tool/device.hip"], name="counting", LUTHIER_PACKAGE="sample_tool",
+                               LUTHIER_INCLUDE_DIRS=["include"], LUTHIER_CODE_OBJECT_VERSION=5)
+env.Alias("install", env.Install("installed", made))
+env.Program("host", "host.cpp")
+env.Default("out", "host", env.CompilationDatabase())
+"""
+    )
+    (project / "host.cpp").write_text("int main() { return 0; }\n")
+    scons(project)
+    (code_object,) = load_objects(project / "out/counting.hipfb")
+    assert (str(code_object.target), code_object.abi) == ("gfx90a", 5)
+    assert json.loads((project / "out/counting.json").read_text())["package"] == "sample_tool"
+    assert not (project / "installed").exists()
+    scons(project, "install")
+    assert (project / "installed/counting.hipfb").exists()
+
+    rows = json.loads((project / "compile_commands.json").read_text())
+    (device,) = (row for row in rows if row["file"].endswith(".hip"))
+    assert {Path(row["file"]).name for row in rows} == {"device.hip", "host.cpp"}
+    assert "--offload-arch=gfx90a" in device["command"]
+    assert "-fpass-plugin" not in device["command"]
+    subprocess.run(
+        f"{device['command']} -fsyntax-only", shell=True, cwd=device["directory"], check=True, capture_output=True
+    )
+
+
+def test_site_tool(project: Path) -> None:
+    """By name from `site_scons`, without hiding the package `luthier`."""
+    shutil.copytree(ROOT / "site_scons", project / "site_scons", ignore=shutil.ignore_patterns("__pycache__"))
+    (project / "SConstruct").write_text(
+        """\
+env = Environment(tools=["default", "luthier_device"])
+import luthier
+assert luthier.__version__
+env.LuthierTool(destination="out")
+"""
+    )
+    scons(project)
+    assert sorted(path.name for path in (project / "out/sample_tool").iterdir()) == EVERYTHING
+
+
+def test_patched_objects(project: Path, toolchain: Toolchain) -> None:
+    """A tool that is on the path is spliced into an application's code object."""
+    (project / "sample_tool/__init__.py").write_text(
+        "from luthier import Tool\n"
+        "from sample_tool import device\n"
+        "class Sample(Tool):\n"
+        "    def instrument(self, task):\n"
+        "        task.insert_hook_before(next(iter(task.instructions)), device.count, 1)\n"
+    )
+    metadata = project / "build/scons/sample_tool-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: sample-tool\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[luthier.tools]\nsample = sample_tool:Sample\n")
+    (project / "app.hip").write_text('#include <hip/hip_runtime.h>\nextern "C" __global__ void k(int *p) { *p = 1; }\n')
+    compile_ = [str(toolchain.clang), *toolchain.device_flags("gfx942"), "--cuda-device-only", "--no-gpu-bundle-output"]
+    (project / "SConstruct").write_text(
+        f"""\
+from luthier_build import scons
+env = Environment(tools=["default", scons.generate])
+tool = env.LuthierTool()
+app = env.Command("app.hsaco", "app.hip", [{compile_} + ["-c", "$SOURCE", "-o", "$TARGET"]])
+patched = env.LuthierPatched("app.patched.hsaco", app, LUTHIER_TOOL="sample")
+env.Depends(patched, tool)
+"""
+    )
+    output = scons(project, PYTHONPATH=str(project / "build/scons"))
+    assert "patching app.hsaco with sample into app.patched.hsaco" in output
+    assert load_object(project / "app.patched.hsaco").symbol("counter")
+    assert scons(project, PYTHONPATH=str(project / "build/scons")) == NO_WORK
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("sample_tool/device.hip", ("uint32_t step", "nonsense step"), "error: unknown type name 'nonsense'"),
+        ("sample_tool/device.hip", ("uint32_t step", "int &step"), "parameter 'step' of hook count has type 'int &'"),
+        ("pyproject.toml", ("gfx1100", "gfx1"), "unknown target 'gfx1'"),
+        ("pyproject.toml", ("sample_tool/device.hip", "missing.hip"), "missing.hip"),
+        ("pyproject.toml", ("[tool.luthier", "[tool.other"), "no [tool.luthier] in"),
+        ("pyproject.toml", ('package = "sample_tool"', ""), "set `package` in [tool.luthier]"),
+    ],
+)
+def test_errors_name_what_is_wrong(project: Path, file: str, change: tuple[str, str], message: str) -> None:
+    path = project / file
+    path.write_text(path.read_text().replace(*change))
+    output = scons(project, fails=True)
+    assert message in output
+    assert "Traceback" not in output
+    assert not list(project.rglob("*.hipfb"))
