@@ -234,6 +234,7 @@ class Binder:
             tuple(modifiers),
             mode if operation.uses_float else None,
             self._dpp(plan, operands),
+            processor=self.isa.target.target.name if operation.processors else "",
         )
 
     def _dpp(self, plan: _Plan, operands: list[tuple[int, int]]) -> Dpp | None:

@@ -61,6 +61,8 @@ class Builder:
         self.mode = mode
         self.major = major
         """ISA generation, for the few operations whose meaning changed; declare ``generations=True`` to use it."""
+        self.processor = ""
+        """``gfx942``, of operations declared ``processors=True``."""
         self.modifiers: dict[str, int] = {}
         """Instruction modifiers by operand name (``clamp``, ``omod``, …) as they are in the encoding."""
 

@@ -58,6 +58,8 @@ class Operation:
     """MC operands whose value is compiled in, given to the function in ``b.modifiers``."""
     generations: bool = False
     """The meaning depends on ``b.major``."""
+    processors: bool = False
+    """The meaning depends on ``b.processor``; code is made for each one."""
     flush: bool = True
     """Float operands and results obey the denormal mode."""
     majors: tuple[int, ...] = ()

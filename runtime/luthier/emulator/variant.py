@@ -65,6 +65,8 @@ class Variant:
     dpp: Dpp | None = None
     second: Variant | None = None
     """The Y half of a dual operation."""
+    processor: str = ""
+    """``gfx942``; empty for operations that mean the same on all processors of a generation."""
 
     @property
     def symbol(self) -> str:

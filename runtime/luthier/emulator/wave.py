@@ -26,6 +26,7 @@ class WaveBuilder(Builder):
         self.llvm_function = function
         self.variant = variant
         self.modifiers = dict(variant.modifiers)
+        self.processor = variant.processor
         self.wave_size = variant.wave_size
         self.wave = function.args[0]
         self.record = function.args[1]
