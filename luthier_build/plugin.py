@@ -12,7 +12,7 @@ from luthier.errors import BuildError
 from luthier.processes import run
 
 from luthier_build.cache import cache_dir, locked
-from luthier_build.toolchain import Toolchain
+from luthier_build.toolchain import Toolchain, plugin_sources
 from luthier_build.workspace import replacing
 
 _FLAGS = (
@@ -26,18 +26,9 @@ _FLAGS = (
 )
 
 
-def _root() -> Path:
-    """The folder ``compiler_plugin``: part of the installed package, or of the source tree."""
-    here = Path(__file__).resolve().parent
-    for folder in (here / "compiler_plugin", here.parent / "compiler_plugin"):
-        if (folder / "src/Plugin.cpp").is_file():
-            return folder
-    raise BuildError(f"Luthier's installation in {here} lacks the sources of its compiler plugin")
-
-
 def include_dir() -> Path:
     """The folder to give to ``-I`` so that device code can ``#include <luthier/luthier.h>``."""
-    return _root() / "include"
+    return plugin_sources() / "include"
 
 
 def plugin_for(toolchain: Toolchain) -> Path:
@@ -56,7 +47,7 @@ def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
     clang, version = toolchain.clang, toolchain.version
     if run([clang, "--version"]) != version:
         raise BuildError(f"{clang} changed while it was in use; start again")
-    folder = _root() / "src"
+    folder = plugin_sources() / "src"
     sources = sorted(folder.glob("*.cpp"))
     key = hashlib.sha256("\0".join([version, os.fspath(clang.resolve()), *_FLAGS]).encode())
     for path in sorted(folder.iterdir()):

@@ -77,6 +77,7 @@ class Toolchain:
         if self.llvm_major >= 22 and self.hip_version < (7,):
             # Older headers size their wavefront masks by this macro, which clang 22 no longer predefines.
             flags.append(f"-D__AMDGCN_WAVEFRONT_SIZE={known.default_wave_size}")
+            flags += ["-include", os.fspath(plugin_sources() / "include/luthier/support/hip5_with_clang22.h")]
         return flags
 
     @functools.cached_property
@@ -99,6 +100,15 @@ class Toolchain:
             f"no C++ headers of LLVM {self.llvm_major} beside {self.clang}, which Luthier's compiler plugin is built "
             f"with: install the package {package}"
         )
+
+
+def plugin_sources() -> Path:
+    """The folder ``compiler_plugin``: part of the installed package, or of the source tree."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "compiler_plugin", here.parent / "compiler_plugin"):
+        if (folder / "src/Plugin.cpp").is_file():
+            return folder
+    raise BuildError(f"Luthier's installation in {here} lacks the sources of its compiler plugin")
 
 
 @functools.lru_cache(maxsize=8)

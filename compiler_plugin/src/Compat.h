@@ -35,8 +35,8 @@
 
 namespace luthier::compat {
 
-/// Adds `Pass` at the end of the optimizer's pipeline, at every optimization level. LLVM 20 gave the callback a parameter
-/// more, and ROCm's releases are cut from in between; so it takes any.
+/// Adds `Pass` at the end of the optimizer's pipeline, at every optimization level. LLVM 20 gave the callback a
+/// parameter more, and ROCm's releases are cut from in between; so it takes any.
 template <typename PassT> void addOptimizerLastPass(llvm::PassBuilder &Builder, PassT Pass) {
   Builder.registerOptimizerLastEPCallback(
       [Pass](llvm::ModulePassManager &Passes, auto &&...) { Passes.addPass(PassT(Pass)); });

@@ -25,9 +25,7 @@ using namespace llvm;
 
 namespace luthier {
 
-void reportError(Module &M, const Twine &Message) {
-  M.getContext().emitError("luthier: " + Message);
-}
+void reportError(Module &M, const Twine &Message) { M.getContext().emitError("luthier: " + Message); }
 
 bool isLuthierDeviceModule(const Module &M) {
   return compat::targetTriple(M).isAMDGCN() && M.getNamedValue(ReservedVariable);
@@ -106,8 +104,8 @@ SetVector<GlobalValue *> reachable(ArrayRef<GlobalValue *> Roots, const SmallPtr
   return Found;
 }
 
-/// Whether an inline assembly template produces no instruction: empty, or comments alone, as used to hide values from the
-/// optimizer. `Constraints` must leave the choice of registers to the compiler.
+/// Whether an inline assembly template produces no instruction: empty, or comments alone, as used to hide values from
+/// the optimizer. `Constraints` must leave the choice of registers to the compiler.
 bool isEmptyAssembly(const InlineAsm &Asm) {
   StringRef Rest = Asm.getAsmString();
   while (!Rest.empty()) {
@@ -178,11 +176,17 @@ void resolveAliases(Module &M, Manifest &Record) {
 
 bool isKernel(const Function &F) { return F.getCallingConv() == CallingConv::AMDGPU_KERNEL; }
 
-/// `namespace::name`, without template arguments, from an Itanium name; a C name as it is.
-std::string qualifiedName(const std::string &Symbol) {
+/// How the source names a function.
+struct SourceName {
+  std::string Qualified; ///< `namespace::name`, without template arguments
+  std::string Full;      ///< `namespace::name<arguments>(parameters)`
+};
+
+/// Reads an Itanium name; a C name stays as it is.
+SourceName sourceName(const std::string &Symbol) {
   ItaniumPartialDemangler Demangler; // refers to the text of `Symbol`
   if (Demangler.partialDemangle(Symbol.c_str()) || !Demangler.isFunction())
-    return Symbol;
+    return {Symbol, Symbol};
   auto Take = [](char *Text) {
     std::string Result = Text ? Text : "";
     std::free(Text);
@@ -190,7 +194,8 @@ std::string qualifiedName(const std::string &Symbol) {
   };
   std::string Context = Take(Demangler.getFunctionDeclContextName(nullptr, nullptr));
   std::string Base = Take(Demangler.getFunctionBaseName(nullptr, nullptr));
-  return Context.empty() ? Base : Context + "::" + Base;
+  return {Context.empty() ? Base : Context + "::" + Base,
+          Take(Demangler.getFunctionName(nullptr, nullptr)) + Take(Demangler.getFunctionParameters(nullptr, nullptr))};
 }
 
 /// `<namespace::name>[.<return type>].<argument types…>` in LLVM's type spelling.
@@ -208,14 +213,14 @@ std::string intrinsicName(const std::string &QualifiedName, const FunctionType &
   return Stream.str();
 }
 
-/// Turns an intrinsic's definition into a declaration of which nothing is assumed. Two instantiations that have the same
-/// name by LLVM's types (readReg<int>, readReg<unsigned>) become one.
+/// Turns an intrinsic's definition into a declaration of which nothing is assumed. Two instantiations that have the
+/// same name by LLVM's types (readReg<int>, readReg<unsigned>) become one.
 void finalizeIntrinsic(Function &F, Manifest &Record) {
   LLVMContext &Context = F.getContext();
   std::string Symbol = F.getName().str();
-  std::string Qualified = qualifiedName(Symbol);
-  std::string Name = intrinsicName(Qualified, *F.getFunctionType());
-  Record.addIntrinsic(Name, Symbol);
+  SourceName Source = sourceName(Symbol);
+  std::string Name = intrinsicName(Source.Qualified, *F.getFunctionType());
+  Record.addIntrinsic(Name, Source.Full);
 
   F.deleteBody(); // also makes it external
   F.setComdat(nullptr);
@@ -226,11 +231,11 @@ void finalizeIntrinsic(Function &F, Manifest &Record) {
   F.setDSOLocal(false);
   F.addFnAttr(Attribute::Convergent);
   F.addFnAttr(Attribute::NoUnwind);
-  F.addFnAttr(IntrinsicAttribute, Qualified);
+  F.addFnAttr(IntrinsicAttribute, Source.Qualified);
   for (User *U : F.users())
     if (auto *Call = dyn_cast<CallInst>(U); Call && Call->getCalledOperand() == &F) {
-      Call->setAttributes(AttributeList().addFnAttribute(Context, Attribute::Convergent)
-                              .addFnAttribute(Context, Attribute::NoUnwind));
+      Call->setAttributes(
+          AttributeList().addFnAttribute(Context, Attribute::Convergent).addFnAttribute(Context, Attribute::NoUnwind));
       Call->setTailCallKind(CallInst::TCK_None);
       Call->dropUnknownNonDebugMetadata();
     }
@@ -247,8 +252,8 @@ void finalizeIntrinsic(Function &F, Manifest &Record) {
 /// Drops from a function everything that holds only where it was compiled: optimization settings of -O0, and what the
 /// optimizer concluded from the bodies of intrinsics or about launches.
 void neutralizeAttributes(Function &F) {
-  // -O0 gives every function optnone and noinline. Where noinline is the author's own, it is left as a wish: code that is
-  // spliced into a kernel has no other place for what it calls unless the runtime makes one.
+  // -O0 gives every function optnone and noinline. Where noinline is the author's own, it is left as a wish: code that
+  // is spliced into a kernel has no other place for what it calls unless the runtime makes one.
   if (F.hasFnAttribute(Attribute::NoInline) && !F.hasFnAttribute(Attribute::OptimizeNone))
     F.addFnAttr(NoInlineWish);
   F.removeFnAttr(Attribute::OptimizeNone);
@@ -259,8 +264,7 @@ void neutralizeAttributes(Function &F) {
   SmallVector<StringRef, 32> Launch;
   for (Attribute Attr : F.getAttributes().getFnAttrs())
     if (Attr.isStringAttribute())
-      if (StringRef Kind = Attr.getKindAsString();
-          Kind.take_front(7) == "amdgpu-" || Kind == "uniform-work-group-size")
+      if (StringRef Kind = Attr.getKindAsString(); Kind.take_front(7) == "amdgpu-" || Kind == "uniform-work-group-size")
         Launch.push_back(Kind);
   for (StringRef Kind : Launch)
     F.removeFnAttr(Kind);

@@ -20,7 +20,8 @@ namespace luthier {
 
 namespace {
 
-// Strings go into JSON values as std::string: a StringRef would not be copied, and names change before they are written.
+// Strings go into JSON values as std::string: a StringRef would not be copied, and names change before they are
+// written.
 
 constexpr int FormatVersion = 1;
 constexpr unsigned ConstantAddressSpace = 4; // of AMDGPU
@@ -153,7 +154,8 @@ void Manifest::addHook(const AnnotatedFunction &Hook) {
         Types.push_back(Signature->getTypeArray()[I]);
     Names.resize(Types.size());
     for (const DINode *Node : Program->getRetainedNodes())
-      if (auto *Variable = dyn_cast<DILocalVariable>(Node); Variable && Variable->getArg() && Variable->getArg() <= Names.size())
+      if (auto *Variable = dyn_cast<DILocalVariable>(Node);
+          Variable && Variable->getArg() && Variable->getArg() <= Names.size())
         Names[Variable->getArg() - 1] = Variable->getName();
   }
   // Where a parameter takes several IR arguments or none, debug info cannot be matched to them.
@@ -170,7 +172,8 @@ void Manifest::addHook(const AnnotatedFunction &Hook) {
       Entry["byval"] = spelling(*Pointee);
     Parameters.push_back(std::move(Entry));
   }
-  json::Object Entry{{"name", F.getName().str()}, {"source", demangle(F.getName().str())}, {"parameters", std::move(Parameters)}};
+  json::Object Entry{
+      {"name", F.getName().str()}, {"source", demangle(F.getName().str())}, {"parameters", std::move(Parameters)}};
   if (Program && Program->getLine()) {
     Entry["file"] = Program->getFilename().str();
     Entry["line"] = Program->getLine();
@@ -181,9 +184,7 @@ void Manifest::addHook(const AnnotatedFunction &Hook) {
   Hooks.push_back(std::move(Entry));
 }
 
-void Manifest::addIntrinsic(StringRef Name, StringRef Symbol) {
-  Intrinsics[Name.str()].push_back(demangle(Symbol.str()));
-}
+void Manifest::addIntrinsic(StringRef Name, StringRef Source) { Intrinsics[Name.str()].push_back(Source.str()); }
 
 void Manifest::addVariable(const GlobalVariable &Variable, const GlobalVariable &Storage) {
   const DataLayout &Layout = M.getDataLayout();

@@ -22,8 +22,8 @@ public:
   explicit Manifest(llvm::Module &M);
 
   void addHook(const AnnotatedFunction &Hook);
-  /// `Name` is the IR name of the intrinsic; `Symbol` its mangled one. Several symbols may share a name.
-  void addIntrinsic(llvm::StringRef Name, llvm::StringRef Symbol);
+  /// `Name` is the IR name of the intrinsic, `Source` how the source names it. Several functions may share a name.
+  void addIntrinsic(llvm::StringRef Name, llvm::StringRef Source);
   /// `Storage` holds the contents and the alignment: the variable itself, or NAME.managed of a managed one.
   void addVariable(const llvm::GlobalVariable &Variable, const llvm::GlobalVariable &Storage);
   void addAlias(llvm::StringRef Name, llvm::StringRef Aliasee, int64_t Offset);

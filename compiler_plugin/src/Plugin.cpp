@@ -2,8 +2,9 @@
 //
 // Part of Luthier, under the Apache License v2.0.
 //
-// clang++ -x hip -Xarch_device -fpass-plugin=libluthier.so: the last step of the device optimizer clones a Luthier device
-// module, prepares the clone for instrumentation and embeds it as bitcode. Every other module passes through untouched.
+// clang++ -x hip -Xarch_device -fpass-plugin=libluthier.so: the last step of the device optimizer clones a Luthier
+// device module, prepares the clone for instrumentation and embeds it as bitcode. Every other module passes through
+// untouched.
 //
 //===----------------------------------------------------------------------===//
 #include "DeviceModule.h"
@@ -22,8 +23,8 @@ namespace {
 
 constexpr char BitcodeSection[] = ".llvmbc";
 
-/// Whether clang was told -fgpu-rdc. Its driver gives every other compilation of HIP this backend option, in all releases
-/// seen so far; with later ones the check in luthier.h must do.
+/// Whether clang was told -fgpu-rdc. Its driver gives every other compilation of HIP this backend option, in all
+/// releases seen so far; with later ones the check in luthier.h must do.
 bool isRelocatableDeviceCode() {
   if (LLVM_VERSION_MAJOR > 22)
     return false;
@@ -52,13 +53,15 @@ public:
     if (!luthier::isLuthierDeviceModule(M))
       return PreservedAnalyses::all();
     if (carriesBitcode(M)) {
-      luthier::reportError(M, "this Luthier device module already carries embedded bitcode in section '.llvmbc': is the "
-                              "Luthier plugin loaded twice, or -fembed-bitcode given?");
+      luthier::reportError(M,
+                           "this Luthier device module already carries embedded bitcode in section '.llvmbc': is the "
+                           "Luthier plugin loaded twice, or -fembed-bitcode given?");
       return PreservedAnalyses::all();
     }
     if (isRelocatableDeviceCode()) {
-      luthier::reportError(M, "a Luthier device module cannot be compiled with -fgpu-rdc: device code is then generated "
-                              "at link time, where the module's IR can no longer be embedded");
+      luthier::reportError(M,
+                           "a Luthier device module cannot be compiled with -fgpu-rdc: device code is then generated "
+                           "at link time, where the module's IR can no longer be embedded");
       return PreservedAnalyses::all();
     }
     std::unique_ptr<Module> Clone = CloneModule(M);

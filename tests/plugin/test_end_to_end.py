@@ -16,11 +16,22 @@ from elftools.elf.elffile import ELFFile
 from luthier_build.plugin import include_dir, plugin_flags
 
 SOURCE = Path(__file__).with_name("tool.hip")
-TARGETS = ("gfx90a", "gfx942", "gfx1100")
+COMPILATIONS = [("gfx90a", "-O0"), ("gfx90a", "-O3"), ("gfx942", "-O3"), ("gfx1100", "-O2")]
 HEADER = "#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n"
 INTRINSICS = {
     "luthier::readReg.i32.i32",
     "luthier::readReg.i64.i32",
+    "luthier::readReg.<4 x i32>.i32",  # float4
+    "luthier::readReg.<3 x i32>.i32",  # float3
+    "luthier::readReg.i16.i32",  # __half
+    "luthier::readReg.i1.i32",
+    "luthier::readReg.double.i32",
+    "luthier::readReg.ptr.i32",
+    "luthier::writeReg.i32.<4 x i32>",
+    "luthier::writeReg.i32.<3 x i32>",
+    "luthier::writeReg.i32.i16",
+    "luthier::writeReg.i32.double",
+    "luthier::writeReg.i32.ptr",
     "luthier::writeReg.i32.i32",
     "luthier::writeReg.i32.i64",
     "luthier::writeExec.i64",
@@ -64,8 +75,7 @@ def _section(path: Path, name: str) -> bytes:
         return bytes(section.data())
 
 
-@pytest.mark.parametrize("level", ["-O0", "-O3"])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("target", "level"), COMPILATIONS)
 def test_bitcode_is_complete(release, target: str, level: str, tmp_path: Path) -> None:
     _skip_unknown(release, target)
     path = tmp_path / "tool.hsaco"
@@ -81,6 +91,7 @@ def test_bitcode_is_complete(release, target: str, level: str, tmp_path: Path) -
     functions = {function.name: function for function in module.functions}
     declared = {name for name in functions if "::" in name}
     assert declared >= INTRINSICS
+    assert not any("%" in name for name in declared if name.startswith("luthier::"))
     assert all(functions[name].is_declaration for name in declared)
     for hook in ("everything", "nothing"):
         attributes = b" ".join(functions[hook].attributes)
@@ -144,8 +155,7 @@ def test_manifest(release, manifest_of, tmp_path: Path) -> None:
     assert not {"__luthier_reserved", "counter.managed"} & set(variables)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("level", ["-O0", "-O2"])
+@pytest.mark.parametrize(("target", "level"), COMPILATIONS)
 def test_original_is_untouched(release, target: str, level: str, tmp_path: Path) -> None:
     """Every loaded byte, and every symbol and section but one, is the same with and without the plugin."""
     _skip_unknown(release, target)

@@ -1,5 +1,6 @@
 // A tool that uses everything the device header offers; compiled by test_end_to_end.py.
 #include <hip/hip_runtime.h>
+#include <hip/hip_fp16.h>
 #include <luthier/luthier.h>
 
 MARK_LUTHIER_DEVICE_MODULE
@@ -36,6 +37,12 @@ LUTHIER_HOOK_ANNOTATE everything(int reg, float factor, unsigned char small, uns
   writeReg(AGPR255, sum);
   writeReg<uint64_t>(VCC, vcc & mask);
   writeExec(mask);
+  writeReg(VGPR0, wide);
+  writeReg(vgpr(4), readReg<Pair>(sgpr(12)));
+  writeReg(vgpr(6), readReg<float3>(VGPR200));
+  writeReg(vgpr(9), readReg<__half>(VGPR201));
+  writeReg(vgpr(10), readReg<bool>(SCC) ? readReg<double>(VGPR202) : 0.0);
+  writeReg(vgpr(12), readReg<int *>(VGPR204));
   my::mark(wide);
   sum += my::Probe::measure({reg, factor}) + my::twice(lookup[small & 3]) + outlined(reg) + managed_table[1];
   sum += static_cast<int>(*implicitArgPtr() + workgroupIdX() + workgroupIdY() + workgroupIdZ());

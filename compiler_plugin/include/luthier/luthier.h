@@ -65,8 +65,9 @@
 //===----------------------------------------------------------------------===//
 
 /// Starts the declaration of an intrinsic: a device function whose calls Luthier replaces by code of its own. The body
-/// exists only so that the HIP compiler keeps the calls and their arguments; make it `return luthier::opaque<T>(arguments…)`.
-/// Its IR name is `<namespace::name>[.<return type>].<argument types…>`, e.g. `luthier::readReg.i32.i32`.
+/// exists only so that the HIP compiler keeps the calls and their arguments; make it `return
+/// luthier::opaque<T>(arguments…)`. Its IR name is `<namespace::name>[.<return type>].<argument types…>`, e.g.
+/// `luthier::readReg.i32.i32`.
 #define LUTHIER_INTRINSIC_ANNOTATE __attribute__((device, noinline, optnone, annotate("luthier_intrinsic")))
 
 namespace luthier {
@@ -90,6 +91,36 @@ template <> struct Opaque<void> {
   static __attribute__((device, always_inline)) void value() {}
 };
 
+template <bool Condition, typename T> struct EnableIf {};
+template <typename T> struct EnableIf<true, T> {
+  typedef T Type;
+};
+
+template <typename T> struct IsClass {
+  static constexpr bool value = __is_class(T) || __is_union(T);
+};
+
+/// What a class of `Size` bytes travels in: an integer, or a vector of 32-bit ones.
+template <size_t Size> struct Raw {
+  static_assert(Size <= 128, "at most 32 registers of 32 bits are read or written at once");
+  typedef uint32_t Type __attribute__((ext_vector_type((Size + 3) / 4)));
+};
+template <> struct Raw<1> {
+  typedef uint8_t Type;
+};
+template <> struct Raw<2> {
+  typedef uint16_t Type;
+};
+template <> struct Raw<3> {
+  typedef uint32_t Type;
+};
+template <> struct Raw<4> {
+  typedef uint32_t Type;
+};
+template <> struct Raw<8> {
+  typedef uint64_t Type;
+};
+
 } // namespace detail
 
 /// The body of an intrinsic: keeps `arguments` alive and returns a value the optimizer knows nothing of.
@@ -103,13 +134,36 @@ __attribute__((device, always_inline)) inline T opaque(const Arguments &...argum
 /// The application's value of the register whose first unit is `reg`; `reg` must be constant once the hook is inlined.
 /// `T` is any trivially copyable type; it spans `(sizeof(T) + 3) / 4` consecutive registers. Vector registers give each
 /// lane its own value.
-template <typename T> LUTHIER_INTRINSIC_ANNOTATE T readReg(int reg) { return opaque<T>(reg); }
+template <typename T>
+LUTHIER_INTRINSIC_ANNOTATE typename detail::EnableIf<!detail::IsClass<T>::value, T>::Type readReg(int reg) {
+  return opaque<T>(reg);
+}
+template <typename T>
+__attribute__((device, always_inline)) inline typename detail::EnableIf<detail::IsClass<T>::value, T>::Type
+readReg(int reg) {
+  const auto raw = readReg<typename detail::Raw<sizeof(T)>::Type>(reg);
+  T value;
+  __builtin_memcpy(static_cast<void *>(&value), &raw, sizeof(T));
+  return value;
+}
 
 /// Sets the application's register whose first unit is `reg` to `value`, for the application to see after the hook. A
 /// vector register changes in the active lanes only; a scalar register takes the value of the first active lane.
-template <typename T> LUTHIER_INTRINSIC_ANNOTATE void writeReg(int reg, T value) { opaque<void>(reg, value); }
+template <typename T>
+LUTHIER_INTRINSIC_ANNOTATE typename detail::EnableIf<!detail::IsClass<T>::value, void>::Type writeReg(int reg,
+                                                                                                      T value) {
+  opaque<void>(reg, value);
+}
+template <typename T>
+__attribute__((device, always_inline)) inline typename detail::EnableIf<detail::IsClass<T>::value, void>::Type
+writeReg(int reg, const T &value) {
+  typename detail::Raw<sizeof(T)>::Type raw = {};
+  __builtin_memcpy(&raw, static_cast<const void *>(&value), sizeof(T));
+  writeReg(reg, raw);
+}
 
-/// Sets the execution mask for the rest of the hook and for the application after it. On wave32 the upper half is ignored.
+/// Sets the execution mask for the rest of the hook and for the application after it. On wave32 the upper half is
+/// ignored.
 LUTHIER_INTRINSIC_ANNOTATE inline void writeExec(uint64_t mask) { opaque<void>(mask); }
 
 /// Adds `value` to `*address` once per wave, whatever the number of active lanes, and returns the value from before.

@@ -11,10 +11,10 @@
 ; CHECK-COUNT-4: declare {{.*}} @"luthier::
 ; CHECK-NOT: declare
 
-; MANIFEST: intrinsics: {"name": "luthier::readReg.float.i32", "sources": ["float luthier::readReg<float>(int)"]}
-; MANIFEST: intrinsics: {"name": "luthier::readReg.i32.i32", "sources": ["int luthier::readReg<int>(int)", "unsigned int luthier::readReg<unsigned int>(int)"]}
-; MANIFEST: intrinsics: {"name": "luthier::readReg.i64.i32", "sources": ["unsigned long luthier::readReg<unsigned long>(int)"]}
-; MANIFEST: intrinsics: {"name": "luthier::writeReg.i32.i64", "sources": ["void luthier::writeReg<unsigned long>(int, unsigned long)"]}
+; MANIFEST: intrinsics: {"name": "luthier::readReg.float.i32", "sources": ["luthier::readReg<float>(int)"]}
+; MANIFEST: intrinsics: {"name": "luthier::readReg.i32.i32", "sources": ["luthier::readReg<int>(int)", "luthier::readReg<unsigned int>(int)"]}
+; MANIFEST: intrinsics: {"name": "luthier::readReg.i64.i32", "sources": ["luthier::readReg<unsigned long>(int)"]}
+; MANIFEST: intrinsics: {"name": "luthier::writeReg.i32.i64", "sources": ["luthier::writeReg<unsigned long>(int, unsigned long)"]}
 
 target datalayout = "e-p:64:64-p1:64:64-p2:32:32-p3:32:32-p4:64:64-p5:32:32-p6:32:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-v2048:2048-n32:64-S32-A5-G1"
 target triple = "amdgcn-amd-amdhsa"
