@@ -13,7 +13,7 @@ from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice, LaunchStats, Module
 from luthier.errors import VerifyError
 from luthier.launch_plan import LaunchPlan, default_plan
-from luthier.objects import CodeObject
+from luthier.objects import CodeObject, Symbol
 from luthier.patch import KernelReport, patch_object
 from luthier.task import InstrumentationTask
 from luthier.tool import ExecutionCounts, Tool
@@ -98,7 +98,10 @@ def verify_kernel(object: CodeObject, tool: Tool, plan: LaunchPlan) -> KernelVer
             problems += _differences(f"argument {index + 1}", left.tobytes(), right.tobytes())
     for symbol in object.symbols:
         if symbol.type == "object" and symbol.dynamic and symbol.size and not symbol.name.endswith(".kd"):
-            before, after = (run.module.variable(symbol.name).read() for run in (original, instrumented))
+            before, after = (
+                _without_addresses(object, symbol, run.module.variable(symbol.name).read())
+                for run in (original, instrumented)
+            )
             compared += len(before)
             problems += _differences(f"variable {symbol.name}", before, after)
 
@@ -138,6 +141,16 @@ def _launch(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> _Run:
     arguments = plan.materialise()
     module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
     return _Run(module, arguments, device.stats)
+
+
+def _without_addresses(object: CodeObject, symbol: Symbol, data: bytes) -> bytes:
+    """A variable's bytes with those blanked that the loader relocated: the two objects lie at different addresses."""
+    blanked = bytearray(data)
+    for relocation in object.relocations:
+        place = relocation.offset - symbol.address
+        if 0 <= place < symbol.size:
+            blanked[place : place + 8] = bytes(len(blanked[place : place + 8]))
+    return bytes(blanked)
 
 
 def _differences(what: str, left: bytes, right: bytes) -> list[str]:

@@ -291,3 +291,60 @@ def test_branches_of_a_long_kernel_arrive(counter: type[Tool], tmp_path: Path, t
     assert_equal(verdict)
     assert verdict.patch is not None
     assert verdict.patch.patched_bytes > 2 * 131072
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("name", APPS)
+def test_kernels_with_preloaded_arguments_keep_both_entries(app, counter: type[Tool], name: str, target: str) -> None:
+    object = load_object(app(name, target, "-mllvm", "-amdgpu-kernarg-preload-count=6"))
+    assert object.kernels[name].descriptor.kernarg_preload_length > 0
+    verdict = verify_kernel(object, counter(), PLANS[name])
+    assert_equal(verdict)
+    patched = load_object(patch_object(object, counter().instrument).data)
+    kernel = patched.kernels[name]
+    symbol = patched.symbol(name)
+    assert symbol is not None
+    assert symbol.address == kernel.entry
+    assert kernel.entry % 256 == 0
+
+
+CALLS = """
+#include <hip/hip_runtime.h>
+extern "C" __device__ __attribute__((noinline, used, visibility("default"))) int twice(int x) {
+  return x * 2 + (x > 50 ? x % 7 : 1);
+}
+extern "C" __device__ __attribute__((noinline, used, visibility("default"))) int thrice(int x) {
+  return twice(x) + x / 3;
+}
+typedef int (*Function)(int);
+__constant__ Function writable[2] = {twice, thrice};
+static __device__ const Function fixed[2] = {twice, thrice};
+extern "C" __global__ void through_got(const int *in, int *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = thrice(in[i]);
+}
+extern "C" __global__ void through_table(const int *in, int *out, int n, int which) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = fixed[which](in[i]);
+}
+extern "C" __global__ void through_writable_table(const int *in, int *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = writable[n & 1](in[i]);
+}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("name", "unknown"), [("through_got", 0), ("through_table", 0), ("through_writable_table", 1)])
+def test_called_functions_are_the_instrumented_ones(
+    compile_object, counter: type[Tool], name: str, unknown: int, target: str
+) -> None:
+    object = load_object(compile_object(CALLS, target, "-fgpu-default-stream=legacy", "-fvisibility=default"))
+    buffers = {"buffer": "int32", "count": 128, "fill": "random"}, {"buffer": "int32", "count": 128, "fill": "zero"}
+    plan = LaunchPlan(name, (2, 1, 1), (64, 1, 1), (*buffers, 99, *([1] if name == "through_table" else [])))
+    verdict = verify_kernel(object, counter(), plan)
+    assert_equal(verdict)
+    assert verdict.patch is not None
+    assert verdict.patch.unknown_calls == unknown
+    if not unknown:  # every executed instruction is of the patched copies: none is left uncounted
+        assert verify_kernel(object, counter(per_wave=True), plan).counters["counter"] == verdict.instructions[0]

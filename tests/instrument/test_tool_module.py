@@ -90,5 +90,5 @@ def test_unreadable_bitcode_is_an_error(module: ToolModule) -> None:
     assert bitcode is not None
     start = bitcode.index(b'{"luthier":1,')
     loaded = ToolModule.load(bitcode[:4] + bytes(range(200)) + bitcode[start:])
-    with pytest.raises(HookError, match="cannot read the tool's bitcode|has no function"):
+    with pytest.raises(HookError, match=r"cannot read the tool's bitcode|has no function"):
         template_for(loaded.step, (ConstantArgument("2"), ConstantArgument("0.0")), TargetId.parse("gfx942"), 64)

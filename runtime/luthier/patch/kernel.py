@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError, PatchError
-from luthier.lifting import LiftedRepresentation
+from luthier.lifting import CodeTable, LiftedRepresentation
 from luthier.mc import NO_TARGET
 from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import BoundPayload, emit
@@ -28,6 +28,11 @@ ENTRY_ALIGNMENT = 256
 """Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
 PREFETCH_PADDING = 256
 """Bytes after the code that instruction prefetch may touch."""
+PRELOAD_ENTRY = 256
+"""Bytes from a kernel's entry to where hardware that preloads arguments starts it (AMDGPUUsage, "Preloaded Kernel
+Arguments")."""
+ENTRY_STUBS = 2 * PRELOAD_ENTRY
+"""Bytes before a kernel with two entries: a branch at each of the two, since what is spliced in moves them apart."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,9 @@ class PatchedKernel:
 
     @property
     def entry_offset(self) -> int:
-        """Byte offset of the kernel's first instruction, or of what is spliced in before it."""
-        return self.offset_of(self.lifted.kernel.entry)
+        """Byte offset at which the hardware is to start the kernel."""
+        stubs = ENTRY_STUBS if len(self.lifted.hardware_entries) > 1 else 0
+        return self.offset_of(self.lifted.kernel.entry) - stubs
 
     def offset_of(self, address: int) -> int:
         """Byte offset in the new code of the instruction that was at `address`."""
@@ -202,8 +208,13 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
     for clause in lifted.clauses:
         for index in range(clause.first, clause.last + 1):
             no_pool[slot_of[index]] = True
+    lead = {}
+    if len(lifted.hardware_entries) > 1:
+        if lifted.hardware_entries != (lifted.kernel.entry, lifted.kernel.entry + PRELOAD_ENTRY):
+            raise PatchError("the hardware may start this kernel at unknown places", kernel=lifted.kernel.name)
+        lead[address_of[lifted.kernel.entry]] = ENTRY_STUBS
     try:
-        layout = lay_out(sizes, before, alignment, branches, no_pool)
+        layout = lay_out(sizes, before, alignment, branches, no_pool, lead)
     except LuthierError as problem:
         problem.kernel = lifted.kernel.name
         raise
@@ -242,20 +253,21 @@ def _jumps(lifted: LiftedRepresentation) -> dict[int, Jump]:
     return jumps
 
 
-def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int]) -> bytes:
+def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tables: Sequence[int]) -> bytes:
     """The kernel's bytes at virtual address `base`.
 
     Args:
         kernel: from `patch_kernel`.
         base: where its first byte goes.
         symbols: address of every variable that payloads refer to.
+        tables: new address of each of the kernel's `code_tables`.
 
     Raises:
         PatchError: a reference to an unknown symbol, or one out of reach.
     """
     lifted, layout, code = kernel.lifted, kernel.layout, kernel.lifted.code
     out = bytearray(S_NOP * (kernel.size // 4))
-    literals = _pc_relative_literals(kernel, base)
+    literals = _pc_relative_literals(kernel, base, tables)
     slot_at = {int(address): slot for slot, address in enumerate(code.addresses[kernel.slots])}
     s_branch = S_BRANCH[lifted.target.major]
 
@@ -277,6 +289,12 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int]) -> 
             set_offset(place, there if hop is None else layout.island_offset(*hop))
         _write_payloads(out, int(layout.entry[slot]), kernel.payloads.get((index, "before"), ()), base, symbols, kernel)
         _write_payloads(out, place + size, kernel.payloads.get((index, "after"), ()), base, symbols, kernel)
+
+    if kernel.entry_offset != kernel.offset_of(lifted.kernel.entry):
+        for distance in (0, PRELOAD_ENTRY):
+            place = kernel.entry_offset + distance
+            out[place : place + 4] = s_branch
+            set_offset(place, kernel.offset_of(lifted.kernel.entry + distance))
 
     for slot, (offset, targets) in layout.pools.items():
         for number, place in enumerate(range(offset, offset + 4 + 4 * len(targets), 4)):
@@ -313,16 +331,24 @@ def _write_payloads(
         place += len(payload.code)
 
 
-def _pc_relative_literals(kernel: PatchedKernel, base: int) -> dict[int, bytes]:
+def _pc_relative_literals(kernel: PatchedKernel, base: int, tables: Sequence[int]) -> dict[int, bytes]:
     """Instruction index -> new literal, for the additions to what s_getpc_b64 gave."""
     lifted, code = kernel.lifted, kernel.lifted.code
     literals: dict[int, bytes] = {}
     slot_of = {int(index): slot for slot, index in enumerate(kernel.slots)}
-    for reference in lifted.pc_references:
+    moved = {
+        number: address
+        for table, address in zip(lifted.code_tables, tables, strict=True)
+        for number in table.references
+    }
+    for number, reference in enumerate(lifted.pc_references):
         if reference.kind == "computed":
             continue
         pc = base + int(kernel.layout.instruction[slot_of[reference.getpc]]) + int(code.size[reference.getpc])
-        target = base + kernel.offset_of(reference.target) if reference.kind == "code" else reference.target
+        if number in moved:
+            target = moved[number] + reference.target - _table_of(lifted, number).address
+        else:
+            target = base + kernel.offset_of(reference.target) if reference.kind == "code" else reference.target
         value = target - pc
         for index, word in ((reference.low, value), (reference.high, value >> 32)):
             bytes_ = (word & 0xFFFFFFFF).to_bytes(4, "little")
@@ -339,3 +365,7 @@ def _pc_relative_literals(kernel: PatchedKernel, base: int) -> dict[int, bytes]:
                     offset=int(code.addresses[index]),
                 )
     return literals
+
+
+def _table_of(lifted: LiftedRepresentation, reference: int) -> CodeTable:
+    return next(table for table in lifted.code_tables if reference in table.references)

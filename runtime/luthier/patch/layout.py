@@ -58,6 +58,7 @@ def lay_out(
     alignment: Mapping[int, int],
     branches: Sequence[Branch],
     no_pool: NDArray[np.bool_],
+    lead: Mapping[int, int] | None = None,
 ) -> Layout:
     """Place the slots.
 
@@ -67,13 +68,14 @@ def lay_out(
         alignment: slot -> bytes its start must be aligned to (function entries).
         branches: what must reach its target.
         no_pool: [n] slots that must directly follow the one before.
+        lead: slot -> bytes to leave free before it.
 
     Raises:
         PatchError: no placement found.
     """
     pool_targets: dict[int, list[int]] = {}
     for _ in range(MAX_ROUNDS):
-        start, pool_at, end = _place(sizes, alignment, pool_targets)
+        start, pool_at, end = _place(sizes, alignment, pool_targets, lead or {})
         instruction = start + before
         too_far = [
             branch for branch in branches if not _reaches(int(instruction[branch.slot]), int(start[branch.target]))
@@ -106,10 +108,15 @@ def _reaches(branch: int, target: int) -> bool:
 
 
 def _place(
-    sizes: NDArray[np.int64], alignment: Mapping[int, int], pool_targets: Mapping[int, Sequence[int]]
+    sizes: NDArray[np.int64],
+    alignment: Mapping[int, int],
+    pool_targets: Mapping[int, Sequence[int]],
+    lead: Mapping[int, int],
 ) -> tuple[NDArray[np.int64], dict[int, int], int]:
     """Start of every slot, start of every pool, and the end."""
     extra = np.zeros(len(sizes), np.int64)
+    for slot, size in lead.items():
+        extra[slot] = size
     for slot, targets in pool_targets.items():
         # A pool nobody uses yet keeps its jump: its size only ever grows, so rounds converge.
         extra[slot] = 4 + 4 * len(targets)

@@ -15,7 +15,7 @@ from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKerne
 from luthier.task import InstrumentationTask
 from luthier.tool_module import DeviceVariable, ToolModule
 
-R_AMDGPU_ABS64 = 3
+R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,15 @@ def _place_code(
         offsets.append(size)
         size += kernel.size
     base = editor.reserve(size, flags="rx", name=".luthier.text")
+    tables = _reserve_tables(editor, patched)
     metadata = copy.deepcopy(object.metadata)
     for kernel, offset in zip(patched, offsets, strict=True):
         address = base + offset
-        editor.write(address, write_code(kernel, address, symbols))
+        moved = tables[kernel.name]
+        editor.write(address, write_code(kernel, address, symbols, moved))
+        for table, place in zip(kernel.lifted.code_tables, moved, strict=True):
+            for number, target in enumerate(table.targets):
+                editor.add_relocation(place + 8 * number, R_AMDGPU_RELATIVE64, address + kernel.offset_of(target))
         entry = address + kernel.entry_offset
         original = kernel.lifted.kernel
         descriptor = original.descriptor.with_registers(
@@ -165,6 +170,22 @@ def _place_code(
             if row.get(".name") == original.name:
                 _update_metadata(row, kernel, descriptor.vgprs, descriptor.sgprs)
     editor.set_metadata(metadata)
+
+
+def _reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[str, list[int]]:
+    """Space for copies of the constant tables of function addresses: kernel -> address of each copy.
+
+    A patched kernel calls its own copies of functions, so what it loads their addresses from must be its own too.
+    """
+    size = sum(8 * len(table.targets) for kernel in patched for table in kernel.lifted.code_tables)
+    place = editor.reserve(size, flags="rw", name=".luthier.got") if size else 0
+    addresses: dict[str, list[int]] = {}
+    for kernel in patched:
+        addresses[kernel.name] = []
+        for table in kernel.lifted.code_tables:
+            addresses[kernel.name].append(place)
+            place += 8 * len(table.targets)
+    return addresses
 
 
 def _update_metadata(row: dict[str, Any], kernel: PatchedKernel, vgprs: int, sgprs: int) -> None:
