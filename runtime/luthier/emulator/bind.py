@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from luthier.emulator import layout
 from luthier.emulator.builder import FloatMode
@@ -24,6 +27,7 @@ _SPECIAL = {
 }
 _DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
 _DPP8_FETCH_INACTIVE = 0xEA
+_SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
 
 _ADDRESSING = {"OFFEN": 1, "IDXEN": 2, "BOTHEN": 3, "ADDR64": 4}
@@ -40,9 +44,6 @@ class Bound:
 
     variant: Variant
     slots: tuple[int, ...]
-    vgprs: int = 0
-    """Highest VGPR named, plus one."""
-    agprs: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,47 @@ class _Plan:
     """Modifiers that are in the opcode, not in an operand."""
     writes_exec: bool
     results_dropped: bool
+    roles: tuple[tuple[int, int], ...]
+    """Operand positions that decide the code, each with its role."""
+
+
+class _Fill(enum.Enum):
+    """How a place of a record is filled in: from the operand at a position of the instruction, or otherwise."""
+
+    REGISTER = enum.auto()
+    IMMEDIATE = enum.auto()
+    SIGNED16 = enum.auto()
+    INLINE32 = enum.auto()
+    INLINE64 = enum.auto()
+    HIGH = enum.auto()
+    TARGET = enum.auto()
+    FOLLOWING = enum.auto()
+    FIXED = enum.auto()
+
+
+_Step = tuple[_Fill, int]
+_MODIFIER = 0
+"""Role of an operand whose value decides the code; otherwise the width of the constant it may be."""
+
+
+class _RegisterPlace(NamedTuple):
+    """Where a register is."""
+
+    token: str
+    """What decides the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null register, ``?`` with
+    the name of one that is not modelled."""
+    slot: int
+    """Offset in a wave."""
+    vgprs: int = 0
+    """VGPRs up to its last one."""
+    agprs: int = 0
+
+
+class _Shape(NamedTuple):
+    """What instructions alike in all but register numbers and immediates share."""
+
+    variant: Variant
+    recipe: tuple[_Step, ...]
 
 
 class Binder:
@@ -89,6 +131,8 @@ class Binder:
         """8-bit floats are those of the OCP specification."""
         self.agprs = layout.VECTORS + 256 * 4 * self.wave_size
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
+        self._shapes: dict[FloatMode, dict[tuple[object, ...], _Shape | Unsupported]] = {}
+        self._registers: dict[int, _RegisterPlace] = {}
 
     def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode, following: int = 0) -> Bound:
         """Bind one instruction.
@@ -114,16 +158,64 @@ class Binder:
             raise plans
         first = int(code.operand_start[index])
         end = int(code.operand_start[index + 1])
-        operands = list(zip(code.operand_kind[first:end].tolist(), code.operand_value[first:end].tolist(), strict=True))
-        slots: list[int] = []
-        seen = [0, 0, following]
-        variants = [self._variant(plan, operands, slots, seen, target, mode) for plan in plans]
-        variant = variants[0]
-        if len(variants) == 2:
-            variant = replace(variant, second=variants[1])
-        if len(slots) > layout.RECORD_SLOTS:
-            raise Unsupported("more operands than a record holds")
-        return Bound(variant, tuple(slots), seen[0], seen[1])
+        kinds = code.operand_kind[first:end].tolist()
+        values = code.operand_value[first:end].tolist()
+        # Most instructions have the shape of one seen before: same opcode, kinds of operands and modifiers.
+        key: list[object] = [number, target is not None and target <= 0]
+        for plan in plans:
+            for position, role in plan.roles:
+                if role == _MODIFIER:
+                    key.append(values[position])
+                elif kinds[position] == OperandKind.REGISTER:
+                    key.append(self._register(values[position]).token)
+                else:
+                    key.append(inline_offset(values[position], role) is not None)
+        shapes = self._shapes.setdefault(mode, {})
+        shape = shapes.get(tuple(key))
+        if shape is None:
+            shape = shapes[tuple(key)] = self._shape(plans, kinds, values, target, mode)
+        if isinstance(shape, Unsupported):
+            raise shape
+        return Bound(shape.variant, tuple(self._fill(shape.recipe, values, target, following)))
+
+    def _shape(
+        self, plans: tuple[_Plan, ...], kinds: list[int], values: list[int], target: int | None, mode: FloatMode
+    ) -> _Shape | Unsupported:
+        operands = list(zip(kinds, values, strict=True))
+        recipe: list[_Step] = []
+        try:
+            variants = [self._variant(plan, operands, recipe, target, mode) for plan in plans]
+        except Unsupported as problem:
+            return problem
+        variant = variants[0] if len(variants) == 1 else replace(variants[0], second=variants[1])
+        if len(recipe) > layout.RECORD_SLOTS:
+            return Unsupported("more operands than a record holds")
+        return _Shape(variant, tuple(recipe))
+
+    def _fill(
+        self, recipe: tuple[_Step, ...], values: list[int], target: int | None, following: int
+    ) -> Iterator[int]:
+        """What the record's places hold."""
+        for what, position in recipe:
+            if what is _Fill.REGISTER:
+                yield self._register(values[position]).slot
+            elif what is _Fill.IMMEDIATE:
+                yield values[position] & 0xFFFFFFFF
+            elif what is _Fill.INLINE32:
+                yield inline_offset(values[position], 32) or 0
+            elif what is _Fill.INLINE64:
+                yield inline_offset(values[position], 64) or 0
+            elif what is _Fill.HIGH:
+                yield values[position] >> 32 & 0xFFFFFFFF
+            elif what is _Fill.SIGNED16:
+                value = values[position]
+                yield (value & 0xFFFF) - ((value & 0x8000) << 1) & 0xFFFFFFFF
+            elif what is _Fill.TARGET:
+                yield (target or 0) * layout.RECORD.size & 0xFFFFFFFF
+            elif what is _Fill.FOLLOWING:
+                yield following
+            else:
+                yield position
 
     # Plans ----------------------------------------------------------------------------------------------------------
 
@@ -166,7 +258,23 @@ class Binder:
             tuple(extra),
             writes_exec,
             writes_exec and self.major >= 10,
+            self._roles(operation, (*results, *sources), positions, static),
         )
+
+    @staticmethod
+    def _roles(
+        operation: Operation,
+        places: tuple[_Place, ...],
+        positions: dict[str, int],
+        static: tuple[tuple[str, int], ...],
+    ) -> tuple[tuple[int, int], ...]:
+        roles = {positions[key]: _MODIFIER for key in (*_DPP_FIELDS, *_SELECTIONS) if key in positions}
+        roles |= {position: _MODIFIER for name, position in positions.items() if name.endswith("_modifiers")}
+        roles |= {position: _MODIFIER for _, position in static}
+        for spec, place in zip((*operation.results, *operation.sources), places, strict=True):
+            if place.operand >= 0 and not spec.is_immediate:
+                roles.setdefault(place.operand, 64 if spec.type.bits == 64 else 32)
+        return tuple(roles.items())
 
     def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str, opcode: Opcode) -> _Place:
         if spec.type.kind == "scc" or spec.name in ("target", "following"):
@@ -200,18 +308,17 @@ class Binder:
         self,
         plan: _Plan,
         operands: list[tuple[int, int]],
-        slots: list[int],
-        seen: list[int],
+        recipe: list[_Step],
         target: int | None,
         mode: FloatMode,
     ) -> Variant:
         operation = plan.operation
         results = tuple(
-            self._access(plan, spec, place, operands, slots, seen, target)
+            self._access(plan, spec, place, operands, recipe, target)
             for spec, place in zip(operation.results, plan.results, strict=True)
         )
         sources = tuple(
-            self._access(plan, spec, place, operands, slots, seen, target)
+            self._access(plan, spec, place, operands, recipe, target)
             for spec, place in zip(operation.sources, plan.sources, strict=True)
         )
         modifiers = list(plan.extra)
@@ -228,7 +335,7 @@ class Binder:
         return Variant(
             plan.name,
             self.wave_size,
-            self.major,
+            self._generation(operation, plan.name),
             results,
             sources,
             tuple(modifiers),
@@ -236,6 +343,12 @@ class Binder:
             self._dpp(plan, operands),
             processor=self.isa.target.target.name if operation.processors else "",
         )
+
+    def _generation(self, operation: Operation, name: str) -> int:
+        """The generation a variant is compiled for: the oldest that shares the operation, so that they share the code."""
+        if operation.generations:
+            return self.major
+        return next(major for major in (9, 10, 11, 12) if operations_of(major).get(name) is operation)
 
     def _dpp(self, plan: _Plan, operands: list[tuple[int, int]]) -> Dpp | None:
         positions = plan.dpp
@@ -260,22 +373,19 @@ class Binder:
         spec: OperandSpec,
         place: _Place,
         operands: list[tuple[int, int]],
-        slots: list[int],
-        seen: list[int],
+        recipe: list[_Step],
         target: int | None,
     ) -> Access:
         if place.operand < 0:
-            return self._implicit(plan, place, slots, target, seen)
+            return self._implicit(plan, place, recipe, target)
         kind, value = operands[place.operand]
-        if kind != OperandKind.REGISTER:
-            if spec.is_immediate:
-                if place.name == "simm16":
-                    value = (value & 0xFFFF) - ((value & 0x8000) << 1)
-                slots.append(value & 0xFFFFFFFF)
-                return Access("i")
-            access = self._constant(plan, spec, value, slots)
+        if kind == OperandKind.REGISTER:
+            access = self._register_access(spec, place.operand, value, recipe)
+        elif spec.is_immediate:
+            recipe.append((_Fill.SIGNED16 if place.name == "simm16" else _Fill.IMMEDIATE, place.operand))
+            return Access("i")
         else:
-            access = self._register(spec, value, slots, seen)
+            access = self._constant(plan, spec, place.operand, value, recipe)
         if place.modifiers >= 0 and "src0_modifiers" not in plan.operation.static:
             access = self._modified(plan, spec, access, operands[place.modifiers][1])
         if plan.sdwa and place.name in ("src0", "src1"):
@@ -284,67 +394,80 @@ class Binder:
             access = self._half_result(plan, access, operands)
         return access
 
-    def _implicit(self, plan: _Plan, place: _Place, slots: list[int], target: int | None, seen: list[int]) -> Access:
+    def _implicit(self, plan: _Plan, place: _Place, recipe: list[_Step], target: int | None) -> Access:
         if place.name == "target":
             if target is None:
                 raise Unsupported("a branch to no instruction")
-            slots.append(target * layout.RECORD.size & 0xFFFFFFFF)
+            recipe.append((_Fill.TARGET, 0))
             return Access("i")
         if place.name == "following":
-            slots.append(seen[2])
+            recipe.append((_Fill.FOLLOWING, 0))
             return Access("i")
         if place.name == "zero":
-            slots.append(0)
+            recipe.append((_Fill.FIXED, 0))
             return Access("i")
         if place.name == "vcc":
-            slots.append(layout.WAVE["sink"] if plan.results_dropped else layout.VCC)
+            recipe.append((_Fill.FIXED, layout.WAVE["sink"] if plan.results_dropped else layout.VCC))
             return Access("s")
         return Access("-")
 
-    def _constant(self, plan: _Plan, spec: OperandSpec, value: int, slots: list[int]) -> Access:
+    def _constant(self, plan: _Plan, spec: OperandSpec, position: int, value: int, recipe: list[_Step]) -> Access:
         bits = 64 if spec.type.bits == 64 else 32
-        offset = inline_offset(value, bits)
-        if offset is not None:
-            slots.append(offset)
+        if inline_offset(value, bits) is not None:
+            recipe.append((_Fill.INLINE64 if bits == 64 else _Fill.INLINE32, position))
             splat = spec.type.count > 1 and spec.type.units > 1
             return Access("c" if splat or plan.operation.form is Form.PACKED and bits == 32 else "s")
-        slots.append(value & 0xFFFFFFFF)
+        recipe.append((_Fill.IMMEDIATE, position))
         if bits == 32:
             return Access("k")
-        slots.append(value >> 32 & 0xFFFFFFFF)
+        recipe.append((_Fill.HIGH, position))
         return Access("K")
 
-    def _register(self, spec: OperandSpec, number: int, slots: list[int], seen: list[int]) -> Access:
+    def _register(self, number: int) -> _RegisterPlace:
+        """Where a register is, kept by its LLVM number."""
+        found = self._registers.get(number)
+        if found is None:
+            found = self._registers[number] = self._find_register(number)
+        return found
+
+    def _find_register(self, number: int) -> _RegisterPlace:
         if number == 0:
-            return Access("-")
-        unit = int(self.isa.register_first_unit[number])
-        count = int(self.isa.register_unit_count[number])
+            return _RegisterPlace("-", 0)
+        register = self.isa.register(number)
+        unit, count, name = register.first_unit, register.unit_count, register.name
+        half = ("h" if "HI16" in name else "l") if register.half else ""
+        row = 4 * self.wave_size
         if unit >= 512:
-            seen[1] = max(seen[1], unit - 512 + count)
-            slots.append(self.agprs + (unit - 512) * 4 * self.wave_size)
-            return Access("v")
+            return _RegisterPlace(f"v{half}", self.agprs + (unit - 512) * row, agprs=unit - 512 + count)
         if unit >= 256:
-            seen[0] = max(seen[0], unit - 256 + count)
-            slots.append(layout.VECTORS + (unit - 256) * 4 * self.wave_size)
-            if self.isa.register_is_half[number]:
-                return Access("v", high="HI16" in self.isa.register(number).name, whole=False)
-            return Access("v")
-        name = self.isa.register(number).name if unit in (-1, 132) or "Z" in self.isa.register(number).name else ""
-        if 0 <= unit < 128 and not name.endswith(("VCCZ", "EXECZ")):
-            high = bool(self.isa.register_is_half[number]) and "HI16" in self.isa.register(number).name
-            slots.append(4 * unit)
-            return Access("s", high=high)
+            return _RegisterPlace(f"v{half}", layout.VECTORS + (unit - 256) * row, vgprs=unit - 256 + count)
+        if name.endswith(("VCCZ", "EXECZ")):
+            return _RegisterPlace(f"?{name}", 0)
+        if 0 <= unit < 128:
+            return _RegisterPlace(f"s{half}", 4 * unit)
         if unit in layout.UNIT_OFFSETS:
-            slots.append(layout.UNIT_OFFSETS[unit])
-            return Access("s")
+            return _RegisterPlace("s", layout.UNIT_OFFSETS[unit])
         if name.startswith("SGPR_NULL"):
-            slots.append(layout.WAVE["sink"] if spec.is_result else layout.WAVE["zero"])
-            return Access("s")
+            return _RegisterPlace("0", layout.WAVE["zero"])
         for prefix, field in _SPECIAL.items():
             if name.startswith(prefix):
-                slots.append(layout.WAVE[field] + (4 if name.endswith("_HI") else 0))
-                return Access("s")
-        raise Unsupported(f"register {name}")
+                return _RegisterPlace("s", layout.WAVE[field] + (4 if name.endswith("_HI") else 0))
+        return _RegisterPlace(f"?{name}", 0)
+
+    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[_Step]) -> Access:
+        token = self._register(number).token
+        kind, half = token[0], token[1:]
+        if kind == "?":
+            raise Unsupported(f"register {half}")
+        if kind == "-":
+            return Access("-")
+        if kind == "0" and spec.is_result:
+            recipe.append((_Fill.FIXED, layout.WAVE["sink"]))
+            return Access("s")
+        recipe.append((_Fill.REGISTER, position))
+        if kind == "v":
+            return Access("v", high=half == "h", whole=not half)
+        return Access("s", high=half == "h")
 
     def _modified(self, plan: _Plan, spec: OperandSpec, access: Access, bits: int) -> Access:
         """Source modifiers as LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext."""

@@ -1,8 +1,8 @@
 """The 8-bit floats: fp8 has 4 bits of exponent and 3 of fraction, bf8 has 5 and 2.
 
-Two encodings exist (OCP 8-bit floating point specification; ISA documents of CDNA3). OCP, of gfx950 and GFX12: bf8 like a
-small IEEE float, fp8 with one NaN and no infinity. FNUZ, of gfx942: no infinity, no -0 (its pattern is NaN), exponent bias
-one higher.
+Two encodings exist (OCP 8-bit floating point specification; ISA documents of CDNA3). OCP, of gfx950 and GFX12: bf8
+like a small IEEE float, fp8 with one NaN and no infinity. FNUZ, of gfx942: no infinity, no -0 (its pattern is NaN),
+exponent bias one higher.
 """
 
 from __future__ import annotations

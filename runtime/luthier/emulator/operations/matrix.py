@@ -1,9 +1,9 @@
 """Matrix multiply-accumulate of GFX9 with accumulation registers (MFMA): D = A * B + C for one or several blocks.
 
 Where elements are (AMD matrix instruction calculator; ISA documents, "Matrix arithmetic instructions"): a lane holds
-consecutive k of one row of A, and of one column of B. Sums run over k in order, each step a fused multiply-add that rounds
-to nearest; hardware orders and rounds the partial sums of 8- and 16-bit floats its own way, so those are bounded. EXEC is
-ignored.
+consecutive k of one row of A, and of one column of B. Sums run over k in order, each step a fused multiply-add that
+rounds to nearest; hardware orders and rounds the partial sums of 8- and 16-bit floats its own way, so those are
+bounded. EXEC is ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Matrix multiply-accumulate of GFX11 and GFX12 (WMMA): D = A * B + C of 16 x 16 results over a wave.
 
-GFX11 wants A and B in every group of 16 lanes; GFX12 spreads k over the groups. Rows of D are dealt to the groups in turn
-on GFX11, in runs on GFX12. Floats are summed in 32 bits, k in order, each step rounded once; hardware bounds that only.
+GFX11 wants A and B in every group of 16 lanes; GFX12 spreads k over the groups. Rows of D are dealt to the groups in
+turn on GFX11, in runs on GFX12. Floats are summed in 32 bits, k in order, each step rounded once; hardware bounds that
+only.
 """
 
 from __future__ import annotations
