@@ -258,7 +258,7 @@ def find_hipcc() -> str:
 def _execute(name: str, command: Sequence[str]) -> int:
     """Add flags and become the compiler; returns only to report an error or after showing what would be done."""
     show = [argument for argument in command if argument.startswith("--luthier-")]
-    plain = [argument for argument in command if not argument.startswith("--luthier-")]
+    plain = [argument for argument in command if not argument.startswith("--luthier-")] or [""]
     at = split_launchers(plain)
     compiler, arguments = plain[at], plain[at + 1 :]
     try:
@@ -289,8 +289,10 @@ def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: st
         print(shlex.join(flags_for(*plugin_and_headers(path))))
     elif show == ["--luthier-showme:link"]:
         print()  # the embedded bitcode needs nothing of the linker
+    elif show == ["--luthier-cmakedir"]:
+        print(Path(__file__).resolve().parent / "cmake")
     else:
-        known = "--luthier-show, --luthier-showme:compile, --luthier-showme:link"
+        known = "--luthier-show, --luthier-showme:compile, --luthier-showme:link, --luthier-cmakedir"
         print(f"{name}: error: {' '.join(show)}: choose one of {known}", file=sys.stderr)
         return 2
     return 0
@@ -313,7 +315,7 @@ def hipcc() -> int:
 def launcher() -> int:
     """Entry point of ``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
     command = sys.argv[1:]
-    if not [argument for argument in command if not argument.startswith("--luthier-")]:
+    if not command:
         print("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", file=sys.stderr)
         return 2
     return _execute("luthier-cc", command)

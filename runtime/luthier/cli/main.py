@@ -19,6 +19,7 @@ COMMANDS = {
     "cost": ("luthier.cli.cost", "registers, instructions and bytes a tool would add"),
     "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),
     "tools": ("luthier.cli.tools", "list installed tools"),
+    "build": ("luthier_build.cli.build", "compile device modules without pip"),
     "new": ("luthier_build.cli.new", "start a tool package"),
     "doctor": ("luthier_build.cli.doctor", "what this machine has and lacks"),
 }

@@ -1,0 +1,71 @@
+"""`luthier build`: device modules without pip: those of a project, or one from sources named on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from luthier.errors import BuildError
+
+from luthier_build.package import BuiltModule, compile_tool, find_toolchain
+from luthier_build.plugin import plugin_for
+from luthier_build.settings import Settings, load_settings, read_table
+from luthier_build.workspace import write_atomic
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="HIP sources of one module; none: [tool.luthier]")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for bundle, manifest and stub")
+    parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="what sources are relative to")
+    parser.add_argument("--name", help="of the module (default: the last source's)")
+    parser.add_argument("--package", help="Python package the module belongs to")
+    parser.add_argument("--target", action="append", dest="targets", help="e.g. gfx942:xnack-; may be repeated")
+    parser.add_argument("-I", action="append", dest="include_dirs", metavar="DIR", help="folder of headers")
+    parser.add_argument("-D", action="append", dest="defines", metavar="NAME[=VALUE]", help="preprocessor definition")
+    parser.add_argument("--flag", action="append", dest="flags", help="further compiler flag, as --flag=-Wall")
+    parser.add_argument("--build-dir", help="folder for intermediate files")
+    parser.add_argument("--clang", help="compiler to use")
+    parser.add_argument("--jobs", type=int, help="compilations at once")
+    parser.add_argument("--depfile", type=Path, help="write what was read, in the form make and ninja take")
+    parser.add_argument("--depfile-target", help="what depends on it (default: the bundles)")
+    parser.add_argument(
+        "--verbose", action="store_true", default=None, help="show commands and where settings came from"
+    )
+    parser.add_argument("--json", action="store_true", help="print the manifests")
+
+
+def run(args: argparse.Namespace) -> int:
+    table: dict[str, Any] = (read_table(args.project) or {}) if not args.sources else {}
+    if args.sources:
+        name = args.name or Path(args.sources[-1]).stem
+        table = {"modules": {name: {"sources": args.sources}}}
+    elif not table:
+        raise BuildError(f"no sources given, and no [tool.luthier] in {args.project / 'pyproject.toml'}")
+    names = ("package", "targets", "include_dirs", "defines", "flags", "build_dir", "clang", "jobs", "verbose")
+    settings = load_settings(
+        table,
+        table_origin="the command line" if args.sources else "pyproject.toml",
+        flags={name: getattr(args, name) for name in names},
+    )
+    destination = args.output or args.project / settings.package.replace(".", "/")
+    report = (lambda _: None) if args.json else (lambda line: print(line, flush=True))
+    built = compile_tool(settings, project=args.project, destination=destination, report=report)
+    if args.depfile:
+        write_atomic(args.depfile, _depfile(built, settings, args.depfile_target))
+    if args.json:
+        print(json.dumps([json.loads(module.manifest.to_json()) for module in built], indent=2))
+    return 0
+
+
+def _depfile(built: list[BuiltModule], settings: Settings, target: str | None) -> str:
+    """One rule: everything read, the plugin included, for `target` or the bundles."""
+    outputs = [target] if target else [str(module.artefacts[0].resolve()) for module in built]
+    inputs = {str(path) for module in built for path in module.device.dependencies}
+    inputs.add(str(plugin_for(find_toolchain(settings))))
+    return f"{' '.join(map(_escaped, outputs))}: {' '.join(map(_escaped, sorted(inputs)))}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace(" ", "\\ ").replace("#", "\\#").replace("$", "$$")

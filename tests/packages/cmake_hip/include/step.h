@@ -1,0 +1,4 @@
+#pragma once
+#ifndef STEP
+#define STEP 1
+#endif

@@ -1,0 +1,6 @@
+void run();
+int main(int count, char **) {
+  if (count > 1)
+    run();
+  return 0;
+}

@@ -1,0 +1,7 @@
+#include "kernels.h"
+
+int main(int count, char **) {
+  if (count > 1)
+    run();
+  return 0;
+}

@@ -1,0 +1,5 @@
+from luthier import Tool
+
+
+class Sample(Tool):
+    pass

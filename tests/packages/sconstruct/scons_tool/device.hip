@@ -1,0 +1,8 @@
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+
+MARK_LUTHIER_DEVICE_MODULE
+
+__managed__ uint64_t counter = 0;
+
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
