@@ -1,4 +1,4 @@
-"""Tool modules compiled on the spot, once a session."""
+"""Code objects compiled on the spot, once a session; the tool modules are in ../conftest.py."""
 
 from __future__ import annotations
 
@@ -8,42 +8,10 @@ from pathlib import Path
 
 import pytest
 from luthier.processes import run
-from luthier.tool_module import ToolModule
 
-from luthier_build.compile import compile_device
 from luthier_build.toolchain import Toolchain
-from luthier_build.workspace import build_folder
 
 ROOT = Path(__file__).parents[2]
-
-PREFIX = """\
-#include <hip/hip_runtime.h>
-#include <luthier/luthier.h>
-MARK_LUTHIER_DEVICE_MODULE
-"""
-
-MakeModule = Callable[..., ToolModule]
-
-
-@pytest.fixture(scope="session")
-def make_module(tmp_path_factory: pytest.TempPathFactory) -> MakeModule:
-    """`make_module(source, *targets)`: the tool module of HIP source, without its usual first lines."""
-    made: dict[str, ToolModule] = {}
-
-    def make(source: str, *targets: str) -> ToolModule:
-        wanted = targets or ("gfx90a", "gfx942", "gfx1100")
-        key = hashlib.sha256(repr((source, wanted)).encode()).hexdigest()
-        if key not in made:
-            folder = tmp_path_factory.mktemp("module")
-            path: Path = folder / "device.hip"
-            path.write_text(PREFIX + source)
-            with build_folder(folder / "build") as held:
-                module = compile_device([path], wanted, folder=held, report=lambda line: None)
-            made[key] = ToolModule.load(module.bundle)
-        return made[key]
-
-    return make
-
 
 CompileObject = Callable[..., Path]
 

@@ -67,26 +67,6 @@ def module(make_module):
     return make_module(SOURCE)
 
 
-@pytest.fixture(scope="module")
-def counter(make_module) -> type[Tool]:
-    """The tool of examples/instr_count with a module compiled here."""
-    import luthier.tool_module as tool_module
-
-    source = (ROOT / "examples/instr_count/luthier_instr_count/device.hip").read_text()
-    made = make_module(
-        "\n".join(line for line in source.splitlines() if "#include" not in line and "MARK_" not in line)
-    )
-    patch = pytest.MonkeyPatch()
-    patch.setattr(tool_module, "_from_package", lambda package, name: made)
-    patch.syspath_prepend(str(ROOT / "examples" / "instr_count"))
-    sys.modules.pop("luthier_instr_count", None)
-    from luthier_instr_count import InstrCount
-
-    patch.undo()
-    sys.modules.pop("luthier_instr_count", None)
-    return InstrCount
-
-
 class Inserting(Tool):
     """A tool made of one function."""
 

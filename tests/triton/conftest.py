@@ -86,8 +86,8 @@ Compile = Callable[..., Compiled]
 def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     """`compile_kernel(function, target, arguments, constants, **options)`.
 
-    `arguments` are those of the launch: an array says the type of a pointer (``(array, "bf16")`` another one of its size), a number
-    is a 32-bit integer or float. `options` are Triton's: num_warps, num_stages, matrix_instr_nonkdim.
+    `arguments` are those of the launch: an array says the type of a pointer (``(array, "bf16")`` another one of its
+    size), a number is a 32-bit integer or float. `options` are Triton's: num_warps, num_stages, matrix_instr_nonkdim.
     """
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -104,7 +104,7 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
         attributes: dict[tuple[int, ...], list[list[Any]]] = {}
         for name, value in zip(names, arguments, strict=True):
             position = (function.arg_names.index(name),)
-            if isinstance(value, tuple) or isinstance(value, np.ndarray):
+            if isinstance(value, (tuple, np.ndarray)):
                 signature[name] = f"*{value[1] if isinstance(value, tuple) else TYPES[str(value.dtype)]}"
                 attributes[position] = [["tt.divisibility", 16]]
             else:
