@@ -17,6 +17,7 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
+#include <llvm/IR/Operator.h>
 #include <llvm/IR/Verifier.h>
 
 #include <cstdlib>
@@ -238,6 +239,8 @@ void finalizeIntrinsic(Function &F, Manifest &Record) {
           AttributeList().addFnAttribute(Context, Attribute::Convergent).addFnAttribute(Context, Attribute::NoUnwind));
       Call->setTailCallKind(CallInst::TCK_None);
       Call->dropUnknownNonDebugMetadata();
+      if (isa<FPMathOperator>(Call))
+        Call->copyFastMathFlags(FastMathFlags());
     }
 
   Module &M = *F.getParent();

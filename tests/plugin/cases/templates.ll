@@ -38,7 +38,7 @@ define internal void @hook() {
   %a = call i32 @_ZN7luthier7readRegIiEET_i(i32 256)
   %b = call i32 @_ZN7luthier7readRegIjEET_i(i32 257)
   %c = call i64 @_ZN7luthier7readRegImEET_i(i32 106)
-  %d = call float @_ZN7luthier7readRegIfEET_i(i32 258)
+  %d = call contract nnan float @_ZN7luthier7readRegIfEET_i(i32 258)
   call void @_ZN7luthier8writeRegImEEviT_(i32 106, i64 %c)
   ret void
 }
