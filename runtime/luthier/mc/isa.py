@@ -60,6 +60,9 @@ class Isa:
         features = []
         if target.target.major >= 10:
             features += [f"{'+' if wave_size == size else '-'}wavefrontsize{size}" for size in (32, 64)]
+        if target.target.major == 12:
+            # Halves of registers in 16-bit instructions, as on GFX11. Without, LLVM reads them as whole registers or not at all.
+            features.append("+real-true16")
         for name, setting in (("xnack", target.xnack), ("sramecc", target.sramecc)):
             if setting is not None:
                 features.append(f"{'+' if setting else '-'}{name}")
