@@ -328,3 +328,24 @@ def test_called_functions_are_the_instrumented_ones(
     assert verdict.patch.unknown_calls == unknown
     if not unknown:  # every executed instruction is of the patched copies: none is left uncounted
         assert verify_kernel(object, counter(per_wave=True), plan).counters["counter"] == verdict.instructions[0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_patched_object_can_be_patched_again(app, counter: type[Tool], module, target: str) -> None:
+    """The second tool counts the first one's payloads too: they are instructions of the object like any other."""
+    object, plan = load_object(app("reduction", target)), PLANS["reduction"]
+    once = load_object(patch_object(object, counter(per_wave=True).instrument).data)
+
+    def insert(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.count_wave)
+
+    def expect(task: InstrumentationTask, counts: ExecutionCounts):
+        return {"total": 7 + int(counts.executions.sum())}
+
+    verdict = verify_kernel(once, Inserting(insert, expect), plan)
+    assert_equal(verdict)
+    twice = patch_object(once, insert)
+    _, loaded = launch(object, twice.data, plan)
+    first = verify_kernel(object, counter(per_wave=True), plan)
+    assert int(loaded.variable("counter").read(np.uint64)[0]) == first.counters["counter"]
