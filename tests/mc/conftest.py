@@ -73,7 +73,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cor
             command = ["clang-22", "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", *flags, "-nogpulib", "-O2", "-c"]
             subprocess.run([*command, str(INPUTS / "corpus.c"), "-o", str(path)], check=True)
             code = path.with_suffix(".bin")
-            subprocess.run(["llvm-objcopy-22", "-O", "binary", "--only-section=.text", str(path), str(code)], check=True)
+            subprocess.run(
+                ["llvm-objcopy-22", "-O", "binary", "--only-section=.text", str(path), str(code)], check=True
+            )
             made[target, wave] = Corpus(Isa.of(target, wave), 0, code.read_bytes(), _objdump(path, target, wave))
         return made[target, wave]
 

@@ -110,7 +110,15 @@ def test_bytes_that_are_no_instruction() -> None:
 
 def test_columns_cannot_be_written() -> None:
     code = Isa.of("gfx942").decode(bytes(8))
-    for column in (code.offset, code.size, code.opcode, code.flags, code.target, code.operand_start, code.operand_value):
+    for column in (
+        code.offset,
+        code.size,
+        code.opcode,
+        code.flags,
+        code.target,
+        code.operand_start,
+        code.operand_value,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             column[0] = 1
 

@@ -125,7 +125,9 @@ def test_columns_from_elsewhere_are_checked() -> None:
     random_source = random.Random(0)
     for _ in range(3_000 * FUZZ):
         kinds = np.array([random_source.choice([0, 1, 1, 1, 2, 2, 3, 4, 5, 9]) for _ in good.operand_kind], np.uint8)
-        values = np.array([random_source.choice([0, 1, 7, 300, 2**31, -5, 10**6]) for _ in good.operand_value], np.int64)
+        values = np.array(
+            [random_source.choice([0, 1, 7, 300, 2**31, -5, 10**6]) for _ in good.operand_value], np.int64
+        )
         opcode = np.array([random_source.randrange(-2, 48_000)], np.int32)
         bad = replace(good, operand_kind=kinds, operand_value=values, opcode=opcode)
         for use in (isa.encode, isa.texts):
@@ -154,7 +156,9 @@ def test_random_text() -> None:
     assembled = 0
     for number in range(1_500 * FUZZ):
         isa = Isa.of(*EVERY_ISA[number % len(EVERY_ISA)])
-        text = "\n".join(" ".join(source.choices(words, k=source.randrange(1, 7))) for _ in range(source.randrange(1, 4)))
+        text = "\n".join(
+            " ".join(source.choices(words, k=source.randrange(1, 7))) for _ in range(source.randrange(1, 4))
+        )
         try:
             isa.texts(isa.assemble(text).instructions)
             assembled += 1

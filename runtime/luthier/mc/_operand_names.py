@@ -3,7 +3,7 @@
 LLVM exports ``getNamedOperandIdx(opcode, name)`` but not the enumeration of names, whose order changes from release to release. It
 is found here: each anchor below is an opcode whose operands are known from its assembly syntax and LLVM's instruction definitions,
 and a name's number is the only one that has the right position in every anchor. An anchor that contradicts another, or an LLVM
-without it, leaves its names unknown, which `tests/mc/test_operand_names.py` would notice.
+without it, leaves its names unknown, which `tests/mc/test_opcodes.py` would notice.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ ANCHORS: Mapping[str, str] = {
     "V_CVT_F32_FP8_e64_gfx12": "vdst . byte_sel",
     "V_MADAK_F32_vi": "vdst src0 src1 imm",
     "V_INTERP_P2_F16_vi": "vdst src0_modifiers src0 attr attrchan src2_modifiers src2 high clamp",
-    "V_INTERP_P2_F32_inreg_gfx11": (
-        "vdst src0_modifiers src0 src1_modifiers src1 src2_modifiers src2 clamp waitexp"
-    ),
+    "V_INTERP_P2_F32_inreg_gfx11": ("vdst src0_modifiers src0 src1_modifiers src1 src2_modifiers src2 clamp waitexp"),
     "V_MFMA_F32_32X32X1F32_gfx940_vcd": "vdst src0 src1 src2 cbsz abid blgp",
     "V_SMFMAC_I32_16X16X64_I8_gfx940": "vdst src0 src1 idx cbsz abid src2",
     "V_MFMA_SCALE_F32_16X16X128_F8F6F4_f8_f4_gfx940_vcd": (

@@ -328,7 +328,6 @@ def _register_class_names() -> list[str]:
     return list(_register_classes())
 
 
-
 def _data_text(data: bytes) -> str:
     if len(data) == 4:
         return f".long {int.from_bytes(data, 'little'):#010x}"

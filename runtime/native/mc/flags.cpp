@@ -42,7 +42,7 @@ enum Flag : uint32_t {
   Interpolation = 1u << 29,
 };
 
-// Bits of MCInstrDesc::TSFlags in LLVM 22 (SIInstrFlags in the private SIDefines.h); tests/mc/test_flags.py proves each against
+// Bits of MCInstrDesc::TSFlags in LLVM 22 (SIInstrFlags in the private SIDefines.h); tests/mc/test_opcodes.py proves each against
 // opcodes whose class is known from their name.
 namespace ts {
 constexpr uint64_t bit(int n) { return uint64_t(1) << n; }
