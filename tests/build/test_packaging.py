@@ -44,6 +44,9 @@ include-dirs = ["include"]
 sources = ["sample_tool/device.hip"]
 """
 
+PLUGIN_FILES = [
+    path for folder in ("src", "include") for path in (ROOT / "compiler_plugin" / folder).rglob("*") if path.is_file()
+]
 TOOLS = "from luthier.cli.main import main; main(['tools', '--json'])"
 
 TOOL = """\
@@ -126,6 +129,18 @@ def test_pip_install_with_only_the_wheel_of_luthier(
     assert len(before) == 3
     run(empty_environment / "pip", "install", "-q", "--force-reinstall", "--no-deps", project, PIP_FIND_LINKS=links)
     assert compiled() == before
+
+
+def test_the_wheel_of_luthier_carries_what_builds_need(luthier_wheel: Path) -> None:
+    (path,) = luthier_wheel.glob("*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        names = set(wheel.namelist())
+        (points,) = (wheel.read(name).decode() for name in names if name.endswith("entry_points.txt"))
+    sources = {f"luthier_build/compiler_plugin/{p.relative_to(ROOT / 'compiler_plugin')}" for p in PLUGIN_FILES}
+    assert sources <= names
+    assert {"luthier_build/cmake/LuthierConfig.cmake", "luthier_build/cmake/LuthierConfigVersion.cmake"} <= names
+    for line in ("luthier-hipcc = ", "luthier-cc = ", "Luthier = luthier_build.cmake", "[distutils.setup_keywords]"):
+        assert line in points
 
 
 def test_without_isolation_and_editable(prepared_environment: Path, sample: Path) -> None:

@@ -13,8 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from luthier.objects import load_objects
+from luthier import Tool, ToolModule
+from luthier.cli.main import main
+from luthier.objects import load_object, load_objects
+from luthier.verify import verify_object
 
+from luthier_build.compile import compile_application
 from luthier_build.manifest import Manifest
 from luthier_build.toolchain import Toolchain
 
@@ -203,6 +207,7 @@ def test_make_with_hipcc_replaced(sample: Callable[[str], Path], commands: Path,
     assert "warning" not in output
     assert hooks(project / "app").keys() == {"gfx90a", "gfx1030"}
     assert min(hooks(project / "app").values()) > 1000
+    assert ToolModule.load(project / "app").count.name == "count"  # the executable is a tool module
     assert "is up to date" in run(["make", "HIPCC=luthier-hipcc"], project, commands)
 
     header = project / "kernels.h"
@@ -227,12 +232,6 @@ def test_the_same_source_by_clang_15_and_22_is_usable_by_the_runtime(
     sample: Callable[[str], Path], toolchain: Toolchain, clang15: Toolchain, tmp_path: Path
 ) -> None:
     """`luthier build` with each compiler; a hook of each result in a kernel, outputs and counters proven."""
-    from luthier import Tool, ToolModule
-    from luthier.cli.main import main
-    from luthier.objects import load_object
-    from luthier.verify import verify_object
-
-    from luthier_build.compile import compile_application
 
     project = sample("minimal")
     (tmp_path / "app.hip").write_text(

@@ -146,3 +146,7 @@ def test_read_table(tmp_path: Path) -> None:
 def test_every_setting_is_documented() -> None:
     assert all(meaning.endswith(".") for _, _, meaning in describe())
     assert {key for key, _, _ in describe()} >= {"targets", "modules", "build-dir", "code-object-version"}
+    text = (Path(__file__).parents[2] / "docs/building.md").read_text()
+    for key, default, meaning in describe():
+        shown = f"`{default}`" if default else ""
+        assert f"| `{key}` | {shown} | {meaning} |" in text, "make docs/building.md say the same"
