@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from luthier.emulator.debug import Step
 from luthier.emulator.device import DeviceBuffer, EmulatedDevice, KernelHandle, Module, Variable
 from luthier.emulator.stats import AddressCounts, LaunchStats
 
-__all__ = ["AddressCounts", "DeviceBuffer", "EmulatedDevice", "KernelHandle", "LaunchStats", "Module", "Variable"]
+__all__ = ["AddressCounts", "DeviceBuffer", "EmulatedDevice", "KernelHandle", "LaunchStats", "Module", "Step", "Variable"]

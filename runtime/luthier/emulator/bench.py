@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.memory import Arena, Memory
 from luthier.emulator.program import Code
+from luthier.emulator.registers import WaveRegisters
 from luthier.emulator.report import explain
-from luthier.emulator.worker import Worker, get_field, put_field
+from luthier.emulator.worker import Worker, put_field, table_key
 from luthier.errors import DecodeError
 from luthier.mc import Isa
 
@@ -22,52 +23,12 @@ DEFAULT_MODE = 0x3F0
 
 
 @dataclass(frozen=True)
-class WaveState:
+class WaveState(WaveRegisters):
     """Registers of a wave that ended."""
 
-    memory: NDArray[np.uint8]
     lds: NDArray[np.uint8]
-    wave_size: int
     counts: NDArray[np.uint64]
     """Executions of each instruction."""
-
-    def vgpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
-        """VGPRs from `index`, one value of `dtype` a lane; 64-bit types take two registers."""
-        return self._vectors(layout.VECTORS, index, count, dtype)
-
-    def agpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
-        """The same of AGPRs."""
-        return self._vectors(layout.VECTORS + 256 * 4 * self.wave_size, index, count, dtype)
-
-    def _vectors(self, base: int, index: int, count: int, dtype: Any) -> NDArray[Any]:
-        kind = np.dtype(dtype)
-        row = 4 * self.wave_size
-        units = count * max(1, kind.itemsize // 4)
-        raw = self.memory[base + index * row : base + (index + units) * row].view(np.uint32).reshape(units, self.wave_size)
-        if kind.itemsize == 8:
-            pairs = np.stack([raw[0::2], raw[1::2]], axis=-1)
-            values = np.ascontiguousarray(pairs).view(kind)[..., 0]
-        elif kind.itemsize == 4:
-            values = raw.view(kind)
-        else:
-            values = raw.view(kind).reshape(units, self.wave_size, -1)[..., 0]
-        return (values[0] if count == 1 else values).copy()
-
-    def sgpr(self, index: int, count: int = 1) -> int:
-        """SGPRs from `index` as one number; 106 is VCC, 126 EXEC, 124 M0."""
-        return int.from_bytes(self.memory[4 * index : 4 * (index + count)].tobytes(), "little")
-
-    @property
-    def vcc(self) -> int:
-        return self.sgpr(106, self.wave_size // 32)
-
-    @property
-    def exec(self) -> int:
-        return self.sgpr(126, self.wave_size // 32)
-
-    @property
-    def scc(self) -> int:
-        return get_field(self.memory, layout.WAVE, "scc")
 
 
 def run_assembly(
@@ -160,15 +121,15 @@ def run_assembly(
         if reason == layout.DONE:
             break
         if reason == layout.UNBOUND:
-            current = get_field(worker.current(), layout.WAVE, "mode")
-            code.ensure(current, worker.record_of(worker.current()))
-            worker.sync(current)
+            key = table_key(worker.current())
+            code.ensure(key, worker.record_of(worker.current()))
+            worker.sync(key)
         elif reason == layout.MODE:
             worker.switch_mode(worker.current())
         else:
             raise explain(space, "assembly", code, worker, reason)
     counts, _ = worker.counts()
-    return WaveState(worker.wave(0).copy(), worker.lds()[: len(contents)].copy(), size, counts[:-1])
+    return WaveState(worker.wave(0).copy(), size, worker.lds()[: len(contents)].copy(), counts[:-1])
 
 
 def assemble(isa: Isa, source: str) -> bytes:

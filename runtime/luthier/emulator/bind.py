@@ -81,6 +81,14 @@ class _Plan:
     """Operand positions that decide the code, each with its role."""
 
 
+def _is_relative(operation: Operation, spec: OperandSpec, relative: int) -> bool:
+    """Whether VGPR indexing applies to an operand: those of vector operations, by M0's four bits."""
+    if operation.form not in (Form.LANE, Form.PACKED):
+        return False
+    bit = 3 if spec.is_result else {"src0": 0, "src1": 1, "src2": 2}.get(spec.name)
+    return bit is not None and bool(relative >> bit & 1)
+
+
 class _Fill(enum.Enum):
     """How a place of a record is filled in: from the operand at a position of the instruction, or otherwise."""
 
@@ -314,11 +322,11 @@ class Binder:
     ) -> Variant:
         operation = plan.operation
         results = tuple(
-            self._access(plan, spec, place, operands, recipe, target)
+            self._access(plan, spec, place, operands, recipe, target, mode.relative)
             for spec, place in zip(operation.results, plan.results, strict=True)
         )
         sources = tuple(
-            self._access(plan, spec, place, operands, recipe, target)
+            self._access(plan, spec, place, operands, recipe, target, mode.relative)
             for spec, place in zip(operation.sources, plan.sources, strict=True)
         )
         modifiers = list(plan.extra)
@@ -339,7 +347,7 @@ class Binder:
             results,
             sources,
             tuple(modifiers),
-            mode if operation.uses_float else None,
+            replace(mode, relative=0) if operation.uses_float else None,
             self._dpp(plan, operands),
             processor=self.isa.target.target.name if operation.processors else "",
         )
@@ -375,6 +383,7 @@ class Binder:
         operands: list[tuple[int, int]],
         recipe: list[_Step],
         target: int | None,
+        relative: int,
     ) -> Access:
         if place.operand < 0:
             return self._implicit(plan, place, recipe, target)
@@ -390,6 +399,8 @@ class Binder:
             access = self._modified(plan, spec, access, operands[place.modifiers][1])
         if plan.sdwa and place.name in ("src0", "src1"):
             access = replace(access, sdwa=operands[plan.sdwa[place.name]][1])
+        if access.kind == "v" and relative and _is_relative(plan.operation, spec, relative):
+            access = replace(access, relative=True)
         if spec.is_result and spec.type.bits == 16 and spec.type.count == 1:
             access = self._half_result(plan, access, operands)
         return access

@@ -43,6 +43,8 @@ class FloatMode:
     denorm16_64: int = 3
     dx10_clamp: bool = True
     ieee: bool = True
+    relative: int = 0
+    """Not floating point, but of MODE too: on GFX9 bits 0 to 3 make src0, src1, src2 and the result relative to M0."""
 
     def rounding(self, bits: int) -> int:
         return self.round32 if bits == 32 else self.round16_64

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -13,25 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.emulator import launch as abi
-from luthier.emulator import layout
+from luthier.emulator import start as abi
+from luthier.emulator.debug import Trace
+from luthier.emulator.launch import Launch
 from luthier.emulator.loader import Image
-from luthier.emulator.machine import machine_code
-from luthier.emulator.memory import Allocation, Arena, Memory
+from luthier.emulator.memory import Allocation, Memory
 from luthier.emulator.program import Code
-from luthier.emulator.report import explain
-from luthier.emulator.stats import AddressCounts, LaunchStats
-from luthier.emulator.worker import Worker, put_field
-from luthier.errors import DeviceError, EmulationError, ObjectError
+from luthier.emulator.stats import LaunchStats
+from luthier.emulator.worker import Worker
+from luthier.errors import DeviceError, ObjectError
 from luthier.mc import Isa
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.targets import TargetId
 
 Source = bytes | str | os.PathLike[str] | CodeObject
-
-QUANTUM = 4096
-"""Backward branches and jumps a wave takes in one turn."""
-
 
 class DeviceBuffer:
     """Memory of a device."""
@@ -179,6 +173,8 @@ class KernelHandle:
         grid: int | Sequence[int] = 1,
         block: int | Sequence[int] = 1,
         dynamic_lds: int = 0,
+        trace: Trace | None = None,
+        breakpoints: Collection[int] | None = None,
     ) -> LaunchStats:
         """Run the kernel to its end.
 
@@ -188,6 +184,8 @@ class KernelHandle:
             grid: size in work-groups, one to three numbers.
             block: work-items of a work-group, one to three numbers.
             dynamic_lds: bytes of LDS beyond the kernel's own.
+            trace: called before every instruction of every wave, with all waves on one thread; returning False ends the launch.
+            breakpoints: virtual addresses (in the code object) to which calls of `trace` are limited.
 
         Raises:
             DeviceError: arguments or sizes the kernel does not take.
@@ -197,7 +195,7 @@ class KernelHandle:
         geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), dynamic_lds)
         if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
             raw = abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue)
-            return device.run(self, raw, geometry)
+            return device.run(self, raw, geometry, trace, breakpoints)
         buffers: list[tuple[NDArray[Any], Allocation]] = []
         try:
             values: list[int | float | bytes] = []
@@ -212,7 +210,7 @@ class KernelHandle:
                 else:
                     values.append(argument)
             raw = abi.pack_arguments(self.kernel, values, geometry, device.queue)
-            stats = device.run(self, raw, geometry)
+            stats = device.run(self, raw, geometry, trace, breakpoints)
             for array, allocation in buffers:
                 array[...] = allocation.view().view(array.dtype).reshape(array.shape)
             return stats
@@ -306,10 +304,18 @@ class EmulatedDevice:
 
     # Launching ------------------------------------------------------------------------------------------------------
 
-    def run(self, handle: KernelHandle, kernarg: bytes, geometry: abi.Geometry) -> LaunchStats:
+    def run(
+        self,
+        handle: KernelHandle,
+        kernarg: bytes,
+        geometry: abi.Geometry,
+        trace: Trace | None = None,
+        breakpoints: Collection[int] | None = None,
+    ) -> LaunchStats:
         """Run a kernel whose kernarg segment is ready. One launch runs at a time."""
         with self._lock:
-            return _Launch(self, handle, kernarg, geometry).run(self._workers)
+            launch = Launch(self, handle, kernarg, geometry, trace, breakpoints)
+            return launch.run(self._workers if trace is None else self._workers[:1])
 
     def remember(self, stats: LaunchStats) -> None:
         """Make `stats` those of the last launch."""
@@ -322,192 +328,3 @@ class EmulatedDevice:
             return
         for future in [self._pool.submit(work, worker) for worker in workers]:
             future.result()
-
-
-class _Launch:
-    """One launch: sets up memory, runs the workers, collects counts."""
-
-    def __init__(self, device: EmulatedDevice, handle: KernelHandle, kernarg: bytes, geometry: abi.Geometry) -> None:
-        self.device = device
-        self.handle = handle
-        self.kernel = kernel = handle.kernel
-        self.target = device.target.target
-        abi.check_geometry(kernel, self.target, geometry)
-        self.geometry = geometry
-        self.wave_size = kernel.wave_size
-        self.waves = -(-geometry.items // self.wave_size)
-        self.code = handle.module.code(self.wave_size)
-        descriptor = kernel.descriptor
-        self.mode = (
-            descriptor.float_round_mode_32
-            | descriptor.float_round_mode_16_64 << 2
-            | descriptor.float_denorm_mode_32 << 4
-            | descriptor.float_denorm_mode_16_64 << 6
-            | descriptor.enable_dx10_clamp << 8
-            | descriptor.enable_ieee_mode << 9
-        )
-        self.kernarg = kernarg
-        self.fault: EmulationError | None = None
-        self._lock = threading.Lock()
-        self._memory = Arena(layout.LAUNCH.size)
-
-    def run(self, workers: list[Worker]) -> LaunchStats:
-        kernel, code = self.kernel, self.code
-        compiled = machine_code().compiled
-        entry = code.record_at(kernel.entry + self._preload_skip())
-        if entry is None:
-            raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
-        code.ensure(self.mode, entry)
-        scratch_lane = self._scratch_bytes()
-        used = workers[: min(len(workers), self.geometry.groups)]
-        lds = kernel.group_segment_fixed_size + self.geometry.dynamic_lds
-        memory = self.device.memory
-        scratch = Arena(len(used) * self.waves * self.wave_size * scratch_lane + 4096)
-        scratch_base = (scratch.address + 255) // 256 * 256
-        temporary: list[Allocation] = []
-        try:
-            temporary.append(memory.register(scratch_base, max(1, scratch.size - 512), "scratch", scratch))
-            kernarg = memory.allocate(max(len(self.kernarg), 1), f"arguments of {kernel.name}")
-            temporary.append(kernarg)
-            kernarg.view()[: len(self.kernarg)] = np.frombuffer(self.kernarg, np.uint8)
-            packet = memory.allocate(64, "dispatch packet")
-            temporary.append(packet)
-            descriptor_address = self.handle.module.image.host(kernel.descriptor_address)
-            packet.view()[:] = np.frombuffer(
-                abi.dispatch_packet(kernel, self.geometry, descriptor_address, kernarg.address, scratch_lane, lds), np.uint8
-            )
-            inputs = abi.Inputs(packet.address, self.device.queue, kernarg.address, self.kernarg, scratch_base, scratch_lane)
-            keep = self._fill(inputs, entry)
-            table = memory.table()
-            for worker in used:
-                worker.prepare(code, self.mode, self.waves, lds, self.target.lds_bytes, scratch_base, scratch_lane)
-                worker.context(
-                    launch=self._memory.address,
-                    ranges=table.ctypes.data,
-                    range_count=len(table),
-                    code_base=self.handle.module.image.host(code.base),
-                    code_size=code.size,
-                    code_index=code.index.ctypes.data,
-                    resume=0,
-                )
-            began = time.perf_counter()
-            self.device.spread(self._work, used)
-            seconds = time.perf_counter() - began
-            del keep
-        finally:
-            for allocation in temporary:
-                memory.free(allocation)
-        stats = self._collect(used, seconds, machine_code().compiled - compiled)
-        self.device.remember(stats)
-        if self.fault is not None:
-            raise self.fault
-        return stats
-
-    def _preload_skip(self) -> int:
-        """With preloaded arguments the first 256 bytes of a kernel load them for firmware that cannot; skip those."""
-        return 256 if self.kernel.descriptor.kernarg_preload_length else 0
-
-    def _scratch_bytes(self) -> int:
-        """Scratch of a lane: the kernel's own, and room for a stack whose depth is not known."""
-        size = self.kernel.private_segment_fixed_size
-        if self.kernel.uses_dynamic_stack:
-            size += 16384
-        return (size + 15) // 16 * 16
-
-    def _fill(self, inputs: abi.Inputs, entry: int) -> list[Any]:
-        """The launch structure; what it points to is returned, to be kept."""
-        kernel = self.kernel
-        descriptor = kernel.descriptor
-        image = abi.sgpr_image(kernel, self.target, inputs)
-        lanes, lane_bytes = abi.lane_images(kernel, self.target, self.geometry, self.wave_size)
-        row = 4 * self.wave_size
-        values: dict[str, int] = {
-            "next_group": 0,
-            "group_count": self.geometry.groups,
-            "abort": 0,
-            "quantum": QUANTUM,
-            "step_limit": self.device.step_limit,
-            "grid_x": self.geometry.grid[0],
-            "grid_y": self.geometry.grid[1],
-            "grid_z": self.geometry.grid[2],
-            "sgpr_image": image.words.ctypes.data,
-            "vgpr_bytes": min(256, max(descriptor.architected_vgprs, 1)) * row,
-            "agpr_bytes": min(256, descriptor.agprs) * row,
-            "agprs": layout.VECTORS + 256 * row,
-            "lane_images": lanes.ctypes.data,
-            "lane_image_stride": lanes.shape[1],
-            "lane_image_size": lane_bytes,
-            "group_id_x": image.group_ids[0],
-            "group_id_y": image.group_ids[1],
-            "group_id_z": image.group_ids[2],
-            "group_info": image.group_info,
-            "scratch_offset": image.scratch_offset,
-            "wave_id": image.wave_id,
-            "wave_id_shift": image.wave_id_shift,
-            "packed_yz": int(image.packed_yz),
-            "mode": self.mode,
-            "architected_scratch": int(self.target.architected_flat_scratch),
-            "scratch_base": inputs.scratch_base,
-            "entry": entry * layout.RECORD.size,
-        }
-        for name, value in values.items():
-            put_field(self._memory.array, layout.LAUNCH, name, value)
-        return [image, lanes]
-
-    # On the worker's thread -----------------------------------------------------------------------------------------
-
-    def _work(self, worker: Worker) -> None:
-        """Run work-groups until there are none left, helping out where compiled code cannot go on."""
-        try:
-            while True:
-                code = worker.run()
-                if code == layout.DONE or code == layout.STOP:
-                    return
-                if code == layout.UNBOUND:
-                    wave = worker.current()
-                    mode = int.from_bytes(wave[layout.WAVE["mode"] :][:4].tobytes(), "little")
-                    self.code.ensure(mode, worker.record_of(wave))
-                    worker.sync(mode)
-                elif code == layout.MODE:
-                    worker.switch_mode(worker.current())
-                else:
-                    self._fail(explain(self.device.memory, self.kernel.name, self.code, worker, code))
-                    return
-        except BaseException as problem:
-            self._abort()
-            if isinstance(problem, Exception) and not isinstance(problem, EmulationError):
-                raise
-            raise
-
-    def _abort(self) -> None:
-        put_field(self._memory.array, layout.LAUNCH, "abort", 1)
-
-    def _fail(self, error: EmulationError) -> None:
-        with self._lock:
-            if self.fault is None:
-                self.fault = error
-        self._abort()
-
-    def _collect(self, workers: list[Worker], seconds: float, compiled: int) -> LaunchStats:
-        code = self.code
-        count = np.zeros(code.count, np.uint64)
-        lanes = np.zeros(code.count, np.uint64)
-        for worker in workers:
-            more_count, more_lanes = worker.counts()
-            count += more_count
-            lanes += more_lanes
-        executed = np.flatnonzero(count)
-        addresses = code.addresses()[executed]
-        order = np.argsort(addresses, kind="stable")
-        executed, addresses = executed[order], addresses[order]
-        opcodes = code.opcodes()[executed]
-        names = {int(number): code.isa.opcode(int(number)).mnemonic for number in np.unique(opcodes)}
-        return LaunchStats(
-            self.kernel.name,
-            AddressCounts(addresses, count[executed].astype(np.int64), lanes[executed].astype(np.int64)),
-            {int(address): names[int(number)] for address, number in zip(addresses, opcodes, strict=True)},
-            self.waves * self.geometry.groups,
-            self.geometry.groups,
-            seconds,
-            compiled,
-        )

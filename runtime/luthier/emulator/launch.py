@@ -1,284 +1,241 @@
-"""What a kernel finds when it starts: kernel arguments, SGPRs, VGPRs, the dispatch packet.
-
-Source: LLVM AMDGPUUsage, "Initial Kernel Execution State" and "Kernel Argument Metadata"; the HSA specification for the packet.
-"""
+"""One launch of a kernel: memory set up, workers run, counts collected."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import threading
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.errors import DeviceError
-from luthier.objects import Kernel, KernelArgument
-from luthier.targets import Target
+from luthier.emulator import start as abi
+from luthier.emulator.debug import Trace, step_of
+from luthier.emulator.machine import machine_code
+from luthier.emulator.memory import Allocation, Arena
+from luthier.emulator.report import explain
+from luthier.emulator.stats import AddressCounts, LaunchStats
+from luthier.emulator.worker import Worker, put_field, table_key
+from luthier.errors import EmulationError
 
-SHARED_BASE = 0x0001_0000_0000_0000
-"""Flat address of LDS: the upper half names the aperture."""
-PRIVATE_BASE = 0x0002_0000_0000_0000
-"""Flat address of a lane's scratch."""
-TTMP_WORKGROUP_X, TTMP_WORKGROUP_YZ, TTMP_WAVE = 108 + 9, 108 + 7, 108 + 8
+if TYPE_CHECKING:
+    from luthier.emulator.device import EmulatedDevice, KernelHandle
 
-Triple = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Size of a launch."""
-
-    grid: Triple
-    """Work-groups."""
-    block: Triple
-    """Work-items of a work-group."""
-    dynamic_lds: int = 0
-    """Bytes of LDS beyond what the kernel declares."""
-
-    @property
-    def items(self) -> int:
-        """Work-items of a work-group."""
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def groups(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
+QUANTUM = 4096
+"""Backward branches and jumps a wave takes in one turn."""
 
 
-def hidden_value(argument: KernelArgument, geometry: Geometry, queue: int) -> int:
-    """What the runtime puts into a hidden argument; 0 for services that do not exist here."""
-    kind = argument.value_kind.removeprefix("hidden_")
-    axis = {"x": 0, "y": 1, "z": 2}.get(kind[-1], 0)
-    if kind.startswith("block_count_"):
-        return geometry.grid[axis]
-    if kind.startswith("group_size_"):
-        return geometry.block[axis]
-    if kind == "grid_dims":
-        sizes = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
-        return 3 if sizes[2] > 1 else 2 if sizes[1] > 1 else 1
-    if kind == "private_base":
-        return PRIVATE_BASE >> 32
-    if kind == "shared_base":
-        return SHARED_BASE >> 32
-    if kind == "dynamic_lds_size":
-        return geometry.dynamic_lds
-    if kind == "queue_ptr":
-        return queue
-    return 0
+class Launch:
+    """One launch: sets up memory, runs the workers, collects counts."""
 
-
-def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geometry: Geometry, queue: int) -> bytes:
-    """The kernarg segment: explicit values in order, then hidden ones.
-
-    Raises:
-        DeviceError: wrong number of values, or one that its argument cannot hold.
-    """
-    segment = bytearray(kernel.kernarg_size)
-    explicit = [argument for argument in kernel.arguments if not argument.hidden]
-    if len(values) != len(explicit):
-        names = ", ".join(argument.name or f"#{index}" for index, argument in enumerate(explicit))
-        raise DeviceError(f"the kernel takes {len(explicit)} arguments ({names}), not {len(values)}", kernel=kernel.name)
-    for argument, value in zip(explicit, values, strict=True):
-        _store(segment, argument, _encode(argument, value, kernel), kernel)
-    _store_hidden(segment, kernel, geometry, queue)
-    return bytes(segment)
-
-
-def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queue: int) -> bytes:
-    """The kernarg segment from the raw bytes of its explicit part; a whole segment keeps its hidden arguments."""
-    if len(explicit) >= kernel.kernarg_size:
-        return explicit
-    segment = bytearray(explicit) + bytes(kernel.kernarg_size - len(explicit))
-    _store_hidden(segment, kernel, geometry, queue)
-    return bytes(segment)
-
-
-def _store_hidden(segment: bytearray, kernel: Kernel, geometry: Geometry, queue: int) -> None:
-    for argument in kernel.arguments:
-        if argument.hidden:
-            value = hidden_value(argument, geometry, queue)
-            _store(segment, argument, value.to_bytes(argument.size, "little"), kernel)
-
-
-def _store(segment: bytearray, argument: KernelArgument, raw: bytes, kernel: Kernel) -> None:
-    end = argument.offset + len(raw)
-    if end > len(segment):
-        raise DeviceError(f"argument {argument.name!r} lies outside the kernarg segment", kernel=kernel.name)
-    segment[argument.offset : end] = raw
-
-
-def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel) -> bytes:
-    """One explicit argument as bytes."""
-    size = argument.size
-    name = argument.name or "an argument"
-    if isinstance(value, bytes):
-        if len(value) != size:
-            raise DeviceError(f"{name} takes {size} bytes, not {len(value)}", kernel=kernel.name)
-        return value
-    if isinstance(value, float):
-        # Metadata seldom says whether a number is a float; a Python float is one.
-        layout_code = {2: "<e", 4: "<f", 8: "<d"}.get(size)
-        if layout_code is None:
-            raise DeviceError(f"{name} has {size} bytes and takes no float", kernel=kernel.name)
-        return struct.pack(layout_code, value)
-    if not -(1 << 8 * size - 1) <= value < 1 << 8 * size:
-        raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name)
-    return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-
-
-def dispatch_packet(kernel: Kernel, geometry: Geometry, kernel_object: int, kernarg: int, scratch: int, lds: int) -> bytes:
-    """An AQL kernel dispatch packet (HSA specification 2.9.6)."""
-    dimensions = 3 if geometry.grid[2] * geometry.block[2] > 1 else 2 if geometry.grid[1] * geometry.block[1] > 1 else 1
-    items = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
-    return struct.pack(
-        "<HHHHHHIIIIIQQQQ", 2, dimensions, *geometry.block, 0, *items, scratch, lds, kernel_object, kernarg, 0, 0
-    )
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Where the pieces of the initial state are in memory."""
-
-    dispatch: int
-    queue: int
-    kernarg: int
-    kernarg_bytes: bytes
-    scratch_base: int
-    scratch_lane_bytes: int
-
-
-@dataclass(frozen=True)
-class SgprImage:
-    """Initial SGPRs of every wave, and where what differs from wave to wave goes (offsets in a wave)."""
-
-    words: NDArray[np.uint32]
-    group_ids: Triple
-    group_info: int
-    scratch_offset: int
-    wave_id: int
-    wave_id_shift: int
-    packed_yz: bool
-
-
-def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
-    """Lay out user SGPRs in the order of the ABI, then the system SGPRs."""
-    descriptor = kernel.descriptor
-    words = np.zeros(128, np.uint32)
-    position = 0
-
-    def put(*values: int) -> None:
-        nonlocal position
-        for value in values:
-            words[position] = value & 0xFFFFFFFF
-            position += 1
-
-    def put64(value: int) -> None:
-        put(value, value >> 32)
-
-    if descriptor.enable_sgpr_private_segment_buffer:
-        put(*scratch_descriptor(target, inputs.scratch_base, inputs.scratch_lane_bytes))
-    if descriptor.enable_sgpr_dispatch_ptr:
-        put64(inputs.dispatch)
-    if descriptor.enable_sgpr_queue_ptr:
-        put64(inputs.queue)
-    if descriptor.enable_sgpr_kernarg_segment_ptr:
-        put64(inputs.kernarg)
-    if descriptor.enable_sgpr_dispatch_id:
-        put64(1)
-    if descriptor.enable_sgpr_flat_scratch_init:
-        put64(inputs.scratch_base)
-    if descriptor.enable_sgpr_private_segment_size:
-        put(inputs.scratch_lane_bytes)
-    start = 4 * descriptor.kernarg_preload_offset
-    for index in range(descriptor.kernarg_preload_length):
-        put(int.from_bytes(inputs.kernarg_bytes[start + 4 * index :][:4].ljust(4, b"\0"), "little"))
-    position = max(position, descriptor.user_sgpr_count)
-    sink = layout.WAVE["sink"]
-
-    def system(enabled: int) -> int:
-        nonlocal position
-        if not enabled:
-            return sink
-        position += 1
-        return 4 * (position - 1)
-
-    if target.architected_sgprs:
-        ids = (4 * TTMP_WORKGROUP_X, 4 * TTMP_WORKGROUP_YZ, sink)
-        return SgprImage(words, ids, sink, sink, 4 * TTMP_WAVE, 25, True)
-    ids = (
-        system(descriptor.enable_sgpr_workgroup_id_x),
-        system(descriptor.enable_sgpr_workgroup_id_y),
-        system(descriptor.enable_sgpr_workgroup_id_z),
-    )
-    info = system(descriptor.enable_sgpr_workgroup_info)
-    scratch = system(descriptor.enable_private_segment and not target.architected_flat_scratch)
-    return SgprImage(words, ids, info, scratch, sink, 0, False)
-
-
-def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> tuple[int, int, int, int]:
-    """The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
-
-    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. (Real hardware swizzles by
-    dword instead; a kernel cannot tell.)
-    """
-    stride = lane_bytes & 0x3FFF
-    # GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.
-    word3 = 1 << 23 | (lane_bytes >> 14 & 0xF) << 15
-    return base & 0xFFFFFFFF, (base >> 32 & 0xFFFF) | stride << 16, 0xFFFFFFFF, word3
-
-
-def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: int) -> tuple[NDArray[np.uint8], int]:
-    """For each wave of a work-group: EXEC in the first 8 of 64 bytes, then its first VGPRs; and the bytes of these."""
-    x_size, y_size, _ = geometry.block
-    waves = -(-geometry.items // wave_size)
-    flat = np.arange(waves * wave_size, dtype=np.uint32)
-    present = flat < geometry.items
-    flat = np.where(present, flat, 0).astype(np.uint32)
-    x, y, z = flat % x_size, flat // x_size % y_size, flat // (x_size * y_size)
-    level = kernel.descriptor.enable_vgpr_workitem_id
-    if target.packed_work_item_ids:
-        rows = [x | y << 10 | z << 20]
-    else:
-        rows = [x, y, z][: level + 1]
-    rows = [np.where(present, row, 0).astype(np.uint32) for row in rows]
-    row_bytes = 4 * wave_size
-    images = np.zeros((waves, 64 + row_bytes * len(rows)), np.uint8)
-    for wave in range(waves):
-        lanes = slice(wave * wave_size, (wave + 1) * wave_size)
-        mask = sum(1 << lane for lane, on in enumerate(present[lanes]) if on)
-        images[wave, :8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
-        for index, row in enumerate(rows):
-            start = 64 + index * row_bytes
-            images[wave, start : start + row_bytes] = row[lanes].view(np.uint8)
-    return images, row_bytes * len(rows)
-
-
-def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
-    """Refuse a launch that no device of the target would take.
-
-    Raises:
-        DeviceError: a size that is not positive or too large.
-    """
-    for name, sizes in (("grid", geometry.grid), ("block", geometry.block)):
-        if len(sizes) != 3 or any(not isinstance(size, int) or size < 1 or size >= 1 << 32 for size in sizes):
-            raise DeviceError(f"{name} {sizes} must be three positive numbers", kernel=kernel.name)
-    limit = kernel.max_flat_workgroup_size or 1024
-    if geometry.items > min(limit, 1024):
-        raise DeviceError(
-            f"a work-group of {geometry.items} work-items; the kernel allows {min(limit, 1024)}", kernel=kernel.name
+    def __init__(
+        self,
+        device: EmulatedDevice,
+        handle: KernelHandle,
+        kernarg: bytes,
+        geometry: abi.Geometry,
+        trace: Trace | None,
+        breakpoints: Collection[int] | None,
+    ) -> None:
+        self.trace = trace
+        self.breakpoints = None if breakpoints is None else frozenset(breakpoints)
+        self.device = device
+        self.handle = handle
+        self.kernel = kernel = handle.kernel
+        self.target = device.target.target
+        abi.check_geometry(kernel, self.target, geometry)
+        self.geometry = geometry
+        self.wave_size = kernel.wave_size
+        self.waves = -(-geometry.items // self.wave_size)
+        self.code = handle.module.code(self.wave_size)
+        descriptor = kernel.descriptor
+        self.mode = (
+            descriptor.float_round_mode_32
+            | descriptor.float_round_mode_16_64 << 2
+            | descriptor.float_denorm_mode_32 << 4
+            | descriptor.float_denorm_mode_16_64 << 6
+            | descriptor.enable_dx10_clamp << 8
+            | descriptor.enable_ieee_mode << 9
         )
-    lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
-    if geometry.dynamic_lds < 0 or lds > target.lds_bytes:
-        raise DeviceError(f"{lds} bytes of LDS; {target.name} has {target.lds_bytes}", kernel=kernel.name)
+        self.kernarg = kernarg
+        self.fault: EmulationError | None = None
+        self._lock = threading.Lock()
+        self._memory = Arena(layout.LAUNCH.size)
 
+    def run(self, workers: list[Worker]) -> LaunchStats:
+        kernel, code = self.kernel, self.code
+        compiled = machine_code().compiled
+        entry = code.record_at(kernel.entry + self._preload_skip())
+        if entry is None:
+            raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
+        stepping = layout.STEPPING if self.trace is not None else 0
+        key = self.mode & layout.MODE_MASK | stepping
+        code.ensure(key, entry)
+        scratch_lane = self._scratch_bytes()
+        used = workers[: min(len(workers), self.geometry.groups)]
+        lds = kernel.group_segment_fixed_size + self.geometry.dynamic_lds
+        memory = self.device.memory
+        scratch = Arena(len(used) * self.waves * self.wave_size * scratch_lane + 4096)
+        scratch_base = (scratch.address + 255) // 256 * 256
+        temporary: list[Allocation] = []
+        try:
+            temporary.append(memory.register(scratch_base, max(1, scratch.size - 512), "scratch", scratch))
+            kernarg = memory.allocate(max(len(self.kernarg), 1), f"arguments of {kernel.name}")
+            temporary.append(kernarg)
+            kernarg.view()[: len(self.kernarg)] = np.frombuffer(self.kernarg, np.uint8)
+            packet = memory.allocate(64, "dispatch packet")
+            temporary.append(packet)
+            descriptor_address = self.handle.module.image.host(kernel.descriptor_address)
+            packet.view()[:] = np.frombuffer(
+                abi.dispatch_packet(kernel, self.geometry, descriptor_address, kernarg.address, scratch_lane, lds), np.uint8
+            )
+            inputs = abi.Inputs(packet.address, self.device.queue, kernarg.address, self.kernarg, scratch_base, scratch_lane)
+            keep = self._fill(inputs, code.begin if stepping else entry, stepping)
+            table = memory.table()
+            for worker in used:
+                worker.prepare(code, key, self.waves, lds, self.target.lds_bytes, scratch_base, scratch_lane)
+                if stepping:
+                    worker.begin_at(key, entry)
+                worker.context(
+                    launch=self._memory.address,
+                    ranges=table.ctypes.data,
+                    range_count=len(table),
+                    code_base=self.handle.module.image.host(code.base),
+                    code_size=code.size,
+                    code_index=code.index.ctypes.data,
+                    resume=0,
+                )
+            began = time.perf_counter()
+            self.device.spread(self._work, used)
+            seconds = time.perf_counter() - began
+            del keep
+        finally:
+            for allocation in temporary:
+                memory.free(allocation)
+        stats = self._collect(used, seconds, machine_code().compiled - compiled)
+        self.device.remember(stats)
+        if self.fault is not None:
+            raise self.fault
+        return stats
 
-def as_triple(size: int | Sequence[int]) -> Triple:
-    """One to three numbers as three."""
-    values: list[Any] = [size] if isinstance(size, (int, np.integer)) else list(size)
-    if not 1 <= len(values) <= 3:
-        raise DeviceError(f"a size has one to three numbers, not {size!r}")
-    x, y, z = (int(value) for value in (*values, 1, 1)[:3])
-    return x, y, z
+    def _preload_skip(self) -> int:
+        """With preloaded arguments the first 256 bytes of a kernel load them for firmware that cannot; skip those."""
+        return 256 if self.kernel.descriptor.kernarg_preload_length else 0
+
+    def _scratch_bytes(self) -> int:
+        """Scratch of a lane: the kernel's own, and room for a stack whose depth is not known."""
+        size = self.kernel.private_segment_fixed_size
+        if self.kernel.uses_dynamic_stack:
+            size += 16384
+        return (size + 15) // 16 * 16
+
+    def _fill(self, inputs: abi.Inputs, entry: int, stepping: int) -> list[Any]:
+        """The launch structure; what it points to is returned, to be kept."""
+        kernel = self.kernel
+        descriptor = kernel.descriptor
+        image = abi.sgpr_image(kernel, self.target, inputs)
+        lanes, lane_bytes = abi.lane_images(kernel, self.target, self.geometry, self.wave_size)
+        row = 4 * self.wave_size
+        values: dict[str, int] = {
+            "next_group": 0,
+            "group_count": self.geometry.groups,
+            "abort": 0,
+            "quantum": QUANTUM,
+            "step_limit": self.device.step_limit,
+            "grid_x": self.geometry.grid[0],
+            "grid_y": self.geometry.grid[1],
+            "grid_z": self.geometry.grid[2],
+            "sgpr_image": image.words.ctypes.data,
+            "vgpr_bytes": min(256, max(descriptor.architected_vgprs, 1)) * row,
+            "agpr_bytes": min(256, descriptor.agprs) * row,
+            "agprs": layout.VECTORS + 256 * row,
+            "lane_images": lanes.ctypes.data,
+            "lane_image_stride": lanes.shape[1],
+            "lane_image_size": lane_bytes,
+            "group_id_x": image.group_ids[0],
+            "group_id_y": image.group_ids[1],
+            "group_id_z": image.group_ids[2],
+            "group_info": image.group_info,
+            "scratch_offset": image.scratch_offset,
+            "wave_id": image.wave_id,
+            "wave_id_shift": image.wave_id_shift,
+            "packed_yz": int(image.packed_yz),
+            "mode": self.mode,
+            "stepping": stepping,
+            "architected_scratch": int(self.target.architected_flat_scratch),
+            "scratch_base": inputs.scratch_base,
+            "entry": entry * layout.RECORD.size,
+        }
+        for name, value in values.items():
+            put_field(self._memory.array, layout.LAUNCH, name, value)
+        return [image, lanes]
+
+    # On the worker's thread -----------------------------------------------------------------------------------------
+
+    def _work(self, worker: Worker) -> None:
+        """Run work-groups until there are none left, helping out where compiled code cannot go on."""
+        try:
+            while True:
+                code = worker.run()
+                if code == layout.DONE or code == layout.STOP:
+                    return
+                if code == layout.UNBOUND:
+                    wave = worker.current()
+                    key = table_key(wave)
+                    self.code.ensure(key, worker.record_of(wave))
+                    worker.sync(key)
+                elif code == layout.MODE:
+                    worker.switch_mode(worker.current())
+                elif code == layout.STEP:
+                    if not self._step(worker):
+                        return
+                else:
+                    self._fail(explain(self.device.memory, self.kernel.name, self.code, worker, code))
+                    return
+        except BaseException as problem:
+            self._abort()
+            if isinstance(problem, Exception) and not isinstance(problem, EmulationError):
+                raise
+            raise
+
+    def _step(self, worker: Worker) -> bool:
+        """Call the trace for the wave that has just stopped before an instruction; False ends the launch."""
+        step = step_of(self.code, worker)
+        if self.breakpoints is not None and step.address not in self.breakpoints:
+            return True
+        assert self.trace is not None
+        return self.trace(step) is not False
+
+    def _abort(self) -> None:
+        put_field(self._memory.array, layout.LAUNCH, "abort", 1)
+
+    def _fail(self, error: EmulationError) -> None:
+        with self._lock:
+            if self.fault is None:
+                self.fault = error
+        self._abort()
+
+    def _collect(self, workers: list[Worker], seconds: float, compiled: int) -> LaunchStats:
+        code = self.code
+        count = np.zeros(code.count, np.uint64)
+        lanes = np.zeros(code.count, np.uint64)
+        for worker in workers:
+            more_count, more_lanes = worker.counts()
+            count += more_count
+            lanes += more_lanes
+        executed = np.flatnonzero(count)
+        addresses = code.addresses()[executed]
+        order = np.argsort(addresses, kind="stable")
+        executed, addresses = executed[order], addresses[order]
+        opcodes = code.opcodes()[executed]
+        names = {int(number): code.isa.opcode(int(number)).mnemonic for number in np.unique(opcodes)}
+        return LaunchStats(
+            self.kernel.name,
+            AddressCounts(addresses, count[executed].astype(np.int64), lanes[executed].astype(np.int64)),
+            {int(address): names[int(number)] for address, number in zip(addresses, opcodes, strict=True)},
+            self.waves * self.geometry.groups,
+            self.geometry.groups,
+            seconds,
+            compiled,
+        )

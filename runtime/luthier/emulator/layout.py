@@ -38,7 +38,17 @@ RECORD = Layout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
 CONSTANTS = 1024
 """Offset in a wave of the inline constants, one 64-bit entry each (see `constants.py`)."""
 VECTORS = 2048
-"""Offset in a wave of VGPR 0; 256 rows of 4 bytes a lane, then as many AGPRs where the target has them."""
+"""Offset in a wave of VGPR 0; 256 rows of 4 bytes a lane, then 256 AGPRs (touched only where the target has them)."""
+
+
+def sink_row(wave_size: int) -> int:
+    """Offset in a wave of the row that takes writes to registers that do not exist."""
+    return VECTORS + 512 * 4 * wave_size
+
+
+def wave_stride(wave_size: int) -> int:
+    """Bytes from one wave to the next: an odd number of rows, so that their registers fall into different cache sets."""
+    return VECTORS + 513 * 4 * wave_size + (128 if wave_size == 32 else 0)
 
 WAVE = Layout(
     512,
@@ -55,12 +65,13 @@ WAVE = Layout(
     pc=8,  # record to continue at
     context=8,
     group=8,
-    tables=8,  # array of 1024 record tables by the low 10 bits of MODE, 0 where not made yet
+    tables=8,  # array of TABLES record tables by table_key, 0 where not made yet
     table=8,  # the one in use
     lds=8,  # host address of the work-group's LDS
     lds_size=8,
     scratch=8,  # host address of lane 0's scratch
     scratch_size=8,  # bytes a lane
+    stepping=4,  # STEPPING or 0
     status=4,
     index=4,  # of the wave in its work-group
     barrier=4,
@@ -137,6 +148,7 @@ LAUNCH = Layout(
     wave_id_shift=4,
     packed_yz=4,  # y and z share the place of y, 16 bits each
     mode=4,
+    stepping=4,
     scc=4,  # initial SCC
     lds_image=8,  # initial contents of LDS, 0 for zeros
     architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch
@@ -145,11 +157,17 @@ LAUNCH = Layout(
 )
 """One launch, shared by its threads."""
 
-YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP, TRAP, STOP, DEADLOCK, RUNAWAY, DONE = range(13)
+YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP, TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP = range(14)
 """Why compiled code came back."""
 
 MODE_MASK = 1023
 """Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""
+GPR_INDEX_ENABLE = 1 << 27
+"""MODE bit of GFX9: vector operands are relative to M0, those that M0[15:12] names."""
+STEPPING = 1 << 14
+"""Bit of a table key: code that returns after every instruction."""
+TABLES = 1 << 15
+"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, and STEPPING."""
 
 RANGE_SIZE = 16
 """Bytes of an entry of the allocation table: address and length, sorted by address."""

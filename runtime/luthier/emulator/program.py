@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from luthier.emulator import layout
 from luthier.emulator.bind import Binder, Unsupported
 from luthier.emulator.builder import FloatMode
 from luthier.emulator.machine import machine_code
-from luthier.emulator.variant import Variant
+from luthier.emulator.variant import Access, Variant
 from luthier.mc import InstructionArray, Isa
 from luthier.mc.instructions import NO_TARGET, InstructionFlag
 
@@ -23,10 +23,10 @@ NO_RECORD = 0xFFFFFFFF
 _ENDS = InstructionFlag.BARRIER
 
 
-def float_mode(mode: int) -> FloatMode:
-    """The FloatMode of a MODE register value."""
+def float_mode(key: int) -> FloatMode:
+    """What the key of a record table stands for: MODE's low bits, and above them the relative operands."""
     return FloatMode(
-        mode & 3, mode >> 2 & 3, mode >> 4 & 3, mode >> 6 & 3, bool(mode >> 8 & 1), bool(mode >> 9 & 1)
+        key & 3, key >> 2 & 3, key >> 4 & 3, key >> 6 & 3, bool(key >> 8 & 1), bool(key >> 9 & 1), key >> 10 & 15
     )
 
 
@@ -78,6 +78,8 @@ class Code:
         standins = [Variant(name, isa.wave_size, self.binder.major) for name in ("luthier_unbound", "luthier_unsupported")]
         addresses = machine_code().addresses(standins)
         self._unbound, self._unsupported = (addresses[variant] for variant in standins)
+        self.begin = self.count
+        """The record where stepped waves start."""
 
     # Places ---------------------------------------------------------------------------------------------------------
 
@@ -127,27 +129,34 @@ class Code:
 
     # Binding --------------------------------------------------------------------------------------------------------
 
-    def table(self, mode: int) -> RecordTable:
-        """The master table for the low bits of MODE."""
-        key = mode & layout.MODE_MASK
+    def table(self, key: int) -> RecordTable:
+        """The master table for a table key."""
         with self._lock:
             found = self._tables.get(key)
             if found is None:
-                found = self._tables[key] = RecordTable(self.count, self._unbound)
+                found = self._tables[key] = RecordTable(self.count + 1, self._unbound)
             return found
 
-    def ensure(self, mode: int, record: int) -> None:
-        """Bind all that control can reach from `record` without an indirect jump."""
-        table = self.table(mode)
+    def start_at(self, records: NDArray[np.void], entry: int) -> None:
+        """Let the begin record of a thread's copy lead to `entry`."""
+        variant = Variant("luthier_begin", self.isa.wave_size, 9, sources=(Access("i"),))
+        records["function"][self.begin] = machine_code().addresses([variant])[variant]
+        records["slots"][self.begin, 0] = (entry - self.begin) * layout.RECORD.size & 0xFFFFFFFF
+
+    def ensure(self, key: int, record: int) -> None:
+        """Bind all that control can reach from `record` without an indirect jump, in the table `key`."""
+        table = self.table(key)
         with self._lock:
             if table.bound[record]:
                 return
             reached = self._reach(table, record)
-            settings = float_mode(mode)
+            settings = float_mode(key)
+            stepping = bool(key & layout.STEPPING)
             pending: dict[int, tuple[Variant, tuple[int, ...]]] = {}
             for index in reached:
                 try:
-                    pending[index] = self._bind(index, settings)
+                    variant, slots = self._bind(index, settings)
+                    pending[index] = (replace(variant, stepping=True) if stepping else variant, slots)
                 except Unsupported as problem:
                     self.refusals[index] = Refusal(index, str(problem))
                     table.records["function"][index] = self._unsupported
@@ -164,6 +173,7 @@ class Code:
         with self._lock:
             if version != table.version:
                 changed = records["function"] != table.records["function"]
+                changed[self.begin] = False
                 records["slots"][changed] = table.records["slots"][changed]
                 records["function"][changed] = table.records["function"][changed]
             return table.version

@@ -29,6 +29,8 @@ class Access:
     """SDWA selection: BYTE_0 … BYTE_3, WORD_0, WORD_1, DWORD."""
     extend: bool = False
     """SDWA: sign-extend the selection."""
+    relative: bool = False
+    """The register number is relative to M0[7:0]."""
 
     @property
     def slots(self) -> int:
@@ -63,6 +65,8 @@ class Variant:
     modifiers: tuple[tuple[str, int], ...] = ()
     mode: FloatMode | None = None
     dpp: Dpp | None = None
+    stepping: bool = False
+    """The code returns after the instruction instead of going on."""
     second: Variant | None = None
     """The Y half of a dual operation."""
     processor: str = ""

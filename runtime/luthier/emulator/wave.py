@@ -75,6 +75,23 @@ class WaveBuilder(Builder):
         """The place in the wave that a slot names."""
         return self.address(self.wave, self.ir.zext(self.slot_value(position).llvm, I64))
 
+    @property
+    def m0(self) -> Value:
+        """M0, a scalar u32."""
+        return self.load(self.address(self.wave, layout.M0), "u32")
+
+    def relative_rows(self, offset: Value, index: Value, *, write: bool) -> Any:
+        """Place of the VGPR `index` registers after the one at `offset` in the wave.
+
+        Beyond the last VGPR, v0 is read and nothing written (ISA documents, "VGPR indexing": out of range).
+        """
+        row = 4 * self.wave_size
+        moved = offset + index * row
+        inside = moved < layout.VECTORS + 256 * row
+        outside = layout.sink_row(self.wave_size) if write else layout.VECTORS
+        place = self.select(inside, moved, outside)
+        return self.address(self.wave, self.ir.zext(place.llvm, I64))
+
     # EXEC -----------------------------------------------------------------------------------------------------------
 
     @property
@@ -156,6 +173,9 @@ class WaveBuilder(Builder):
 
     def jump(self, record: Any) -> None:
         """Go on with the given record."""
+        if self.variant.stepping:
+            self.stop(layout.STEP, record)
+            return
         function = self.ir.load(record, typ=NEXT.as_pointer())
         self.ir.ret(self.ir.call(function, [self.wave, record], tail="musttail"))
 
@@ -193,6 +213,8 @@ class Slot:
             return w.wave_field("scc")
         if self.access.kind in ("k", "K"):
             return w.address(w.record, layout.RECORD["slots"] + 4 * self.position)
+        if self.access.relative:
+            return w.relative_rows(w.slot_value(self.position), w.m0 & 0xFF, write=self.spec.is_result)
         return w.slot_address(self.position)
 
     # Scalars --------------------------------------------------------------------------------------------------------

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
-from luthier.emulator.launch import PRIVATE_BASE, SHARED_BASE
+from luthier.emulator.start import PRIVATE_BASE, SHARED_BASE
 from luthier.emulator.machine import machine_code
 from luthier.emulator.memory import Arena
 from luthier.emulator.program import RECORD_TYPE, Code
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-_MODES = layout.MODE_MASK + 1
 
 
 def poke(array: NDArray[np.uint8], offset: int, size: int, value: int) -> None:
@@ -38,6 +37,13 @@ def put_field(array: NDArray[np.uint8], structure: layout.Layout, name: str, val
 def get_field(array: NDArray[np.uint8], structure: layout.Layout, name: str, base: int = 0) -> int:
     field = structure.fields[name]
     return peek(array, base + field.offset, field.size)
+
+
+def table_key(wave: NDArray[np.uint8]) -> int:
+    """Which record table a wave's MODE and M0 ask for."""
+    mode = get_field(wave, layout.WAVE, "mode")
+    relative = peek(wave, layout.M0, 4) >> 12 & 15 if mode & layout.GPR_INDEX_ENABLE else 0
+    return mode & layout.MODE_MASK | relative << 10 | get_field(wave, layout.WAVE, "stepping")
 
 
 @dataclass
@@ -63,7 +69,7 @@ class Worker:
         self._waves: Arena | None = None
         self._stride = 0
         self._lds = Arena(0)
-        self._tables = Arena(8 * _MODES)
+        self._tables = Arena(8 * layout.TABLES)
         self._code: Code | None = None
         self._copies: dict[int, Copy] = {}
         put_field(self._context.array, layout.CONTEXT, "translate", machine_code().translate())
@@ -71,13 +77,11 @@ class Worker:
     # Set-up ---------------------------------------------------------------------------------------------------------
 
     def prepare(
-        self, code: Code, mode: int, waves: int, lds_size: int, lds_limit: int, scratch: int, scratch_lane: int
+        self, code: Code, key: int, waves: int, lds_size: int, lds_limit: int, scratch: int, scratch_lane: int
     ) -> None:
-        """Make room for a work-group of `waves` waves and have the record table of `mode` at hand."""
+        """Make room for a work-group of `waves` waves and have the record table `key` at hand."""
         wave_size = code.isa.wave_size
-        rows = 512 if code.isa.target.target.has_agprs else 256
-        # An odd number of lines apart, so that the same register of different waves falls into different cache sets.
-        stride = layout.VECTORS + rows * 4 * wave_size + 256
+        stride = layout.wave_stride(wave_size)
         if self._waves is None or self._stride != stride or self._waves.size < waves * stride + 256:
             self._waves = Arena(waves * stride + 256)
             self._stride = stride
@@ -85,12 +89,12 @@ class Worker:
             self._lds = Arena(max(lds_size, lds_limit))
         if self._code is not code:
             self._code, self._copies = code, {}
-            self._tables.array[:] = 0
+            self._tables = Arena(8 * layout.TABLES)
         else:
             for copy in self._copies.values():
                 copy.records["count"] = 0
                 copy.records["lanes"] = 0
-        self.sync(mode)
+        self.sync(key)
         group = self._group.array
         put_field(group, layout.GROUP, "waves", self._first)
         put_field(group, layout.GROUP, "wave_stride", stride)
@@ -121,6 +125,11 @@ class Worker:
             ):
                 put_field(wave, layout.WAVE, name, value)
 
+    def begin_at(self, key: int, entry: int) -> None:
+        """Let stepped waves start at the record `entry`."""
+        assert self._code is not None
+        self._code.start_at(self._copies[key].records, entry)
+
     def context(self, **fields: int) -> None:
         """Set fields of the context."""
         for name, value in fields.items():
@@ -133,11 +142,10 @@ class Worker:
     def group_field(self, name: str) -> int:
         return get_field(self._group.array, layout.GROUP, name)
 
-    def sync(self, mode: int) -> None:
-        """Bring this thread's copy of the table of `mode` up to date."""
+    def sync(self, key: int) -> None:
+        """Bring this thread's copy of the table `key` up to date."""
         code = self._code
         assert code is not None
-        key = mode & layout.MODE_MASK
         master = code.table(key)
         copy = self._copies.get(key)
         if copy is None:
@@ -179,10 +187,10 @@ class Worker:
 
     def switch_mode(self, wave: NDArray[np.uint8]) -> None:
         """Let a wave continue in the table of its MODE."""
-        mode = get_field(wave, layout.WAVE, "mode") & layout.MODE_MASK
+        key = table_key(wave)
         record = self.record_of(wave)
-        self.sync(mode)
-        table = self._copies[mode].address
+        self.sync(key)
+        table = self._copies[key].address
         put_field(wave, layout.WAVE, "table", table)
         put_field(wave, layout.WAVE, "pc", table + record * layout.RECORD.size)
 
@@ -192,8 +200,8 @@ class Worker:
         count = np.zeros(self._code.count, np.uint64)
         lanes = np.zeros(self._code.count, np.uint64)
         for copy in self._copies.values():
-            count += copy.records["count"]
-            lanes += copy.records["lanes"]
+            count += copy.records["count"][:-1]
+            lanes += copy.records["lanes"][:-1]
         return count, lanes
 
     def describe_wave(self, index: int) -> str:

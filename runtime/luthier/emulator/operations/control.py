@@ -214,11 +214,20 @@ def unsupported(w: WaveBuilder) -> None:
     w.stop(layout.UNIMPLEMENTED)
 
 
+@operations.control("luthier_begin", "#target ->", counted=False)
+def begin(w: WaveBuilder, target: Slot) -> None:
+    """Where a wave that is stepped starts: it stops before its first instruction."""
+    w.stop(layout.STEP, w.address(w.record, w.ir.sext(w.slot_value(target.position).llvm, I64)))
+
+
 def write_mode(w: WaveBuilder, mode: Value) -> None:
     """Set MODE and go on in the record table of its new value; ends the code."""
     w.store(mode, w.wave_field("mode"))
+    indexed = (mode & layout.GPR_INDEX_ENABLE) != 0
+    key = (mode & layout.MODE_MASK) | w.select(indexed, (w.m0 >> 12 & 15) << 10, 0)
+    key = key | w.load(w.wave_field("stepping"), "u32")
     tables = w.pointer(w.wave_field("tables"))
-    table = w.pointer(w.address(tables, ((mode & layout.MODE_MASK).to("u64") << 3).llvm))
+    table = w.pointer(w.address(tables, (key.to("u64") << 3).llvm))
     number = w.wrap(w.ir.ptrtoint(table, I64), "u64")
     with w.when(number == 0):
         w.stop(layout.MODE, w.following())
@@ -297,6 +306,40 @@ def s_denorm_mode(w: WaveBuilder, value: Slot) -> None:
     """MODE.FP_DENORM = immediate."""
     old = w.load(w.wave_field("mode"), "u32")
     write_mode(w, (old & 0xFFFFFF0F) | ((value.scalar() & 15) << 4))
+
+
+# VGPR indexing (GFX9) -----------------------------------------------------------------------------------------------
+
+
+def _set_index(w: WaveBuilder, value: Value, mask: int) -> None:
+    """Replace the bits `mask` of M0."""
+    w.store((w.m0 & (0xFFFFFFFF ^ mask)) | (value & mask), w.address(w.wave, layout.M0))
+
+
+@operations.control("s_set_gpr_idx_on", "src0:u32 #src1 ->", majors=(9,))
+def s_set_gpr_idx_on(w: WaveBuilder, index: Slot, enables: Slot) -> None:
+    """MODE.gpr_idx_en = 1; M0[7:0] = S0[7:0]; M0[15:12] = S1[3:0]."""
+    _set_index(w, (index.scalar() & 0xFF) | ((enables.scalar() & 15) << 12), 0xF0FF)
+    write_mode(w, w.load(w.wave_field("mode"), "u32") | layout.GPR_INDEX_ENABLE)
+
+
+@operations.control("s_set_gpr_idx_off", majors=(9,))
+def s_set_gpr_idx_off(w: WaveBuilder) -> None:
+    """MODE.gpr_idx_en = 0."""
+    write_mode(w, w.load(w.wave_field("mode"), "u32") & (0xFFFFFFFF ^ layout.GPR_INDEX_ENABLE))
+
+
+@operations.control("s_set_gpr_idx_mode", "#simm16 ->", majors=(9,))
+def s_set_gpr_idx_mode(w: WaveBuilder, enables: Slot) -> None:
+    """M0[15:12] = immediate."""
+    _set_index(w, (enables.scalar() & 15) << 12, 0xF000)
+    write_mode(w, w.load(w.wave_field("mode"), "u32"))
+
+
+@operations.wave("s_set_gpr_idx_idx", "src0:u32 ->", majors=(9,))
+def s_set_gpr_idx_idx(w: WaveBuilder, index: Slot) -> None:
+    """M0[7:0] = S0[7:0]."""
+    _set_index(w, index.scalar(), 0xFF)
 
 
 @operations.wave("s_memtime s_memrealtime", "-> sdst:u64")

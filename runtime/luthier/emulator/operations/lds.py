@@ -290,6 +290,107 @@ def store_addtid(w: WaveBuilder, data: Slot, offset: Slot) -> None:
     scatter(w, check_lds(w, _addtid_place(w, offset), 4), data.row(0))
 
 
+# Transposing loads (gfx950) ------------------------------------------------------------------------------------------
+
+
+def _elements(w: WaveBuilder, rows: list[Value], bits: int) -> list[Value]:
+    """The elements of `bits` bits that each lane's registers hold, low ones first, zero-extended."""
+    found = []
+    for index in range(32 * len(rows) // bits):
+        word, position = divmod(index * bits, 32)
+        value = rows[word] >> position if position else rows[word]
+        if position + bits > 32:
+            value = value | (rows[word + 1] << (32 - position))
+        found.append(value & ((1 << bits) - 1))
+    return found
+
+
+def transposed(w: WaveBuilder, rows: list[Value], bits: int) -> list[Value]:
+    """Rows of 16 lanes as 16 by E matrices, in E/16 interleaved squares each of which is transposed."""
+    elements = _elements(w, rows, bits)
+    count = len(elements)
+    lanes = range(w.wave_size)
+    moved = []
+    for index in range(count):
+        sources = [(lane & ~15) + index * (16 // count) + (lane & 15) // count for lane in lanes]
+        value = w.shuffle(elements[0], sources)
+        for other in range(1, count):
+            chosen = w.constant_mask([(lane & 15) % count == other for lane in lanes])
+            value = w.select(chosen, w.shuffle(elements[other], sources), value)
+        moved.append(value)
+    packed = [w.const("u32", 0) for _ in rows]
+    for index, value in enumerate(moved):
+        word, position = divmod(index * bits, 32)
+        packed[word] = packed[word] | (value << position if position else value)
+        if position + bits > 32:
+            packed[word + 1] = packed[word + 1] | (value >> (32 - position))
+    return packed
+
+
+def _declare_transposing(bits: int, dwords: int) -> None:
+    @operations.wave(f"ds_read_b{32 * dwords}_tr_b{bits}", f"addr:u32 #offset -> vdst:u32x{dwords}", majors=(9,))
+    def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
+        """D = LDS[addr + offset] with elements exchanged between the 16 lanes of a row."""
+        hosts = _hosts(w, addr, offset, 4 * dwords)
+        rows = transposed(w, [gather(w, hosts, 4 * index) for index in range(dwords)], bits)
+        for index, row in enumerate(rows):
+            result.store_row(index, row, w.exec)
+
+
+for _bits, _dwords in ((16, 2), (8, 2), (4, 2), (6, 3)):
+    _declare_transposing(_bits, _dwords)
+
+
+# Exchanges with a condition -------------------------------------------------------------------------------------------
+
+
+def _declare_float_compare(bits: int) -> None:
+    def swap_old(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+        """Before GFX11: data is what to compare with, then the new value. -0 equals +0, NaN nothing."""
+        return w.select(old == data[0], data[1], old)
+
+    def swap_new(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+        """From GFX11 on: data is the new value, then what to compare with."""
+        return w.select(old == data[1], data[0], old)
+
+    kind = Type("f", bits)
+    for name, combine in (("cmpst", swap_old), ("cmpstore", swap_new)):
+        atomic = Atomic((), (), kind, combine, "", 2)
+        _declare_atomic(atomic, f"ds_{name}_f{bits}", False)
+        _declare_atomic(atomic, f"ds_{name}_rtn_f{bits}", True)
+
+
+for _bits in (32, 64):
+    _declare_float_compare(_bits)
+
+
+@operations.wave("ds_wrap_rtn_b32", "addr:u32 data0:u32 data1:u32 #offset -> vdst:u32")
+def wrap(w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, offset: Slot) -> None:
+    """D = LDS; LDS = D >= data0 ? D - data0 : D + data1."""
+
+    def combine(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+        return w.select(old >= data[0], old - data[0], old + data[1])
+
+    places = _place(addr, offset.scalar())
+    check_aligned(w, places, 4)
+    atomic = Atomic((), (), Type("u", 32), combine, "", 2)
+    atomic_lanes(w, atomic, check_lds(w, places, 4), [data0.row(0), data1.row(0)], result)
+
+
+@operations.wave("ds_condxchg32_rtn_b64", "addr:u32 data0:u32x2 #offset -> vdst:u32x2")
+def condxchg32(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
+    """D = LDS, two dwords; each dword of LDS whose data has bit 31 set = data with bit 31 clear."""
+    places = addr.row(0) + w.splat(offset.scalar() & 0xFFF8)
+    hosts = check_lds(w, places, 8)
+    old = [gather(w, hosts, 4 * index) for index in range(2)]
+    for index in range(2):
+        row = data.row(index)
+        chosen = ((row >> 31) != 0) & w.exec
+        scatter(w, hosts, row & 0x7FFFFFFF, 4 * index, chosen)
+    for index, row in enumerate(old):
+        result.store_row(index, row, w.exec)
+
+
 @operations.wave("ds_nop", "->")
 def nop(w: WaveBuilder) -> None:
     """Nothing."""

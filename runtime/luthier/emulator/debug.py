@@ -1,0 +1,54 @@
+"""Looking at a kernel while it runs: single steps, breakpoints, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from luthier.emulator import layout
+from luthier.emulator.program import Code
+from luthier.emulator.registers import WaveRegisters
+from luthier.emulator.worker import Worker, get_field
+
+
+@dataclass(frozen=True)
+class Step:
+    """A wave about to execute an instruction."""
+
+    code: Code
+    worker: Worker
+    record: int
+    workgroup: int
+    wave: int
+    """Index in its work-group."""
+    registers: WaveRegisters
+
+    @property
+    def address(self) -> int:
+        """Virtual address of the instruction in the code object."""
+        return self.code.address_of(self.record)
+
+    @property
+    def text(self) -> str:
+        """The instruction."""
+        return self.code.text(self.record)
+
+    def __str__(self) -> str:
+        return f"work-group {self.workgroup} wave {self.wave} {self.address:#x} {self.text}"
+
+
+Trace = Callable[[Step], object]
+"""Called before an instruction; returning False ends the launch."""
+
+
+def step_of(code: Code, worker: Worker) -> Step:
+    """Where the wave that stopped last is."""
+    wave = worker.current()
+    return Step(
+        code,
+        worker,
+        worker.record_of(wave),
+        worker.group_field("number"),
+        get_field(wave, layout.WAVE, "index"),
+        WaveRegisters(wave, code.isa.wave_size),
+    )

@@ -1,0 +1,284 @@
+"""What a kernel finds when it starts: kernel arguments, SGPRs, VGPRs, the dispatch packet.
+
+Source: LLVM AMDGPUUsage, "Initial Kernel Execution State" and "Kernel Argument Metadata"; the HSA specification for the packet.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.errors import DeviceError
+from luthier.objects import Kernel, KernelArgument
+from luthier.targets import Target
+
+SHARED_BASE = 0x0001_0000_0000_0000
+"""Flat address of LDS: the upper half names the aperture."""
+PRIVATE_BASE = 0x0002_0000_0000_0000
+"""Flat address of a lane's scratch."""
+TTMP_WORKGROUP_X, TTMP_WORKGROUP_YZ, TTMP_WAVE = 108 + 9, 108 + 7, 108 + 8
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Size of a launch."""
+
+    grid: Triple
+    """Work-groups."""
+    block: Triple
+    """Work-items of a work-group."""
+    dynamic_lds: int = 0
+    """Bytes of LDS beyond what the kernel declares."""
+
+    @property
+    def items(self) -> int:
+        """Work-items of a work-group."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def groups(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+def hidden_value(argument: KernelArgument, geometry: Geometry, queue: int) -> int:
+    """What the runtime puts into a hidden argument; 0 for services that do not exist here."""
+    kind = argument.value_kind.removeprefix("hidden_")
+    axis = {"x": 0, "y": 1, "z": 2}.get(kind[-1], 0)
+    if kind.startswith("block_count_"):
+        return geometry.grid[axis]
+    if kind.startswith("group_size_"):
+        return geometry.block[axis]
+    if kind == "grid_dims":
+        sizes = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
+        return 3 if sizes[2] > 1 else 2 if sizes[1] > 1 else 1
+    if kind == "private_base":
+        return PRIVATE_BASE >> 32
+    if kind == "shared_base":
+        return SHARED_BASE >> 32
+    if kind == "dynamic_lds_size":
+        return geometry.dynamic_lds
+    if kind == "queue_ptr":
+        return queue
+    return 0
+
+
+def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geometry: Geometry, queue: int) -> bytes:
+    """The kernarg segment: explicit values in order, then hidden ones.
+
+    Raises:
+        DeviceError: wrong number of values, or one that its argument cannot hold.
+    """
+    segment = bytearray(kernel.kernarg_size)
+    explicit = [argument for argument in kernel.arguments if not argument.hidden]
+    if len(values) != len(explicit):
+        names = ", ".join(argument.name or f"#{index}" for index, argument in enumerate(explicit))
+        raise DeviceError(f"the kernel takes {len(explicit)} arguments ({names}), not {len(values)}", kernel=kernel.name)
+    for argument, value in zip(explicit, values, strict=True):
+        _store(segment, argument, _encode(argument, value, kernel), kernel)
+    _store_hidden(segment, kernel, geometry, queue)
+    return bytes(segment)
+
+
+def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queue: int) -> bytes:
+    """The kernarg segment from the raw bytes of its explicit part; a whole segment keeps its hidden arguments."""
+    if len(explicit) >= kernel.kernarg_size:
+        return explicit
+    segment = bytearray(explicit) + bytes(kernel.kernarg_size - len(explicit))
+    _store_hidden(segment, kernel, geometry, queue)
+    return bytes(segment)
+
+
+def _store_hidden(segment: bytearray, kernel: Kernel, geometry: Geometry, queue: int) -> None:
+    for argument in kernel.arguments:
+        if argument.hidden:
+            value = hidden_value(argument, geometry, queue)
+            _store(segment, argument, value.to_bytes(argument.size, "little"), kernel)
+
+
+def _store(segment: bytearray, argument: KernelArgument, raw: bytes, kernel: Kernel) -> None:
+    end = argument.offset + len(raw)
+    if end > len(segment):
+        raise DeviceError(f"argument {argument.name!r} lies outside the kernarg segment", kernel=kernel.name)
+    segment[argument.offset : end] = raw
+
+
+def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel) -> bytes:
+    """One explicit argument as bytes."""
+    size = argument.size
+    name = argument.name or "an argument"
+    if isinstance(value, bytes):
+        if len(value) != size:
+            raise DeviceError(f"{name} takes {size} bytes, not {len(value)}", kernel=kernel.name)
+        return value
+    if isinstance(value, float):
+        # Metadata seldom says whether a number is a float; a Python float is one.
+        layout_code = {2: "<e", 4: "<f", 8: "<d"}.get(size)
+        if layout_code is None:
+            raise DeviceError(f"{name} has {size} bytes and takes no float", kernel=kernel.name)
+        return struct.pack(layout_code, value)
+    if not -(1 << 8 * size - 1) <= value < 1 << 8 * size:
+        raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name)
+    return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def dispatch_packet(kernel: Kernel, geometry: Geometry, kernel_object: int, kernarg: int, scratch: int, lds: int) -> bytes:
+    """An AQL kernel dispatch packet (HSA specification 2.9.6)."""
+    dimensions = 3 if geometry.grid[2] * geometry.block[2] > 1 else 2 if geometry.grid[1] * geometry.block[1] > 1 else 1
+    items = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
+    return struct.pack(
+        "<HHHHHHIIIIIQQQQ", 2, dimensions, *geometry.block, 0, *items, scratch, lds, kernel_object, kernarg, 0, 0
+    )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the pieces of the initial state are in memory."""
+
+    dispatch: int
+    queue: int
+    kernarg: int
+    kernarg_bytes: bytes
+    scratch_base: int
+    scratch_lane_bytes: int
+
+
+@dataclass(frozen=True)
+class SgprImage:
+    """Initial SGPRs of every wave, and where what differs from wave to wave goes (offsets in a wave)."""
+
+    words: NDArray[np.uint32]
+    group_ids: Triple
+    group_info: int
+    scratch_offset: int
+    wave_id: int
+    wave_id_shift: int
+    packed_yz: bool
+
+
+def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
+    """Lay out user SGPRs in the order of the ABI, then the system SGPRs."""
+    descriptor = kernel.descriptor
+    words = np.zeros(128, np.uint32)
+    position = 0
+
+    def put(*values: int) -> None:
+        nonlocal position
+        for value in values:
+            words[position] = value & 0xFFFFFFFF
+            position += 1
+
+    def put64(value: int) -> None:
+        put(value, value >> 32)
+
+    if descriptor.enable_sgpr_private_segment_buffer:
+        put(*scratch_descriptor(target, inputs.scratch_base, inputs.scratch_lane_bytes))
+    if descriptor.enable_sgpr_dispatch_ptr:
+        put64(inputs.dispatch)
+    if descriptor.enable_sgpr_queue_ptr:
+        put64(inputs.queue)
+    if descriptor.enable_sgpr_kernarg_segment_ptr:
+        put64(inputs.kernarg)
+    if descriptor.enable_sgpr_dispatch_id:
+        put64(1)
+    if descriptor.enable_sgpr_flat_scratch_init:
+        put64(inputs.scratch_base)
+    if descriptor.enable_sgpr_private_segment_size:
+        put(inputs.scratch_lane_bytes)
+    start = 4 * descriptor.kernarg_preload_offset
+    for index in range(descriptor.kernarg_preload_length):
+        put(int.from_bytes(inputs.kernarg_bytes[start + 4 * index :][:4].ljust(4, b"\0"), "little"))
+    position = max(position, descriptor.user_sgpr_count)
+    sink = layout.WAVE["sink"]
+
+    def system(enabled: int) -> int:
+        nonlocal position
+        if not enabled:
+            return sink
+        position += 1
+        return 4 * (position - 1)
+
+    if target.architected_sgprs:
+        ids = (4 * TTMP_WORKGROUP_X, 4 * TTMP_WORKGROUP_YZ, sink)
+        return SgprImage(words, ids, sink, sink, 4 * TTMP_WAVE, 25, True)
+    ids = (
+        system(descriptor.enable_sgpr_workgroup_id_x),
+        system(descriptor.enable_sgpr_workgroup_id_y),
+        system(descriptor.enable_sgpr_workgroup_id_z),
+    )
+    info = system(descriptor.enable_sgpr_workgroup_info)
+    scratch = system(descriptor.enable_private_segment and not target.architected_flat_scratch)
+    return SgprImage(words, ids, info, scratch, sink, 0, False)
+
+
+def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> tuple[int, int, int, int]:
+    """The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
+
+    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. (Real hardware swizzles by
+    dword instead; a kernel cannot tell.)
+    """
+    stride = lane_bytes & 0x3FFF
+    # GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.
+    word3 = 1 << 23 | (lane_bytes >> 14 & 0xF) << 15
+    return base & 0xFFFFFFFF, (base >> 32 & 0xFFFF) | stride << 16, 0xFFFFFFFF, word3
+
+
+def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: int) -> tuple[NDArray[np.uint8], int]:
+    """For each wave of a work-group: EXEC in the first 8 of 64 bytes, then its first VGPRs; and the bytes of these."""
+    x_size, y_size, _ = geometry.block
+    waves = -(-geometry.items // wave_size)
+    flat = np.arange(waves * wave_size, dtype=np.uint32)
+    present = flat < geometry.items
+    flat = np.where(present, flat, 0).astype(np.uint32)
+    x, y, z = flat % x_size, flat // x_size % y_size, flat // (x_size * y_size)
+    level = kernel.descriptor.enable_vgpr_workitem_id
+    if target.packed_work_item_ids:
+        rows = [x | y << 10 | z << 20]
+    else:
+        rows = [x, y, z][: level + 1]
+    rows = [np.where(present, row, 0).astype(np.uint32) for row in rows]
+    row_bytes = 4 * wave_size
+    images = np.zeros((waves, 64 + row_bytes * len(rows)), np.uint8)
+    for wave in range(waves):
+        lanes = slice(wave * wave_size, (wave + 1) * wave_size)
+        mask = sum(1 << lane for lane, on in enumerate(present[lanes]) if on)
+        images[wave, :8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
+        for index, row in enumerate(rows):
+            start = 64 + index * row_bytes
+            images[wave, start : start + row_bytes] = row[lanes].view(np.uint8)
+    return images, row_bytes * len(rows)
+
+
+def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
+    """Refuse a launch that no device of the target would take.
+
+    Raises:
+        DeviceError: a size that is not positive or too large.
+    """
+    for name, sizes in (("grid", geometry.grid), ("block", geometry.block)):
+        if len(sizes) != 3 or any(not isinstance(size, int) or size < 1 or size >= 1 << 32 for size in sizes):
+            raise DeviceError(f"{name} {sizes} must be three positive numbers", kernel=kernel.name)
+    limit = kernel.max_flat_workgroup_size or 1024
+    if geometry.items > min(limit, 1024):
+        raise DeviceError(
+            f"a work-group of {geometry.items} work-items; the kernel allows {min(limit, 1024)}", kernel=kernel.name
+        )
+    lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
+    if geometry.dynamic_lds < 0 or lds > target.lds_bytes:
+        raise DeviceError(f"{lds} bytes of LDS; {target.name} has {target.lds_bytes}", kernel=kernel.name)
+
+
+def as_triple(size: int | Sequence[int]) -> Triple:
+    """One to three numbers as three."""
+    values: list[Any] = [size] if isinstance(size, (int, np.integer)) else list(size)
+    if not 1 <= len(values) <= 3:
+        raise DeviceError(f"a size has one to three numbers, not {size!r}")
+    x, y, z = (int(value) for value in (*values, 1, 1)[:3])
+    return x, y, z
