@@ -56,17 +56,23 @@ def _store(b: Builder, value: Value, address: Any, lanes: int) -> None:
 
 @functools.cache
 def _compile(
-    name: str, major: int, mode: FloatMode, modifiers: tuple[tuple[str, int], ...], constants: tuple[int, ...]
+    name: str,
+    major: int,
+    mode: FloatMode,
+    modifiers: tuple[tuple[str, int], ...],
+    constants: tuple[int, ...],
+    processor: str = "",
 ) -> tuple[Operation, Any, int]:
     operation = operations_of(major)[name]
     assert operation.form in (Form.LANE, Form.SCALAR, Form.PACKED), "needs a wave"
     lanes = 0 if operation.form is Form.SCALAR else LANES
     module = ir.Module()
-    symbol = f"{name}_{zlib.crc32(repr((major, mode, modifiers, constants)).encode()):x}"
+    symbol = f"{name}_{zlib.crc32(repr((major, mode, modifiers, constants, processor)).encode()):x}"
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR]), symbol)
     builder = ir.IRBuilder(function.append_basic_block())
     b = Builder(builder, lanes, mode, major)
     b.modifiers = dict(modifiers)
+    b.processor = processor
     position = 0
 
     def address() -> Any:
@@ -106,11 +112,12 @@ def _evaluate(
     major: int = 9,
     mode: FloatMode | None = None,
     constants: Sequence[int] = (),
+    processor: str = "",
     **modifiers: int,
 ) -> Any:
     """Results as arrays of unsigned integers, bytes for masks. Sources likewise, or floats; of a tuple one each."""
     mode = mode or FloatMode()
-    operation, call, _ = _compile(name, major, mode, tuple(sorted(modifiers.items())), tuple(constants))
+    operation, call, _ = _compile(name, major, mode, tuple(sorted(modifiers.items())), tuple(constants), processor)
     specs = [spec for spec in operation.sources if not spec.is_immediate for _ in range(spec.type.count)]
     given = [np.ascontiguousarray(source) for source in sources]
     assert len(given) == len(specs), f"{name} takes {len(specs)} arrays"

@@ -1,0 +1,300 @@
+"""Conversions from and to floats of 4 to 8 bits, plain and with a block scale, and stochastic rounding.
+
+What becomes of numbers too large follows the formats (MODE.FP16_OVFL is taken as 0). The documents leave open which
+random bits stochastic rounding of denormals uses, so those are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from luthier.emulator.builder import Builder
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.operations.small_floats import FORMATS, block_scale, block_unscale, decode, encode
+from luthier.emulator.operations.valu_bits import next_random
+from luthier.emulator.types import Type
+from luthier.emulator.values import Value
+from luthier.emulator.variant import Access
+
+if TYPE_CHECKING:
+    from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+
+def place(old: Value, field: Value, shift: int, bits: int) -> Value:
+    """`old` with `bits` bits from `shift` replaced."""
+    mask = ((1 << bits) - 1) << shift
+    return (old & (0xFFFFFFFF ^ mask)) | ((field << shift) & mask)
+
+
+def _op_sel(b: Builder) -> int:
+    return b.modifiers.get("op_sel", 0)
+
+
+def _destination_byte(b: Builder) -> int:
+    """Byte of D that the instruction names: GFX12 by itself, GFX9 by two bits of op_sel."""
+    return b.modifiers.get("byte_sel", 0) if b.major >= 12 else _op_sel(b) >> 2
+
+
+# Plain 8-bit floats -------------------------------------------------------------------------------------------------
+
+
+def _eight_bits(kind: str) -> None:
+    @operations.lane(f"v_cvt_f32_{kind}", "u32 -> f32", static=("byte_sel",), processors=True)
+    def to_float(b: Builder, x: Value) -> Value:
+        """D = one byte of S0."""
+        return decode(b, x >> (8 * b.modifiers.get("byte_sel", 0)), kind)
+
+    @operations.lane(f"v_cvt_pk_f32_{kind}", "u16 -> u64", processors=True)
+    def to_floats(b: Builder, x: Value) -> Value:
+        """D = both bytes of a half of S0."""
+        wide = x.to("u32")
+        low, high = (decode(b, wide >> shift, kind).as_("u32").to("u64") for shift in (0, 8))
+        return low | (high << 32)
+
+    def pair(b: Builder, x: Value, y: Value) -> Value:
+        return encode(b, x.to("f64"), kind) | (encode(b, y.to("f64"), kind) << 8)
+
+    @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 old:u32 -> u32", static=("op_sel",), processors=True, majors=(9,))
+    def from_floats(b: Builder, x: Value, y: Value, old: Value) -> Value:
+        """One half of D = S1 and S0."""
+        return place(old, pair(b, x, y), 16 if _op_sel(b) & 8 else 0, 16)
+
+    @operations.lane(f"v_cvt_pk_{kind}_f32", "f32 f32 -> u16", processors=True, majors=(12,))
+    def from_floats_12(b: Builder, x: Value, y: Value) -> Value:
+        """One half of D = S1 and S0."""
+        return pair(b, x, y).to("u16")
+
+    @operations.lane(
+        f"v_cvt_sr_{kind}_f32",
+        "f32 u32 old:u32 -> u32",
+        static=("op_sel", "byte_sel"),
+        processors=True,
+        exact=False,
+        generations=True,
+    )
+    def stochastic(b: Builder, x: Value, random: Value, old: Value) -> Value:
+        """One byte of D = S0, rounded by the random bits S1."""
+        return place(old, encode(b, x.to("f64"), kind, random), 8 * _destination_byte(b), 8)
+
+    for other in FORMATS:
+        _dot(kind, other)
+
+
+def _dot(left: str, right: str) -> None:
+    @operations.lane(f"v_dot4_f32_{left}_{right}", "u32 u32 f32 -> f32", processors=True, exact=False)
+    def dot(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        """D = S2 + the sum of the products of the bytes, each sum rounded."""
+        for shift in (0, 8, 16, 24):
+            z = b.fma(decode(b, x >> shift, left), decode(b, y >> shift, right), z)
+        return z
+
+
+for _kind in FORMATS:
+    _eight_bits(_kind)
+
+
+def _stochastic_half(kind: str) -> None:
+    @operations.lane(f"v_cvt_sr_{kind}_f32", "f32 u32 old:u32 -> u32", static=("op_sel",), exact=False)
+    def stochastic(b: Builder, x: Value, random: Value, old: Value) -> Value:
+        """One half of D = S0, rounded by the random bits S1."""
+        return place(old, encode(b, x.to("f64"), kind, random), 16 if _op_sel(b) & 8 else 0, 16)
+
+
+_stochastic_half("f16")
+_stochastic_half("bf16")
+
+# With a block scale, of gfx950 ---------------------------------------------------------------------------------------
+
+_FLOATS = ("f32", "f16", "bf16")
+
+
+def _scaled_float(b: Builder, code: Value, kind: str, target: str, scale: Value) -> Value:
+    """A small float times its block's scale, as another float."""
+    product = decode(b, code, kind).to("f64") * block_scale(b, scale)
+    return product.to("f32").to("bf16") if target == "bf16" else product.to(target)
+
+
+def _scaled_code(b: Builder, x: Value, kind: str, scale: Value, random: Value | None = None) -> Value:
+    wide = x.to("f64") if x.type.kind == "f" else x.to("f32").to("f64")
+    return encode(b, wide * block_unscale(b, scale), kind, random)
+
+
+def _join(b: Builder, low: Value, high: Value) -> Value:
+    """Two floats in a register, or in two."""
+    bits = low.type.bits
+    wide = "u64" if bits == 32 else "u32"
+    return low.as_(f"u{bits}").to(wide) | (high.as_(f"u{bits}").to(wide) << bits)
+
+
+def _read_scaled(kind: str, target: str) -> None:
+    width = 4 if kind == "fp4" else 8
+    wide = "u64" if target == "f32" else "u32"
+
+    @operations.lane(
+        f"v_cvt_scalef32_pk_{target}_{kind}", f"u32 f32 -> {wide}", static=("op_sel",), processors=True, flush=False
+    )
+    def pair(b: Builder, x: Value, scale: Value) -> Value:
+        """D = two neighbours of S0, times the scale S1."""
+        start = 8 * (_op_sel(b) & 3) if kind == "fp4" else 16 * (_op_sel(b) & 1)
+        low, high = (_scaled_float(b, x >> (start + shift), kind, target, scale) for shift in (0, width))
+        return _join(b, low, high)
+
+    if kind == "fp4" or target == "bf16":
+        return
+
+    @operations.lane(
+        f"v_cvt_scalef32_{target}_{kind}",
+        "u32 f32 old:u32 -> u32",
+        static=("op_sel",),
+        processors=True,
+        flush=False,
+    )
+    def single(b: Builder, x: Value, scale: Value, old: Value) -> Value:
+        """D, or half of it, = one byte of S0 times the scale S1."""
+        value = _scaled_float(b, x >> (8 * (_op_sel(b) & 3)), kind, target, scale)
+        if target == "f32":
+            return value.as_("u32")
+        return place(old, value.as_("u16").to("u32"), 16 if _op_sel(b) & 8 else 0, 16)
+
+
+def _write_scaled(kind: str, source: str) -> None:
+    width = 4 if kind == "fp4" else 8
+    two = "f32 f32" if source == "f32" else f"{source}x2"
+    sources = f"{two} f32 old:u32 -> u32" if source == "f32" else f"src0:{two} src1:f32 old:u32 -> u32"
+
+    def start(b: Builder) -> int:
+        return 8 * (_op_sel(b) >> 2) if kind == "fp4" else 16 * (_op_sel(b) >> 3)
+
+    def pair(b: Builder, low: Value, high: Value, scale: Value, old: Value) -> Value:
+        codes = _scaled_code(b, low, kind, scale) | (_scaled_code(b, high, kind, scale) << width)
+        return place(old, codes, start(b), 2 * width)
+
+    settings = {"static": ("op_sel",), "processors": True, "flush": False}
+    if source == "f32":
+
+        @operations.lane(f"v_cvt_scalef32_pk_{kind}_{source}", sources, **settings)
+        def separate(b: Builder, x: Value, y: Value, scale: Value, old: Value) -> Value:
+            """Part of D = S1 and S0 over the scale S2."""
+            return pair(b, x, y, scale, old)
+    else:
+
+        @operations.lane(f"v_cvt_scalef32_pk_{kind}_{source}", sources, **settings)
+        def together(b: Builder, x: tuple[Value, ...], scale: Value, old: Value) -> Value:
+            """Part of D = both halves of S0 over the scale S1."""
+            return pair(b, x[0], x[1], scale, old)
+
+    if kind == "fp4":
+        pair_type = "f32x2" if source == "f32" else f"{source}x2"
+
+        @operations.lane(
+            f"v_cvt_scalef32_sr_pk_fp4_{source}", f"{pair_type} u32 f32 old:u32 -> u32", exact=False, **settings
+        )
+        def stochastic_pair(b: Builder, x: tuple[Value, ...], random: Value, scale: Value, old: Value) -> Value:
+            """A byte of D = both parts of S0 over the scale S2, rounded by the random bits S1 and their successor."""
+            low = _scaled_code(b, x[0], kind, scale, random)
+            high = _scaled_code(b, x[1], kind, scale, next_random(b, random))
+            return place(old, low | (high << 4), 8 * (_op_sel(b) >> 2), 8)
+
+        return
+
+    @operations.lane(f"v_cvt_scalef32_sr_{kind}_{source}", f"{source} u32 f32 old:u32 -> u32", exact=False, **settings)
+    def stochastic(b: Builder, x: Value, random: Value, scale: Value, old: Value) -> Value:
+        """A byte of D = S0 over the scale S2, rounded by the random bits S1."""
+        return place(old, _scaled_code(b, x, kind, scale, random), 8 * (_op_sel(b) >> 2), 8)
+
+
+for _kind in ("fp8", "bf8", "fp4"):
+    for _float in _FLOATS:
+        _read_scaled(_kind, _float)
+        _write_scaled(_kind, _float)
+
+# Blocks of 32 six-bit floats -----------------------------------------------------------------------------------------
+
+
+def _six_bits(rows: list[Value], index: int) -> Value:
+    """The six-bit field `index` of several registers."""
+    word, shift = divmod(6 * index, 32)
+    field = rows[word] >> shift
+    if shift > 26:
+        field = field | (rows[word + 1] << (32 - shift))
+    return field & 0x3F
+
+
+def _packed(codes: list[Value]) -> list[Value]:
+    """Thirty-two six-bit codes as six registers."""
+    rows: list[Value] = []
+    for row in range(6):
+        total = None
+        for index, code in enumerate(codes):
+            shift = 6 * index - 32 * row
+            if -6 < shift < 32:
+                part = code << shift if shift >= 0 else code >> -shift
+                total = part if total is None else total | part
+        assert total is not None
+        rows.append(total)
+    return rows
+
+
+def _floats(slot: Slot, kind: str, count: int) -> list[Value]:
+    """Elements of a source, denormals kept."""
+    from luthier.emulator.operands import read_typed
+
+    rows = [slot.row(index) for index in range(count * Type.parse(kind).bits // 32)]
+    values = read_typed(
+        slot.w, rows, Type(Type.parse(kind).kind, Type.parse(kind).bits, count), Access("v"), flush=False
+    )
+    return list(values) if isinstance(values, tuple) else [values]
+
+
+def _block_of_six(kind: str, other: str) -> None:
+    registers = 32 if other == "f32" else 16
+
+    @operations.wave(f"v_cvt_scalef32_pk32_{other}_{kind}", f"u32x6 f32 -> u32x{registers}")
+    def unpack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+        """D = the 32 elements of S0 times the scale S1."""
+        rows = [source.row(index) for index in range(6)]
+        factor = scale.row(0).as_("f32")
+        values = [_scaled_float(w, _six_bits(rows, index), kind, other, factor) for index in range(32)]
+        if other == "f32":
+            result.write_parts([value.as_("u32") for value in values])
+        else:
+            result.write_parts([_join(w, *values[index : index + 2]) for index in range(0, 32, 2)])
+
+    def codes(
+        w: WaveBuilder, values: list[Value], scale: Value, random: Callable[[], Value] | None = None
+    ) -> list[Value]:
+        return [_scaled_code(w, value, kind, scale, random() if random else None) for value in values]
+
+    if other == "f32":
+
+        @operations.wave(f"v_cvt_scalef32_2xpk16_{kind}_f32", "u32x16 u32x16 f32 -> u32x6")
+        def pack_two(w: WaveBuilder, result: Slot, x: Slot, y: Slot, scale: Slot) -> None:
+            """D = the elements of S0 and S1 in turn, over the scale S2."""
+            pairs = zip(_floats(x, "f32", 16), _floats(y, "f32", 16), strict=True)
+            values = [value for pair in pairs for value in pair]
+            result.write_parts(_packed(codes(w, values, scale.row(0).as_("f32"))))
+    else:
+
+        @operations.wave(f"v_cvt_scalef32_pk32_{kind}_{other}", "u32x16 f32 -> u32x6")
+        def pack(w: WaveBuilder, result: Slot, source: Slot, scale: Slot) -> None:
+            """D = the 32 elements of S0 over the scale S1."""
+            result.write_parts(_packed(codes(w, _floats(source, other, 32), scale.row(0).as_("f32"))))
+
+    @operations.wave(f"v_cvt_scalef32_sr_pk32_{kind}_{other}", f"u32x{registers} u32 f32 -> u32x6", exact=False)
+    def pack_stochastic(w: WaveBuilder, result: Slot, source: Slot, random: Slot, scale: Slot) -> None:
+        """D = the 32 elements of S0 over the scale S2, rounded by the random bits S1 and their successors."""
+        state = [random.row(0)]
+
+        def following() -> Value:
+            state.append(next_random(w, state[-1]))
+            return state[-2]
+
+        result.write_parts(_packed(codes(w, _floats(source, other, 32), scale.row(0).as_("f32"), following)))
+
+
+for _kind in ("fp6", "bf6"):
+    for _float in _FLOATS:
+        _block_of_six(_kind, _float)
