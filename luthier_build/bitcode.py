@@ -1,23 +1,15 @@
-"""What a device module's code object says of itself: the plugin's JSON text inside the bitcode in ``.llvmbc``.
-
-The text is plain bytes in the bitcode (metadata strings are stored so), hence it can be read whatever LLVM wrote it.
-"""
+"""What a device module's code object says of itself: the plugin's manifest in its bitcode, as the build wants it."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from luthier.errors import BuildError, ObjectError
+from luthier.errors import BuildError, ObjectError, ToolError
 from luthier.objects import CodeObject, load_object
-
-SECTION = ".llvmbc"
-_TEXT = re.compile(rb'\{"luthier":\d+,')
-_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+from luthier.tool_module import BITCODE_SECTION, read_manifest
 
 
 @dataclass(frozen=True)
@@ -69,20 +61,14 @@ def read_contents(path: Path, target: str) -> DeviceContents:
 
 def contents_of(code_object: CodeObject, target: str) -> DeviceContents:
     """The same of a code object in memory."""
-    bitcode = code_object.section_data(SECTION)
-
-    def problem(message: str) -> BuildError:
-        return BuildError(message, object=code_object.name, target=target)
-
-    if bitcode is None or not bitcode.startswith(_MAGIC):
-        raise problem(
-            f"the code object has no bitcode in {SECTION}: is MARK_LUTHIER_DEVICE_MODULE in the source, "
-            "and did the compiler load Luthier's plugin?"
-        )
-    found = [_decode(bitcode[match.start() :]) for match in _TEXT.finditer(bitcode)]
-    if len(found) != 1 or not isinstance(found[0], dict):
-        raise problem(f"{SECTION} was not written by Luthier's plugin, or written {len(found)} times")
-    raw = found[0]
+    try:
+        raw = read_manifest(code_object.section_data(BITCODE_SECTION) or b"", code_object.name)
+    except ToolError as problem:
+        raise BuildError(
+            "no bitcode of Luthier's compiler plugin: is MARK_LUTHIER_DEVICE_MODULE in the source?",
+            object=code_object.name,
+            target=target,
+        ) from problem
     try:
         return DeviceContents(
             target,
@@ -97,16 +83,10 @@ def contents_of(code_object: CodeObject, target: str) -> DeviceContents:
             raw["cuid"],
             raw["llvm"],
         )
-    except (KeyError, TypeError) as cause:
-        raise problem(f"the text of Luthier's plugin in {SECTION} lacks {cause}") from cause
-
-
-def _decode(data: bytes) -> Any:
-    try:
-        value, _ = json.JSONDecoder().raw_decode(data.decode("utf-8", "replace"))
-    except ValueError:
-        return None
-    return value
+    except (KeyError, TypeError) as problem:
+        raise BuildError(
+            f"the manifest of Luthier's plugin lacks {problem}", object=code_object.name, target=target
+        ) from problem
 
 
 def _hook(raw: Mapping[str, Any]) -> HookFunction:

@@ -69,21 +69,37 @@ class DeviceVariable:
     """Why it cannot be placed in an object, or empty."""
 
 
+def read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
+    """What the compiler plugin wrote about a module into its bitcode (compiler_plugin/README.md describes it).
+
+    Metadata strings are plain bytes in bitcode, so it can be read whatever LLVM wrote it.
+
+    Raises:
+        ToolError: not such bitcode, or of another version; `name` is what the error calls it.
+    """
+    found = list(_MANIFEST.finditer(bitcode))
+    if not bitcode.startswith(_BITCODE_MAGIC) or len(found) != 1:
+        raise ToolError("not bitcode that Luthier's compiler plugin wrote", object=name)
+    if int(found[0][1]) != _MANIFEST_VERSION:
+        raise ToolError(
+            f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
+            object=name,
+        )
+    try:
+        raw: dict[str, Any]
+        raw, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))
+    except ValueError as problem:
+        raise ToolError(f"malformed manifest in the bitcode: {problem}", object=name) from None
+    return raw
+
+
 class _Image:
     """One target's bitcode with its manifest."""
 
     def __init__(self, bitcode: bytes, name: str, target: TargetId | None = None) -> None:
-        found = list(_MANIFEST.finditer(bitcode))
-        if not bitcode.startswith(_BITCODE_MAGIC) or len(found) != 1:
-            raise ToolError("not bitcode that Luthier's compiler plugin wrote", object=name)
-        if int(found[0][1]) != _MANIFEST_VERSION:
-            raise ToolError(
-                f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
-                object=name,
-            )
         self.bitcode = bitcode
+        raw = read_manifest(bitcode, name)
         try:
-            raw, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))
             self.target = target or TargetId.parse(raw["target"])
             self.cuid = str(raw["cuid"])
             self.hooks = [_HookText.parse(hook) for hook in raw["hooks"]]
