@@ -36,7 +36,8 @@ class LLVMBuildExt(build_ext):
             extension.extra_link_args += [
                 *(f"-L{folder}" for folder in ask("--libdir")),
                 *ask("--libs", *LLVM_COMPONENTS),
-                # What LLVM's Support library needs here; llvm-config also names z3 and xml2, which these components do not use.
+                # What LLVM's Support library needs here; llvm-config also names z3 and xml2, which these components do
+                # not use.
                 "-lz",
                 "-lzstd",
                 "-Wl,--wrap=_ZNK4llvm5Twine5printERNS_11raw_ostreamE",  # runtime/native/mc/null_stream.cpp says why

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Buffer
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +24,7 @@ _Fixup = tuple[int, int, str, str, str, int, str]
 
 class Isa:
     def __init__(self, cpu: str, features: str) -> None: ...
-    def decode(self, code: Buffer, address: int, patient: bool = False) -> _Columns:
+    def decode(self, code: bytes | bytearray | memoryview, address: int, patient: bool = False) -> _Columns:
         """`patient` offers LLVM all bytes that follow each instruction: the same result, slower; for tests."""
     def encode(
         self,

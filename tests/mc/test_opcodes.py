@@ -140,30 +140,74 @@ def test_every_operand_has_a_name(opcodes: list[Opcode]) -> None:
 @pytest.mark.parametrize(
     ("target", "text", "expected"),
     [
-        ("gfx942", "v_fma_f32 v0, -v1, s2, |v3| clamp mul:2", {"vdst": "v0", "src0": "v1", "src1": "s2", "src2": "v3",
-         "src0_modifiers": 1, "src1_modifiers": 0, "src2_modifiers": 2, "clamp": 1, "omod": 1}),
-        ("gfx942", "global_load_dwordx2 v[2:3], v4, s[6:7] offset:16 nt", {"vdst": "v[2:3]", "vaddr": "v4", "saddr": "s[6:7]",
-         "offset": 16, "cpol": 2}),
-        ("gfx900", "buffer_store_dword v1, v2, s[4:7], s8 offen offset:4 slc", {"vdata": "v1", "vaddr": "v2", "srsrc": "s[4:7]",
-         "soffset": "s8", "offset": 4, "cpol": 2, "swz": 0}),
-        ("gfx1100", "ds_store_2addr_b32 v1, v2, v3 offset0:4 offset1:5", {"addr": "v1", "data0": "v2", "data1": "v3", "offset0": 4,
-         "offset1": 5, "gds": 0}),
-        ("gfx90a", "v_mfma_f32_32x32x1f32 a[0:31], v1, v2, a[0:31] cbsz:1 abid:2 blgp:3", {"vdst": "a[0:31]", "src0": "v1",
-         "src1": "v2", "src2": "a[0:31]", "cbsz": 1, "abid": 2, "blgp": 3}),
-        ("gfx900", "v_add_f32_sdwa v0, v1, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1 src1_sel:BYTE_3",
-         {"vdst": "v0", "dst_sel": 1, "dst_unused": 2, "src0_sel": 5, "src1_sel": 3}),
-        ("gfx1030", "v_add_f32_dpp v0, v1, v2 row_shr:3 row_mask:0xe bank_mask:0xd bound_ctrl:1 fi:1", {"vdst": "v0",
-         "dpp_ctrl": 0x113, "row_mask": 14, "bank_mask": 13, "bound_ctrl": 1, "fi": 1}),
-        ("gfx1100", "v_dual_fmac_f32 v0, v1, v2 :: v_dual_add_f32 v3, v4, v5", {"vdstX": "v0", "src0X": "v1", "vsrc1X": "v2",
-         "vdstY": "v3", "src0Y": "v4", "vsrc1Y": "v5"}),
-        ("gfx942", "s_load_dwordx4 s[0:3], s[4:5], 0x10", {"sdst": "s[0:3]", "sbase": "s[4:5]", "offset": 16, "cpol": 0}),
+        (
+            "gfx942",
+            "v_fma_f32 v0, -v1, s2, |v3| clamp mul:2",
+            {
+                "vdst": "v0",
+                "src0": "v1",
+                "src1": "s2",
+                "src2": "v3",
+                "src0_modifiers": 1,
+                "src1_modifiers": 0,
+                "src2_modifiers": 2,
+                "clamp": 1,
+                "omod": 1,
+            },
+        ),
+        (
+            "gfx942",
+            "global_load_dwordx2 v[2:3], v4, s[6:7] offset:16 nt",
+            {"vdst": "v[2:3]", "vaddr": "v4", "saddr": "s[6:7]", "offset": 16, "cpol": 2},
+        ),
+        (
+            "gfx900",
+            "buffer_store_dword v1, v2, s[4:7], s8 offen offset:4 slc",
+            {"vdata": "v1", "vaddr": "v2", "srsrc": "s[4:7]", "soffset": "s8", "offset": 4, "cpol": 2, "swz": 0},
+        ),
+        (
+            "gfx1100",
+            "ds_store_2addr_b32 v1, v2, v3 offset0:4 offset1:5",
+            {"addr": "v1", "data0": "v2", "data1": "v3", "offset0": 4, "offset1": 5, "gds": 0},
+        ),
+        (
+            "gfx90a",
+            "v_mfma_f32_32x32x1f32 a[0:31], v1, v2, a[0:31] cbsz:1 abid:2 blgp:3",
+            {"vdst": "a[0:31]", "src0": "v1", "src1": "v2", "src2": "a[0:31]", "cbsz": 1, "abid": 2, "blgp": 3},
+        ),
+        (
+            "gfx900",
+            "v_add_f32_sdwa v0, v1, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1 src1_sel:BYTE_3",
+            {"vdst": "v0", "dst_sel": 1, "dst_unused": 2, "src0_sel": 5, "src1_sel": 3},
+        ),
+        (
+            "gfx1030",
+            "v_add_f32_dpp v0, v1, v2 row_shr:3 row_mask:0xe bank_mask:0xd bound_ctrl:1 fi:1",
+            {"vdst": "v0", "dpp_ctrl": 0x113, "row_mask": 14, "bank_mask": 13, "bound_ctrl": 1, "fi": 1},
+        ),
+        (
+            "gfx1100",
+            "v_dual_fmac_f32 v0, v1, v2 :: v_dual_add_f32 v3, v4, v5",
+            {"vdstX": "v0", "src0X": "v1", "vsrc1X": "v2", "vdstY": "v3", "src0Y": "v4", "vsrc1Y": "v5"},
+        ),
+        (
+            "gfx942",
+            "s_load_dwordx4 s[0:3], s[4:5], 0x10",
+            {"sdst": "s[0:3]", "sbase": "s[4:5]", "offset": 16, "cpol": 0},
+        ),
         ("gfx942", "s_cmpk_eq_i32 s3, 0x7", {"simm16": 7}),
-        ("gfx942", "v_pk_fma_f16 v0, v1, v2, v3 op_sel:[1,0,0] op_sel_hi:[0,1,1] neg_lo:[0,1,0]", {"op_sel": 1, "op_sel_hi": 6,
-         "neg_lo": 2, "neg_hi": 0}),
-        ("gfx1201", "buffer_load_b32 v0, v1, s[4:7], s8 offen offset:8", {"vdata": "v0", "vaddr": "v1", "srsrc": "s[4:7]",
-         "soffset": "s8", "offset": 8}),
+        (
+            "gfx942",
+            "v_pk_fma_f16 v0, v1, v2, v3 op_sel:[1,0,0] op_sel_hi:[0,1,1] neg_lo:[0,1,0]",
+            {"op_sel": 1, "op_sel_hi": 6, "neg_lo": 2, "neg_hi": 0},
+        ),
+        (
+            "gfx1201",
+            "buffer_load_b32 v0, v1, s[4:7], s8 offen offset:8",
+            {"vdata": "v0", "vaddr": "v1", "srsrc": "s[4:7]", "soffset": "s8", "offset": 8},
+        ),
     ],
-)  # fmt: skip
+)
 def test_operand_names_mean_what_the_text_says(target: str, text: str, expected: dict[str, str | int]) -> None:
     isa = Isa.of(target)
     code = isa.decode(isa.assemble(text).instructions.code)

@@ -1,9 +1,9 @@
 """Names of operand positions.
 
-LLVM exports ``getNamedOperandIdx(opcode, name)`` but not the enumeration of names, whose order changes from release to release. It
-is found here: each anchor below is an opcode whose operands are known from its assembly syntax and LLVM's instruction definitions,
-and a name's number is the only one that has the right position in every anchor. An anchor that contradicts another, or an LLVM
-without it, leaves its names unknown, which `tests/mc/test_opcodes.py` would notice.
+LLVM exports ``getNamedOperandIdx(opcode, name)`` but not the enumeration of names, whose order changes from release to
+release. It is found here: each anchor below is an opcode whose operands are known from its assembly syntax and LLVM's
+instruction definitions, and a name's number is the only one that has the right position in every anchor. An anchor that
+contradicts another, or an LLVM without it, leaves its names unknown, which `tests/mc/test_opcodes.py` would notice.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def calibrate(opcodes: Mapping[str, int], positions_of: Callable[[int, int], lis
 
     Args:
         opcodes: opcode name -> number.
-        positions_of: LLVM's function for a number of names: the operand position each has in an opcode, -1 where it has none.
+        positions_of: LLVM's function for a number of names: the operand position each has in an opcode, -1 where it has
+        none.
     """
     candidates: dict[str, set[int]] = {}
     for opcode_name, text in ANCHORS.items():

@@ -121,8 +121,8 @@ class InstructionArray:
 class Fixup:
     """A field of an assembled instruction whose value depends on a symbol.
 
-    The value is ``symbol - subtrahend + addend`` (addresses; an empty name is 0), taken relative to the place as `kind` says and
-    cut as `modifier` says.
+    The value is ``symbol - subtrahend + addend`` (addresses; an empty name is 0), taken relative to the place as `kind`
+    says and cut as `modifier` says.
     """
 
     instruction: int
@@ -131,12 +131,13 @@ class Fixup:
     """Byte of the field inside the instruction."""
     kind: str
     """``sopp_branch``: a signed 16-bit count of dwords from the end of the 4-byte instruction to the symbol.
-    ``literal32`` / ``literal64``: the literal after the instruction; with a ``rel32…`` modifier relative to the literal's own
-    address. Any other: LLVM's name of the fixup."""
+    ``literal32`` / ``literal64``: the literal after the instruction; with a ``rel32…`` modifier relative to the
+    literal's own address. Any other: LLVM's name of the fixup."""
     symbol: str
     addend: int = 0
     modifier: str = ""
-    """Relocation specifier as written (``rel32@lo``, ``gotpcrel32@hi``, ``abs32@lo``, …); ``lo32`` for ``(…)&0xffffffff``, ``hi32``
+    """Relocation specifier as written (``rel32@lo``, ``gotpcrel32@hi``, ``abs32@lo``, …); ``lo32`` for
+    ``(…)&0xffffffff``, ``hi32``
     for ``(…)>>32``; empty for the plain value."""
     subtrahend: str = ""
 

@@ -16,7 +16,6 @@ from luthier.mc.opcodes import Opcode, OperandInfo
 from luthier.mc.registers import Register, register_units
 from luthier.targets import Target, TargetId
 
-
 _PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
 _HIGH_SGPR = re.compile(r"SGPR10[2-5]")
 
@@ -24,7 +23,8 @@ _HIGH_SGPR = re.compile(r"SGPR10[2-5]")
 class Isa:
     """LLVM's MC view of one processor, its features and its wave size.
 
-    Get one from `Isa.of`, which keeps them. Reading is safe from several threads; decoding releases the interpreter lock.
+    Get one from `Isa.of`, which keeps them. Reading is safe from several threads; decoding releases the interpreter
+    lock.
     """
 
     target: TargetId
@@ -61,7 +61,8 @@ class Isa:
         if target.target.major >= 10:
             features += [f"{'+' if wave_size == size else '-'}wavefrontsize{size}" for size in (32, 64)]
         if target.target.major == 12:
-            # Halves of registers in 16-bit instructions, as on GFX11. Without, LLVM reads them as whole registers or not at all.
+            # Halves of registers in 16-bit instructions, as on GFX11. Without, LLVM reads them as whole registers or
+            # not at all.
             features.append("+real-true16")
         for name, setting in (("xnack", target.xnack), ("sramecc", target.sramecc)):
             if setting is not None:
@@ -78,8 +79,8 @@ class Isa:
         columns = _register_units(self.target.target.major == 9)
         self.register_first_unit, self.register_unit_count, self.register_is_half = columns
         first, units, half = (column.tolist() for column in columns)
-        # Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that LLVM itself
-        # maps the generic one to, and never a read-only summary of it.
+        # Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that
+        # LLVM itself maps the generic one to, and never a read-only summary of it.
         self._at: dict[tuple[int, int], int] = {}
         names = _registers()
         for number, real in enumerate(self._native.real_registers().tolist()):
@@ -103,7 +104,8 @@ class Isa:
         return InstructionArray(address, code, *self._native.decode(code, address & (2**64 - 1)))
 
     def texts(self, code: InstructionArray) -> list[str]:
-        """Assembly text of every instruction, with single spaces and no comment; ``.long`` and bytes where undecodable."""
+        """Assembly text of every instruction, with single spaces and no comment; ``.long`` and bytes where
+        undecodable."""
         return self._texts(code, range(len(code)))
 
     def text(self, code: InstructionArray, index: int) -> str:
@@ -252,7 +254,8 @@ class Isa:
         return self.register(number)
 
     def register_at(self, unit: int, count: int = 1) -> int | None:
-        """The register number that instructions of this processor use for exactly these units, None where there is none."""
+        """The register number that instructions of this processor use for exactly these units, None where there is
+        none."""
         return self._at.get((unit, count))
 
     def registers_in_class(self, name: str) -> list[int]:
@@ -267,7 +270,7 @@ class Isa:
             raise DecodeError(f"LLVM has no register class {name!r}") from None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _isa(target: TargetId, wave_size: int) -> Isa:
     return Isa(target, wave_size)
 

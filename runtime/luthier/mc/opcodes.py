@@ -13,7 +13,8 @@ class OperandInfo:
     """One operand position of an opcode."""
 
     name: str
-    """LLVM's name of the position: ``vdst``, ``src0``, ``src0_modifiers``, ``offset``, ``cpol``, …; empty where it has none."""
+    """LLVM's name of the position: ``vdst``, ``src0``, ``src0_modifiers``, ``offset``, ``cpol``, …; empty where it has
+    none."""
     is_def: bool
     tied_to: int
     """Index of the operand that must be the same register, -1 where there is none."""

@@ -61,10 +61,11 @@ _SUMMARIES = {"SRC_VCCZ": Unit.VCC, "SRC_EXECZ": Unit.EXEC}
 
 
 def register_units(name: str, gfx9: bool) -> tuple[int, int, bool]:
-    """First unit, number of units and whether it is a half, of the LLVM register `name` on GFX9 or on a later generation.
+    """First unit, number of units and whether it is a half, of the LLVM register `name` on GFX9 or on a later
+    generation.
 
-    (-1, 0, …) where there is none: SGPR_NULL, code generation's pseudo registers, and register numbers beyond the file (some
-    processors after GFX12 have more VGPRs than units are given to).
+    (-1, 0, …) where there is none: SGPR_NULL, code generation's pseudo registers, and register numbers beyond the file
+    (some processors after GFX12 have more VGPRs than units are given to).
     """
     half = _HALF.search(name) is not None
     base = _VARIANT.sub("", _HALF.sub("", name))

@@ -110,7 +110,8 @@ private:
     Instructions &all = result_.instructions;
     const auto index = int32_t(count());
 
-    // Absolute expressions become immediates before encoding; the others are found again by identity in the encoder's fixups.
+    // Absolute expressions become immediates before encoding; the others are found again by identity in the encoder's
+    // fixups.
     struct Symbolic {
       const MCExpr *expression;
       size_t operand;
@@ -210,8 +211,8 @@ private:
 
 namespace {
 
-/// Refuses what LLVM's parser does not survive: it never comes back from an unterminated string or comment, and parses and evaluates
-/// expressions recursively, so that a statement of a hundred thousand brackets would overflow the stack.
+/// Refuses what LLVM's parser does not survive: it never comes back from an unterminated string or comment, and parses
+/// and evaluates expressions recursively, so that a statement of a hundred thousand brackets would overflow the stack.
 void refuseTheFatal(StringRef source) {
   constexpr unsigned MostOperators = 2000; // in one line
   unsigned operators = 0;
@@ -264,11 +265,11 @@ void Isa::assembleInto(const std::string &source, AssemblyResult &result) const 
     if (diagnostic.getKind() == SourceMgr::DK_Error && !error)
       error = {diagnostic.getMessage().str(), std::max(0, diagnostic.getLineNo())};
   };
-  sources.setDiagHandler([](const SMDiagnostic &diagnostic, void *noter) { (*static_cast<decltype(note) *>(noter))(diagnostic); },
-                         &note);
+  sources.setDiagHandler(
+      [](const SMDiagnostic &diagnostic, void *noter) { (*static_cast<decltype(note) *>(noter))(diagnostic); }, &note);
   MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get(), &sources, &options_);
-  context.setDiagnosticHandler(
-      [&note](const SMDiagnostic &diagnostic, bool, const SourceMgr &, std::vector<const MDNode *> &) { note(diagnostic); });
+  context.setDiagnosticHandler([&note](const SMDiagnostic &diagnostic, bool, const SourceMgr &,
+                                       std::vector<const MDNode *> &) { note(diagnostic); });
   std::unique_ptr<MCObjectFileInfo> objectFile(target_->createMCObjectFileInfo(context, /*PIC=*/true));
   context.setObjectFileInfo(objectFile.get());
 
@@ -278,7 +279,8 @@ void Isa::assembleInto(const std::string &source, AssemblyResult &result) const 
   Collector collector(context, *this, *emitter, result);
   target_->createNullTargetStreamer(collector); // owned by the collector
   std::unique_ptr<MCAsmParser> parser(createMCAsmParser(sources, context, collector, *asmInfo_));
-  std::unique_ptr<MCTargetAsmParser> targetParser(target_->createMCAsmParser(subtarget, *parser, *instrInfo_, options_));
+  std::unique_ptr<MCTargetAsmParser> targetParser(
+      target_->createMCAsmParser(subtarget, *parser, *instrInfo_, options_));
   if (!targetParser)
     throw McError("LLVM has no assembly parser for this processor");
   parser->setTargetParser(*targetParser);

@@ -32,8 +32,9 @@ bool announcesMore(uint32_t field) {
 
 /// The bytes that are enough to decode the instruction at `bytes`, or all where that is not clear.
 ///
-/// LLVM tries its tables from the longest encoding down to the shortest, as far as there are bytes, so offering fewer makes it several
-/// times faster. It may be fewer than the instruction has: then decoding fails, and is tried again with all bytes.
+/// LLVM tries its tables from the longest encoding down to the shortest, as far as there are bytes, so offering fewer
+/// makes it several times faster. It may be fewer than the instruction has: then decoding fails, and is tried again
+/// with all bytes.
 ArrayRef<uint8_t> enough(ArrayRef<uint8_t> bytes, unsigned generation) {
   const uint32_t first = support::endian::read32le(bytes.data());
   if (first >> 31 == 0) // VOP1, VOP2, VOPC
@@ -43,7 +44,8 @@ ArrayRef<uint8_t> enough(ArrayRef<uint8_t> bytes, unsigned generation) {
   if (generation == 9 && first >> 23 == 0x1a7) // VOP3P: on gfx950 some have 16 bytes
     return bytes;
   const uint32_t second = support::endian::read32le(bytes.data() + 4);
-  return second >> 24 == 0xff || announcesMore(first) || announcesMore(second) || announcesMore(second >> 9) || announcesMore(second >> 18)
+  return second >> 24 == 0xff || announcesMore(first) || announcesMore(second) || announcesMore(second >> 9) ||
+                 announcesMore(second >> 18)
              ? bytes
              : bytes.take_front(8);
 }
@@ -56,8 +58,8 @@ void Isa::complete(MCInst &inst) const {
     return;
   const MCInstrDesc &desc = instrInfo_->get(opcode);
   const OperandNames &names = operandNames();
-  // On gfx90a and later the decoder appends the gds operand of DS instructions a second time, and the parser gives some buffer atomics
-  // a swz operand that their opcode does not have.
+  // On gfx90a and later the decoder appends the gds operand of DS instructions a second time, and the parser gives some
+  // buffer atomics a swz operand that their opcode does not have.
   while (inst.getNumOperands() > desc.getNumOperands() && inst.getOperand(inst.getNumOperands() - 1).isImm())
     inst.erase(inst.end() - 1);
   // Decoded as the bits of its field, assembled as the number it stands for: it is the number here.
@@ -109,7 +111,9 @@ int Isa::tiedTo(unsigned opcode, unsigned operand) const {
   const int tied = desc.getOperandConstraint(operand, MCOI::TIED_TO);
   const MCInstrDesc &generic = instrInfo_->get(genericOpcode(opcode));
   // LLVM does not copy every constraint of a generic opcode to the real ones.
-  return tied < 0 && generic.getNumOperands() == desc.getNumOperands() ? generic.getOperandConstraint(operand, MCOI::TIED_TO) : tied;
+  return tied < 0 && generic.getNumOperands() == desc.getNumOperands()
+             ? generic.getOperandConstraint(operand, MCOI::TIED_TO)
+             : tied;
 }
 
 const char *Isa::problem(const MCInst &inst) const {
@@ -150,7 +154,8 @@ const char *Isa::problem(const MCInst &inst) const {
     const OperandNames &names = operandNames();
     auto above = [&](unsigned name, int64_t most) {
       const int at = position(opcode, name);
-      return at >= 0 && (!inst.getOperand(unsigned(at)).isImm() || uint64_t(inst.getOperand(unsigned(at)).getImm()) > uint64_t(most));
+      return at >= 0 && (!inst.getOperand(unsigned(at)).isImm() ||
+                         uint64_t(inst.getOperand(unsigned(at)).getImm()) > uint64_t(most));
     };
     for (const unsigned select : names.selects)
       if (above(select, 6))
@@ -189,8 +194,8 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
     return finish(offset, std::min<size_t>(4, code.size() - offset), -1, 0, NoTarget);
   };
 
-  // LLVM refuses a literal beyond the end of the bytes in a way that is hard to survive, so the end is decoded from a copy with zeros
-  // after it; an instruction that reaches into them is none.
+  // LLVM refuses a literal beyond the end of the bytes in a way that is hard to survive, so the end is decoded from a
+  // copy with zeros after it; an instruction that reaches into them is none.
   const size_t tailStart = code.size() > LongestInstruction ? code.size() - LongestInstruction : 0;
   std::vector<uint8_t> tail(code.begin() + tailStart, code.end());
   tail.resize(tail.size() + LongestInstruction);
@@ -208,8 +213,8 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
       uint64_t size = 0;
       auto attempt = [&](ArrayRef<uint8_t> bytes) {
         inst.clear();
-        if (disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) == MCDisassembler::Fail || size == 0 ||
-            size > code.size() - offset)
+        if (disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) == MCDisassembler::Fail ||
+            size == 0 || size > code.size() - offset)
           return false;
         complete(inst);
         return problem(inst) == nullptr;

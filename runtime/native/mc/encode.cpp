@@ -33,7 +33,8 @@ std::string tidied(StringRef text) {
 
 } // namespace
 
-/// The instruction in columns as an MCInst. Everything LLVM would index with is checked here: the columns are the caller's.
+/// The instruction in columns as an MCInst. Everything LLVM would index with is checked here: the columns are the
+/// caller's.
 MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &context) const {
   auto fail = [index](const std::string &what) { throw McError("instruction " + std::to_string(index) + ": " + what); };
   const int32_t opcode = columns.opcode[index];

@@ -42,12 +42,13 @@ enum Flag : uint32_t {
   Interpolation = 1u << 29,
 };
 
-// Bits of MCInstrDesc::TSFlags in LLVM 22 (SIInstrFlags in the private SIDefines.h); tests/mc/test_opcodes.py proves each against
-// opcodes whose class is known from their name.
+// Bits of MCInstrDesc::TSFlags in LLVM 22 (SIInstrFlags in the private SIDefines.h); tests/mc/test_opcodes.py proves
+// each against opcodes whose class is known from their name.
 namespace ts {
 constexpr uint64_t bit(int n) { return uint64_t(1) << n; }
 constexpr uint64_t SALU = bit(0), VALU = bit(1), VINTRP = bit(13), SDWA = bit(14), DPP = bit(15), TRANS = bit(16);
-constexpr uint64_t MUBUF = bit(17), MTBUF = bit(18), SMRD = bit(19), MIMG = bit(20), VIMAGE = bit(21), VSAMPLE = bit(22);
+constexpr uint64_t MUBUF = bit(17), MTBUF = bit(18), SMRD = bit(19), MIMG = bit(20), VIMAGE = bit(21),
+                   VSAMPLE = bit(22);
 constexpr uint64_t EXP = bit(23), FLAT = bit(24), DS = bit(25), LDSDIR = bit(28), VINTERP = bit(29);
 constexpr uint64_t IsPacked = bit(49), FlatGlobal = bit(51), IsMAI = bit(54), IsDOT = bit(55), FlatScratch = bit(56);
 constexpr uint64_t IsAtomicNoRet = bit(57), IsAtomicRet = bit(58), IsWMMA = bit(59), GWS = bit(62), IsSWMMAC = bit(63);
@@ -108,7 +109,8 @@ uint32_t instructionFlags(const MCInstrDesc &real, const MCInstrDesc &generic, S
   // Control flow that LLVM, which never generates it, does not describe.
   set(name.starts_with("S_SWAPPC_B64"), Indirect);
   set(name.starts_with("S_CBRANCH_I_FORK"), Branch | Conditional | Terminator);
-  set(name.starts_with("S_CBRANCH_G_FORK") || name.starts_with("S_CBRANCH_JOIN"), Branch | Conditional | Indirect | Terminator);
+  set(name.starts_with("S_CBRANCH_G_FORK") || name.starts_with("S_CBRANCH_JOIN"),
+      Branch | Conditional | Indirect | Terminator);
   set(name.starts_with("S_RFE_"), Branch | Indirect | Terminator | Barrier);
   return flags;
 }

@@ -7,8 +7,8 @@ namespace luthier {
 
 /// Runs `work`; false where it crashed (a signal such as SIGSEGV), true where it returned or threw, which is thrown on.
 ///
-/// LLVM's AMDGPU code is written for its own compiler's output: on malformed assembly text or reserved encodings a release build runs
-/// into undefined behaviour. What crashed leaks its memory and must not be used again.
+/// LLVM's AMDGPU code is written for its own compiler's output: on malformed assembly text or reserved encodings a
+/// release build runs into undefined behaviour. What crashed leaks its memory and must not be used again.
 bool survives(llvm::function_ref<void()> work);
 
 } // namespace luthier

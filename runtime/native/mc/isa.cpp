@@ -26,8 +26,9 @@ void initializeLLVM() {
     LLVMInitializeAMDGPUTargetMC();
     LLVMInitializeAMDGPUAsmParser();
     LLVMInitializeAMDGPUDisassembler();
-    // This LLVM is private to the module, so the handler meets no other user. LLVM's frames are unwound without running their
-    // destructors' equivalents: what they held leaks, which is the price of surviving a condition LLVM calls fatal.
+    // This LLVM is private to the module, so the handler meets no other user. LLVM's frames are unwound without running
+    // their destructors' equivalents: what they held leaks, which is the price of surviving a condition LLVM calls
+    // fatal.
     install_fatal_error_handler(
         [](void *, const char *reason, bool) { throw McError(std::string("LLVM: ") + reason); });
   });
@@ -98,8 +99,8 @@ Isa::Isa(const std::string &cpu, const std::string &features) : triple_("amdgcn-
 }
 
 std::unique_ptr<MCInstPrinter> Isa::printer() const {
-  return std::unique_ptr<MCInstPrinter>(target_->createMCInstPrinter(triple_, asmInfo_->getAssemblerDialect(), *asmInfo_,
-                                                                     *instrInfo_, *registerInfo_));
+  return std::unique_ptr<MCInstPrinter>(
+      target_->createMCInstPrinter(triple_, asmInfo_->getAssemblerDialect(), *asmInfo_, *instrInfo_, *registerInfo_));
 }
 
 bool Isa::fits(const MCInstrDesc &desc) const {
@@ -145,7 +146,8 @@ std::string Isa::registerText(uint32_t number) const {
 }
 
 unsigned Isa::genericOpcode(unsigned opcode) const {
-  // Real opcode -> the generic one it encodes. The mapping table in LLVM goes the other way, one column an encoding family.
+  // Real opcode -> the generic one it encodes. The mapping table in LLVM goes the other way, one column an encoding
+  // family.
   static std::once_flag once;
   static std::unordered_map<unsigned, unsigned> generic;
   std::call_once(once, [this] {

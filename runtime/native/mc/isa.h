@@ -41,7 +41,8 @@ enum OperandKind : uint8_t {
 constexpr int64_t NoTarget = INT64_MIN;
 
 // Bits of instructionFlags that are needed outside of flags.cpp.
-constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, SegmentFlags = (1u << 20) | (1u << 21), SdwaFlag = 1u << 24;
+constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, SegmentFlags = (1u << 20) | (1u << 21),
+                   SdwaFlag = 1u << 24;
 
 /// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
 struct Instructions {
@@ -82,7 +83,8 @@ struct OperandColumns {
   size_t operands;
 };
 
-/// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.mc._operand_names and given to setOperandNames.
+/// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.mc._operand_names and given to
+/// setOperandNames.
 struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
   std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
@@ -111,17 +113,19 @@ public:
   uint32_t realRegister(uint32_t number) const;
   /// The register class an operand takes on this processor, -1 where it takes no register.
   int registerClass(const llvm::MCOperandInfo &info) const { return instrInfo_->getOpRegClassID(info, hwMode_); }
-  /// False where the opcode takes registers that this processor does not have; LLVM would print such an instruction out of bounds.
+  /// False where the opcode takes registers that this processor does not have; LLVM would print such an instruction out
+  /// of bounds.
   bool fits(const llvm::MCInstrDesc &desc) const;
   /// The operand that must be the same register, -1 where there is none.
   int tiedTo(unsigned opcode, unsigned operand) const;
   /// Why an instruction is none that this processor has; null where nothing speaks against it.
   ///
-  /// LLVM's decoder accepts reserved encodings (an SGPR where only a VGPR can be, a tuple beyond the last register, reserved SDWA
-  /// selections), and its printer and encoder then run into undefined behaviour, so everything is checked before it reaches them.
+  /// LLVM's decoder accepts reserved encodings (an SGPR where only a VGPR can be, a tuple beyond the last register,
+  /// reserved SDWA selections), and its printer and encoder then run into undefined behaviour, so everything is checked
+  /// before it reaches them.
   const char *problem(const llvm::MCInst &inst) const;
-  /// Gives a decoded or parsed instruction the operands of its opcode, no more and no fewer. LLVM's decoder leaves out at the end what
-  /// it can do without: tied registers and modifier summaries.
+  /// Gives a decoded or parsed instruction the operands of its opcode, no more and no fewer. LLVM's decoder leaves out
+  /// at the end what it can do without: tied registers and modifier summaries.
   void complete(llvm::MCInst &inst) const;
   /// Adds a register, immediate or literal to the operand columns; false where the operand is none of them.
   bool append(const llvm::MCOperand &operand, Instructions &out) const;

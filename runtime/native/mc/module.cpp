@@ -30,9 +30,10 @@ py::tuple columns(Instructions &&instructions) {
 template <typename T> using In = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
 /// Columns from Python, with their lengths proven to agree before anything is read.
-OperandColumns borrowed(const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind, const In<int64_t> &value) {
-  if (opcode.ndim() != 1 || start.ndim() != 1 || kind.ndim() != 1 || value.ndim() != 1 || start.size() != opcode.size() + 1 ||
-      kind.size() != value.size())
+OperandColumns borrowed(const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind,
+                        const In<int64_t> &value) {
+  if (opcode.ndim() != 1 || start.ndim() != 1 || kind.ndim() != 1 || value.ndim() != 1 ||
+      start.size() != opcode.size() + 1 || kind.size() != value.size())
     throw McError("instruction columns have inconsistent lengths");
   return {opcode.data(), size_t(opcode.size()), start.data(), kind.data(), value.data(), size_t(kind.size())};
 }
@@ -46,19 +47,22 @@ py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
   for (const unsigned each : {isa.genericOpcode(opcode), opcode})
     for (unsigned name = 0; name < operandNames().names.size(); ++name) {
       const int at = llvm::AMDGPU::getNamedOperandIdx(uint16_t(each), static_cast<llvm::AMDGPU::OpName>(name));
-      if (at >= 0 && size_t(at) < named.size() && (each == opcode || isa.instructions().get(each).getNumOperands() == named.size()))
+      if (at >= 0 && size_t(at) < named.size() &&
+          (each == opcode || isa.instructions().get(each).getNumOperands() == named.size()))
         named[size_t(at)] = operandNames().names[name];
     }
   py::list operands;
   for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
     const llvm::MCOperandInfo &info = desc.operands()[i];
-    operands.append(py::make_tuple(named[i], i < desc.getNumDefs(), isa.tiedTo(opcode, i), int(info.OperandType), isa.registerClass(info)));
+    operands.append(py::make_tuple(named[i], i < desc.getNumDefs(), isa.tiedTo(opcode, i), int(info.OperandType),
+                                   isa.registerClass(info)));
   }
   std::vector<uint32_t> uses(desc.implicit_uses().begin(), desc.implicit_uses().end());
   std::vector<uint32_t> defs(desc.implicit_defs().begin(), desc.implicit_defs().end());
   return py::make_tuple(isa.instructions().getName(opcode).str(), isa.mnemonic(opcode),
-                        isa.instructions().getName(isa.genericOpcode(opcode)).str(), isa.genericOpcode(opcode), operands, uses, defs,
-                        int(desc.getSize()), isa.flags(opcode), uint64_t(desc.TSFlags), desc.isPseudo());
+                        isa.instructions().getName(isa.genericOpcode(opcode)).str(), isa.genericOpcode(opcode),
+                        operands, uses, defs, int(desc.getSize()), isa.flags(opcode), uint64_t(desc.TSFlags),
+                        desc.isPseudo());
 }
 
 } // namespace
@@ -98,30 +102,33 @@ PYBIND11_MODULE(_mc, m) {
           py::arg("code"), py::arg("address"), py::arg("patient") = false)
       .def(
           "encode",
-          [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind, const In<int64_t> &value) {
+          [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind,
+             const In<int64_t> &value) {
             auto [code, offsets] = isa.encode(borrowed(opcode, start, kind, value));
             return py::make_tuple(py::bytes(code), column(std::move(offsets)));
           },
           py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"), py::arg("operand_value"))
       .def(
           "print",
-          [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind, const In<int64_t> &value,
-             const In<int64_t> &addresses) {
+          [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind,
+             const In<int64_t> &value, const In<int64_t> &addresses) {
             const OperandColumns given = borrowed(opcode, start, kind, value);
             if (addresses.ndim() != 1 || size_t(addresses.size()) != given.count)
               throw McError("instruction columns have inconsistent lengths");
             return isa.print(given, addresses.data());
           },
-          py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"), py::arg("operand_value"), py::arg("addresses"))
+          py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"), py::arg("operand_value"),
+          py::arg("addresses"))
       .def(
           "assemble",
           [](const Isa &isa, const std::string &source) {
             AssemblyResult result = isa.assemble(source);
             py::list fixups;
             for (const Fixup &fixup : result.fixups)
-              fixups.append(py::make_tuple(fixup.instruction, fixup.byte, fixup.kind, fixup.symbol, fixup.subtrahend, fixup.addend,
-                                           fixup.modifier));
-            return py::make_tuple(columns(std::move(result.instructions)), py::bytes(result.code), result.labels, fixups);
+              fixups.append(py::make_tuple(fixup.instruction, fixup.byte, fixup.kind, fixup.symbol, fixup.subtrahend,
+                                           fixup.addend, fixup.modifier));
+            return py::make_tuple(columns(std::move(result.instructions)), py::bytes(result.code), result.labels,
+                                  fixups);
           },
           py::arg("source"))
       .def("describe_opcode", &describeOpcode)
@@ -129,7 +136,8 @@ PYBIND11_MODULE(_mc, m) {
            [](const Isa &isa) {
              py::list all;
              for (unsigned i = 0; i < isa.registers().getNumRegs(); ++i)
-               all.append(py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(i))), isa.registerText(i)));
+               all.append(
+                   py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(i))), isa.registerText(i)));
              return all;
            })
       .def("real_registers",
@@ -162,7 +170,8 @@ PYBIND11_MODULE(_mc, m) {
       [](unsigned opcode, unsigned names) {
         std::vector<int> positions;
         for (unsigned name = 0; name < names; ++name)
-          positions.push_back(llvm::AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<llvm::AMDGPU::OpName>(name)));
+          positions.push_back(
+              llvm::AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<llvm::AMDGPU::OpName>(name)));
         return positions;
       },
       py::arg("opcode"), py::arg("names"));
