@@ -56,7 +56,7 @@ def _half(b: Builder, name: str, values: Sequence[Value], result: Type, rounding
             ],
             x.type,
         )
-        exact = _sticky(b, total, lost)
+        exact = sticky(b, total, lost)
         if rounding == 2:
             # Rounding down, opposite numbers add up to -0.
             cancelled = (total == 0.0) & ((product.as_("i64") ^ z.as_("i64")) < 0)
@@ -93,7 +93,7 @@ def _int_to_half(b: Builder, value: Value, result: Type, rounding: int) -> Value
     return rounded(b, "fptrunc", [wide], result, rounding)
 
 
-def _sticky(b: Builder, total: Value, lost: Value) -> Value:
+def sticky(b: Builder, total: Value, lost: Value) -> Value:
     """`total` moved to an odd last bit toward the exact sum `total + lost`, if anything was lost."""
     bits = total.as_("u64")
     toward_zero = (total.as_("u64") ^ lost.as_("u64")) >> 63  # the exact value is smaller in magnitude

@@ -10,6 +10,7 @@ from luthier.emulator.operations import (
     compare,
     control,
     convert,
+    convert_small,
     flat,
     lane,
     lds,
@@ -24,7 +25,6 @@ from luthier.emulator.operations import (
     valu_int,
     valu_minmax,
     valu_special,
-    wmma,
 )
 
 FAMILIES = (
@@ -43,9 +43,9 @@ FAMILIES = (
     valu_special,
     compare,
     convert,
+    convert_small,
     packed,
     matrix,
-    wmma,
     lane,
 )
 

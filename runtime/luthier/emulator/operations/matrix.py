@@ -1,201 +1,303 @@
-"""Matrix multiply-accumulate of GFX9 with accumulation registers (MFMA): D = A * B + C for one or several blocks.
+"""Matrix multiply-accumulate: MFMA and SMFMAC of GFX9, WMMA of GFX11 and GFX12, SWMMAC of GFX12.
 
-Where elements are (AMD matrix instruction calculator; ISA documents, "Matrix arithmetic instructions"): a lane holds
-consecutive k of one row of A, and of one column of B. Sums run over k in order, each step a fused multiply-add that
-rounds to nearest; hardware orders and rounds the partial sums of 8- and 16-bit floats its own way, so those are
-bounded. EXEC is ignored.
+`matrix_layout` says where elements are, `matrix_numbers` how they are read and summed, `matrix_code` makes the loops.
+Here are the operations' names and modifiers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.operands import read_typed
-from luthier.emulator.operations.float8 import FORMATS, decode
-from luthier.emulator.types import Type
-from luthier.emulator.values import Value
-from luthier.emulator.variant import Access
+from luthier.emulator.operations import matrix_layout as layout
+from luthier.emulator.operations.matrix_code import Product, Scale, Side, multiply
+from luthier.emulator.operations.matrix_numbers import FORMATS, Chain, model_of
 
 if TYPE_CHECKING:
     from luthier.emulator.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 
-
-def elements(slot: Slot, kind: Type | None = None) -> list[Value]:
-    """The elements of an operand in every lane, denormals kept."""
-    chosen = kind or slot.spec.type
-    value = read_typed(slot.w, slot.rows(), chosen, Access("v"), flush=False)
-    return [value] if isinstance(value, Value) else list(value)
+EIGHT_BIT = ("fp8", "bf8")
+_NEGATE, _OTHER, _SELECT, _SELECT_HIGH = 1, 2, 4, 8
+"""Bits of a source's modifiers, as LLVM's SISrcMods."""
 
 
-def store(slot: Slot, values: Sequence[Value]) -> None:
-    """Write an operand's elements in every lane, whatever EXEC is."""
-    from luthier.emulator.operands import typed_rows
-
-    for index, row in enumerate(typed_rows(slot.w, list(values), slot.spec.type)):
-        slot.store_row(index, row, None)
+def _format(w: WaveBuilder, kind: str) -> str:
+    """The name in FORMATS: GFX94x encodes 8-bit floats in its own way."""
+    return f"{kind}_fnuz" if kind in EIGHT_BIT and w.processor.startswith("gfx94") else kind
 
 
-def widen(w: WaveBuilder, value: Value, kind: str) -> Value:
-    """One element of A or B as a number that can be multiplied: a 32- or 64-bit float, or a signed 32-bit integer."""
-    if kind in FORMATS:
-        return decode(w, value, kind, ocp=bool(w.modifiers.get("ocp")))
-    if kind in ("i8", "f16", "bf16"):
-        return value.to("i32" if kind == "i8" else "f32")
-    if kind == "xf32":
-        # Ten bits of fraction, to nearest even.
-        bits = value.as_("u32")
-        rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000
-        return w.select(w.is_nan(value), bits, rounded).as_("f32")
-    return value
+# GFX9 ---------------------------------------------------------------------------------------------------------------
 
 
-def multiply_add(w: WaveBuilder, x: Value, y: Value, z: Value) -> Value:
-    """x * y + z, of floats rounded once."""
-    return w.fma(x, y, z) if z.type.is_float else x * y + z
+def _mfma(names: Iterable[str], rows: int, steps: int, blocks: int, left: str, right: str, result: str) -> None:
+    columns = rows
+    wide = result == "f64"
+    register = "u64" if wide else "u32"
+    places = layout.mfma_result(rows, columns, blocks, wide)
+    source = layout.mfma_source(rows, steps, blocks)
+    each = rows * steps * blocks // 64
 
-
-@dataclass(frozen=True)
-class Shape:
-    """One MFMA: `blocks` products of m x k by k x m."""
-
-    m: int
-    k: int
-    blocks: int
-    source: str
-    """Element of A and B."""
-    result: str
-    """Element of C and D."""
-    other: str = ""
-    """Element of B where it is not that of A."""
-
-    @property
-    def per_lane(self) -> int:
-        """Elements of A, and of B, in a lane."""
-        return self.m * self.k * self.blocks // 64
-
-    def element_type(self, kind: str) -> str:
-        return {"xf32": "f32", "fp8": "u8", "bf8": "u8"}.get(kind, kind)
-
-    def source_type(self, kind: str) -> str:
-        name = self.element_type(kind)
-        return name if self.per_lane == 1 else f"{name}x{self.per_lane}"
-
-    @property
-    def outputs(self) -> int:
-        """Elements of D in a lane."""
-        return self.m * self.m * self.blocks // 64
-
-    @property
-    def result_type(self) -> str:
-        return self.result if self.outputs == 1 else f"{self.result}x{self.outputs}"
-
-    def source_lane(self, row: int, k: int, block: int) -> int:
-        """The lane that holds an element of A (of B: column for row)."""
-        return self.m * block + self.m * self.blocks * (k // self.per_lane) + row
-
-    def output(self, register: int, lane: int) -> tuple[int, int, int]:
-        """Row, column and block of D that an element of a lane is."""
-        column = lane % self.m
-        if self.result == "f64":
-            if self.blocks == 1:
-                return 4 * register + lane // 16, column, 0
-            return lane // 16, column, lane // 4 % 4
-        if self.m == 4:
-            return register, column, lane // 4
-        per_block = self.m * self.m // 64
-        block, within = divmod(register, per_block)
-        group = lane // self.m
-        return 8 * (within // 4) + 4 * group + within % 4, column, block
-
-
-def _broadcast_block(block: int, cbsz: int, abid: int) -> int:
-    """The block of A that CBSZ and ABID put in place of `block`: groups of 2**cbsz share their block `abid`."""
-    return (block >> cbsz << cbsz) + abid if cbsz else block
-
-
-def _lane_group(lane: int, blgp: int) -> int:
-    """The lane of B that BLGP puts in place of `lane`."""
-    return {
-        0: lane,
-        1: lane % 32,
-        2: 32 + lane % 32,
-        3: (lane + 16) % 64,
-        4: lane % 16,
-        5: 16 + lane % 16,
-        6: 32 + lane % 16,
-        7: 48 + lane % 16,
-    }[blgp]
-
-
-def product(w: WaveBuilder, shape: Shape, a: list[Value], b: list[Value], totals: list[Value]) -> list[Value]:
-    """The elements of D from those of A, B and C."""
-    cbsz, abid, blgp = (w.modifiers.get(name, 0) for name in ("cbsz", "abid", "blgp"))
-    left = [widen(w, value, shape.source) for value in a]
-    right = [widen(w, value, shape.other or shape.source) for value in b]
-    if shape.result == "f64":
-        # There BLGP negates A, B, C.
-        left = [-value for value in left] if blgp & 1 else left
-        right = [-value for value in right] if blgp & 2 else right
-        totals = [-value for value in totals] if blgp & 4 else totals
-        blgp = 0
-    # The steps over k of all registers, so that a shuffle of B that several registers share is made once.
-    shuffled: dict[tuple[int, tuple[int, ...]], Value] = {}
-    for k in range(shape.k):
-        element = k % shape.per_lane
-        for register in range(shape.outputs):
-            places = [shape.output(register, lane) for lane in range(64)]
-            rows = [shape.source_lane(row, k, _broadcast_block(block, cbsz, abid)) for row, _, block in places]
-            columns = tuple(_lane_group(shape.source_lane(column, k, block), blgp) for _, column, block in places)
-            key = (element, columns)
-            if key not in shuffled:
-                shuffled[key] = w.shuffle(right[element], columns)
-            totals[register] = multiply_add(w, w.shuffle(left[element], rows), shuffled[key], totals[register])
-        shuffled.clear()
-    return totals
-
-
-def _declare(names: str, shape: Shape) -> None:
-    signature = (
-        f"{shape.source_type(shape.source)} {shape.source_type(shape.other or shape.source)} {shape.result_type}"
-        f" -> {shape.result_type}"
+    @operations.wave(
+        " ".join(names),
+        f"u32 u32 src2:{register}x4 -> {register}x4",
+        exact=left in ("i8", "f32", "f64"),
+        static=("cbsz", "abid", "blgp"),
+        processors=True,
     )
-    exact = shape.result != "f32"
-    settings: dict[str, bool] = {"eight_bit": True} if shape.source in FORMATS else {}
+    def mfma(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+        """D = A * B + C. CBSZ and ABID repeat blocks of A; BLGP moves groups of B's lanes, or negates 64-bit floats."""
+        pattern = w.modifiers.get("blgp", 0)
+        signs = [bool(wide and pattern >> place & 1) for place in range(3)]
+        model = model_of(w.processor, _format(w, left), steps, each == 2)
+        multiply(
+            w,
+            Product(
+                rows=rows,
+                columns=columns,
+                blocks=blocks,
+                result=places,
+                kind=result,
+                model=model,
+                a=Side(a, FORMATS[_format(w, left)], source, (signs[0], signs[0])),
+                b=Side(b, FORMATS[_format(w, right)], source, (signs[1], signs[1])),
+                c=c,
+                d=d,
+                broadcast=(w.modifiers.get("cbsz", 0), w.modifiers.get("abid", 0)),
+                pattern=0 if wide else pattern,
+                negate_c=signs[2],
+            ),
+        )
 
-    @operations.wave(names, signature, exact=exact, static=("cbsz", "abid", "blgp"), **settings)
-    def mfma(w: WaveBuilder, result: Slot, a: Slot, b: Slot, c: Slot) -> None:
-        """D = A * B + C."""
-        store(result, w.with_rounding(0, lambda _: product(w, shape, elements(a), elements(b), elements(c))))
 
-
-def _family(source: str, result: str, shapes: Sequence[tuple[int, int, int]], old: str = "", new: str = "") -> None:
-    """Shapes (m, k, blocks) of one type; `old` is how GFX908 and GFX90A spell the type, `new` how later targets do."""
-    for m, k, blocks in shapes:
-        names = []
-        if old:
-            names.append(f"v_mfma_{result}_{m}x{m}x{k}{old}")
+def _mfma_family(kind: str, shapes: Iterable[tuple[int, int, int]], old: str = "", new: str = "") -> None:
+    """Shapes are rows, K, blocks; `old` is how GFX908 and GFX90A spell the type, `new` how later processors do."""
+    result = {"i8": "i32", "f64": "f64"}.get(kind, "f32")
+    for rows, steps, blocks in shapes:
+        size = f"v_mfma_{result}_{rows}x{rows}x{steps}"
+        names = [f"{size}{old}"] if old else []
         if new:
-            names.append(f"v_mfma_{result}_{m}x{m}x{k}{f'_{blocks}b' if blocks > 1 else ''}_{new}")
-        _declare(" ".join(names), Shape(m, k, blocks, source, result))
+            names.append(f"{size}_{blocks}b_{new}" if blocks > 1 else f"{size}_{new}")
+        _mfma(names, rows, steps, blocks, kind, kind, result)
 
 
-_family("f32", "f32", [(32, 1, 2), (16, 1, 4), (4, 1, 16), (32, 2, 1), (16, 4, 1)], "f32", "f32")
-_family("f16", "f32", [(32, 4, 2), (16, 4, 4), (4, 4, 16), (32, 8, 1), (16, 16, 1)], "f16", "f16")
-_family("f16", "f32", [(32, 16, 1), (16, 32, 1)], new="f16")
-_family("bf16", "f32", [(32, 2, 2), (16, 2, 4), (4, 2, 16), (32, 4, 1), (16, 8, 1)], "bf16")
-_family("bf16", "f32", [(32, 4, 2), (16, 4, 4), (4, 4, 16), (32, 8, 1), (16, 16, 1)], "bf16_1k", "bf16")
-_family("bf16", "f32", [(32, 16, 1), (16, 32, 1)], new="bf16")
-_family("i8", "i32", [(32, 4, 2), (16, 4, 4), (4, 4, 16), (32, 8, 1), (16, 16, 1)], "i8")
-_family("i8", "i32", [(32, 4, 2), (16, 4, 4), (4, 4, 16), (32, 16, 1), (16, 32, 1)], new="i8")
-_family("i8", "i32", [(32, 32, 1), (16, 64, 1)], new="i8")
-_family("xf32", "f32", [(32, 4, 1), (16, 8, 1)], new="xf32")
-_family("f64", "f64", [(16, 4, 1), (4, 4, 4)], "f64", "f64")
-for _left in FORMATS:
-    for _right in FORMATS:
-        for _m, _k in ((32, 16), (16, 32)):
-            _declare(f"v_mfma_f32_{_m}x{_m}x{_k}_{_left}_{_right}", Shape(_m, _k, 1, _left, "f32", _right))
+_mfma_family("f32", [(32, 1, 2), (16, 1, 4), (4, 1, 16), (32, 2, 1), (16, 4, 1)], "f32", "f32")
+_mfma_family("f16", [(32, 4, 2), (16, 4, 4), (4, 4, 16), (32, 8, 1), (16, 16, 1)], "f16", "f16")
+_mfma_family("f16", [(32, 16, 1), (16, 32, 1)], new="f16")
+_mfma_family("bf16", [(32, 2, 2), (16, 2, 4), (4, 2, 16), (32, 4, 1), (16, 8, 1)], "bf16")
+_mfma_family("bf16", [(32, 4, 2), (16, 4, 4), (4, 4, 16), (32, 8, 1), (16, 16, 1)], "bf16_1k", "bf16")
+_mfma_family("bf16", [(32, 16, 1), (16, 32, 1)], new="bf16")
+_mfma_family("i8", [(32, 4, 2), (16, 4, 4), (4, 4, 16)], "i8", "i8")
+_mfma_family("i8", [(32, 8, 1), (16, 16, 1)], "i8")
+_mfma_family("i8", [(32, 16, 1), (16, 32, 1), (32, 32, 1), (16, 64, 1)], new="i8")
+_mfma_family("xf32", [(32, 4, 1), (16, 8, 1)], new="xf32")
+_mfma_family("f64", [(16, 4, 1), (4, 4, 4)], "f64", "f64")
+for _left in EIGHT_BIT:
+    for _right in EIGHT_BIT:
+        for _rows, _steps in ((32, 16), (16, 32)):
+            _mfma([f"v_mfma_f32_{_rows}x{_rows}x{_steps}_{_left}_{_right}"], _rows, _steps, 1, _left, _right, "f32")
+
+
+def _scaled(rows: int, steps: int) -> None:
+    """The formats are in CBSZ and BLGP; with scales, each block of 32 steps has one a row of A and column of B."""
+    formats = ("fp8", "bf8", "fp6", "bf6", "fp4")
+
+    def side(slot: Slot, code: int, scale: Scale | None) -> Side:
+        kind = formats[min(code, 4)]
+        if kind in EIGHT_BIT:
+            return Side(slot, FORMATS[kind], layout.interleaved_source(rows, steps, 16), scale=scale)
+        return Side(slot, FORMATS[kind], layout.mfma_source(rows, steps, 1), scale=scale)
+
+    def emit(w: WaveBuilder, d: Slot, a: Side, b: Side, c: Slot) -> None:
+        places = layout.mfma_result(rows, rows, 1, False)
+        multiply(w, Product(rows, rows, 1, places, "f32", model_of(w.processor, "fp8", steps, False), a, b, c, d))
+
+    name = f"f32_{rows}x{rows}x{steps}_f8f6f4"
+
+    @operations.wave(
+        f"v_mfma_{name}", "u32 u32 src2:u32x4 -> u32x4", exact=False, static=("cbsz", "blgp"), processors=True
+    )
+    def plain(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+        """D = A * B + C."""
+        left, right = (w.modifiers.get(field, 0) for field in ("cbsz", "blgp"))
+        emit(w, d, side(a, left, None), side(b, right, None), c)
+
+    @operations.wave(
+        f"v_mfma_scale_{name}",
+        "u32 u32 src2:u32x4 scale_src0:u32 scale_src1:u32 -> u32x4",
+        exact=False,
+        static=("cbsz", "blgp", "src0_modifiers", "src1_modifiers"),
+        processors=True,
+    )
+    def scaled(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot, scale_a: Slot, scale_b: Slot) -> None:
+        """D = (A * 2**scales) * (B * 2**scales) + C; op_sel and op_sel_hi choose bytes of the scale registers."""
+        sides = []
+        for slot, scale, code, key in ((a, scale_a, "cbsz", "src0_modifiers"), (b, scale_b, "blgp", "src1_modifiers")):
+            bits = w.modifiers.get(key, 0)
+            byte = bool(bits & _SELECT) + 2 * bool(bits & _SELECT_HIGH)
+            sides.append(side(slot, w.modifiers.get(code, 0), Scale(scale, byte)))
+        emit(w, d, sides[0], sides[1], c)
+
+
+_scaled(16, 128)
+_scaled(32, 64)
+
+
+def _smfmac(rows: int, steps: int, left: str, right: str, result: str) -> None:
+    bits = FORMATS[left].bits
+    doubled = rows * steps == (2048 if bits == 8 else 1024)
+    if doubled and bits == 8:
+        a_source = layout.gfx950_compressed_bytes(rows, steps // 2)
+    else:
+        a_source = layout.mfma_source(rows, steps // 2, 1)
+    b_source = layout.interleaved_source(rows, steps, 8) if doubled else layout.mfma_source(rows, steps, 1)
+    name = f"v_smfmac_{result}_{rows}x{rows}x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
+
+    @operations.wave(name, "u32 u32 idx:u32 -> u32x4", exact=left == "i8", static=("cbsz", "abid"), processors=True)
+    def smfmac(w: WaveBuilder, d: Slot, a: Slot, b: Slot, index: Slot) -> None:
+        """D = A * B + D; of every four elements in a row of A two are stored. ABID chooses indices if CBSZ is 0."""
+        pairs = max(a_source.elements) // 2 + 1
+        chosen = 0 if w.modifiers.get("cbsz", 0) else w.modifiers.get("abid", 0) * 4 * pairs % 32
+        multiply(
+            w,
+            Product(
+                rows=rows,
+                columns=rows,
+                blocks=1,
+                result=layout.mfma_result(rows, rows, 1, False),
+                kind=result,
+                model=model_of(w.processor, _format(w, left), steps // 2, False),
+                a=Side(a, FORMATS[_format(w, left)], a_source),
+                b=Side(b, FORMATS[_format(w, right)], b_source),
+                c=d,
+                d=d,
+                index=index,
+                index_bit=chosen,
+            ),
+        )
+
+
+for _kind in ("f16", "bf16"):
+    for _rows, _steps in ((16, 32), (32, 16), (16, 64), (32, 32)):
+        _smfmac(_rows, _steps, _kind, _kind, "f32")
+for _rows, _steps in ((16, 64), (32, 32), (16, 128), (32, 64)):
+    _smfmac(_rows, _steps, "i8", "i8", "i32")
+    for _left in EIGHT_BIT:
+        for _right in EIGHT_BIT:
+            _smfmac(_rows, _steps, _left, _right, "f32")
+
+# GFX11 and GFX12 ----------------------------------------------------------------------------------------------------
+
+_MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers", "clamp")
+
+
+def _signs(w: WaveBuilder, key: str) -> tuple[bool, bool]:
+    bits = w.modifiers.get(key, 0)
+    return bool(bits & _NEGATE), bool(bits & _OTHER)
+
+
+def _side(w: WaveBuilder, slot: Slot, kind: str, key: str, source: Callable[[int], layout.Source]) -> Side:
+    """Of integers the first negation bit means signed."""
+    if kind.startswith("iu"):
+        form = FORMATS[f"{'i' if _signs(w, key)[0] else 'u'}{kind[2:]}"]
+        return Side(slot, form, source(form.bits))
+    form = FORMATS[kind]
+    return Side(slot, form, source(form.bits), (False, False) if form.bits == 8 else _signs(w, key))
+
+
+def _result(w: WaveBuilder, kind: str) -> layout.Result:
+    half = kind in ("f16", "bf16")
+    if w.major == 12:
+        return layout.gfx12_result(w.wave_size, half)
+    high = half and w.modifiers.get("src2_modifiers", 0) & _SELECT
+    return layout.gfx11_result(w.wave_size, 16 if high else 0)
+
+
+def _wmma(major: int, steps: int, left: str, right: str, result: str) -> None:
+    name = f"v_wmma_{result}_16x16x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
+
+    @operations.wave(name, "u32 u32 src2:u32x4 -> u32x4", exact=result == "i32", static=_MODIFIERS, majors=(major,))
+    def wmma(w: WaveBuilder, d: Slot, a: Slot, b: Slot, c: Slot) -> None:
+        """D = A * B + C."""
+
+        def source(bits: int) -> layout.Source:
+            return layout.gfx11_source(steps) if major == 11 else layout.gfx12_source(w.wave_size, bits, steps)
+
+        negate, absolute = _signs(w, "src2_modifiers")
+        floats = result != "i32"
+        multiply(
+            w,
+            Product(
+                rows=16,
+                columns=16,
+                blocks=1,
+                result=_result(w, result),
+                kind=result,
+                model=Chain(4),
+                a=_side(w, a, left, "src0_modifiers", source),
+                b=_side(w, b, right, "src1_modifiers", source),
+                c=c,
+                d=d,
+                absolute_c=absolute and floats,
+                negate_c=negate and floats,
+                saturate=bool(w.modifiers.get("clamp")) and not floats,
+            ),
+        )
+
+
+def _swmmac(steps: int, left: str, right: str, result: str) -> None:
+    name = f"v_swmmac_{result}_16x16x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
+
+    @operations.wave(
+        name,
+        "u32 u32 src2:u32 -> u32x4",
+        exact=result == "i32",
+        static=(*_MODIFIERS, "index_key_8bit", "index_key_16bit"),
+        majors=(12,),
+    )
+    def swmmac(w: WaveBuilder, d: Slot, a: Slot, b: Slot, index: Slot) -> None:
+        """D = A * B + D; of every four elements in a row of A two are stored. A key chooses the indices."""
+        bit = 8 * w.modifiers.get("index_key_8bit", 0) + 16 * w.modifiers.get("index_key_16bit", 0)
+
+        def stored(bits: int) -> layout.Source:
+            return layout.gfx12_compressed_source(w.wave_size, bits, steps // 2)
+
+        def whole(bits: int) -> layout.Source:
+            return layout.gfx12_sparse_source(w.wave_size, bits, steps)
+
+        multiply(
+            w,
+            Product(
+                rows=16,
+                columns=16,
+                blocks=1,
+                result=_result(w, result),
+                kind=result,
+                model=Chain(4),
+                a=_side(w, a, left, "src0_modifiers", stored),
+                b=_side(w, b, right, "src1_modifiers", whole),
+                c=d,
+                d=d,
+                index=index,
+                index_bit=bit,
+                saturate=bool(w.modifiers.get("clamp")) and result == "i32",
+            ),
+        )
+
+
+for _result_kind, _kind in (("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")):
+    _wmma(11, 16, _kind, _kind, _result_kind)
+    _wmma(12, 16, _kind, _kind, _result_kind)
+    _swmmac(32, _kind, _kind, _result_kind)
+for _kind in ("iu8", "iu4"):
+    _wmma(11, 16, _kind, _kind, "i32")
+    _wmma(12, 16, _kind, _kind, "i32")
+    _swmmac(32, _kind, _kind, "i32")
+_wmma(12, 32, "iu4", "iu4", "i32")
+_swmmac(64, "iu4", "iu4", "i32")
+for _left in EIGHT_BIT:
+    for _right in EIGHT_BIT:
+        _wmma(12, 16, _left, _right, "f32")
+        _swmmac(32, _left, _right, "f32")

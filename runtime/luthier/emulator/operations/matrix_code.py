@@ -1,0 +1,436 @@
+"""The code of one matrix operation: loops over blocks, rows and k, on vectors of one row of D.
+
+A and B are first decoded into arrays on the stack, one vector a step of k; a row of D then is a sum over k of one
+element of A times a vector of B. D is written when all of it is computed, since it may share registers with A and B.
+EXEC is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from luthier.emulator.builder import I8, I32, I64, PTR, FloatMode
+from luthier.emulator.operations.matrix_layout import Result, Source
+from luthier.emulator.operations.matrix_numbers import Fields, Format, Model
+from luthier.emulator.types import Type
+from luthier.emulator.values import Value
+
+if TYPE_CHECKING:
+    from luthier.emulator.wave import Slot, WaveBuilder
+
+BROADCASTS = (None, (32, 0), (32, 1), None, (16, 0), (16, 1), (16, 2), (16, 3))
+"""By BLGP: which lanes of B all groups of lanes get, as size and number of the group. 3 rotates by 16 instead."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Exponents of blocks of 32 steps: one byte a row (column) and block."""
+
+    slot: Slot
+    byte: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """A or B."""
+
+    slot: Slot
+    form: Format
+    source: Source
+    negate: tuple[bool, bool] = (False, False)
+    """Flip the sign of even, of odd elements."""
+    scale: Scale | None = None
+
+
+@dataclass(frozen=True)
+class Product:
+    """Everything about one operation that is known when its code is made."""
+
+    rows: int
+    columns: int
+    blocks: int
+    result: Result
+    kind: str
+    """Type of C and D."""
+    model: Model
+    a: Side
+    b: Side
+    c: Slot
+    d: Slot
+    index: Slot | None = None
+    """Of sparse operations: 4 bits for every pair of elements of A, in the lane that has the pair."""
+    index_bit: int = 0
+    """Bit of the index register at which they begin."""
+    broadcast: tuple[int, int] = (0, 0)
+    """CBSZ and ABID."""
+    pattern: int = 0
+    """BLGP."""
+    absolute_c: bool = False
+    negate_c: bool = False
+    saturate: bool = False
+    """Integers: add the products to C with saturation."""
+
+
+def registers(slot: Slot) -> Any:
+    """Where an operand's registers are, one after the other."""
+    return slot._base()
+
+
+def stack(w: WaveBuilder, kind: ir.Type) -> Any:
+    """Room on the stack; only outside of loops."""
+    place = w.ir.alloca(kind)
+    place.type = PTR
+    return place
+
+
+def loop(
+    w: WaveBuilder, count: int, carried: Sequence[Value], body: Callable[[Any, list[Value]], Sequence[Value]]
+) -> list[Value]:
+    """`body(i, values)` for i below `count` (an i64), its results carried to the next turn."""
+    before = w.ir.block
+    head = w.ir.append_basic_block()
+    w.ir.branch(head)
+    w.ir.position_at_end(head)
+    index = w.ir.phi(I64)
+    index.add_incoming(ir.Constant(I64, 0), before)
+    phis = []
+    for value in carried:
+        phi = w.ir.phi(value.llvm.type)
+        phi.add_incoming(value.llvm, before)
+        phis.append(phi)
+    results = body(index, [w.wrap(phi, value.type) for phi, value in zip(phis, carried, strict=True)])
+    following = w.ir.add(index, ir.Constant(I64, 1))
+    more = w.ir.icmp_unsigned("<", following, ir.Constant(I64, count))
+    index.add_incoming(following, w.ir.block)
+    for phi, value in zip(phis, results, strict=True):
+        phi.add_incoming(value.llvm, w.ir.block)
+    after = w.ir.append_basic_block()
+    w.ir.cbranch(more, head, after)
+    w.ir.position_at_end(after)
+    return list(results)
+
+
+class Table:
+    """Constant 32-bit numbers, `width` for each index."""
+
+    def __init__(self, w: WaveBuilder, rows: Sequence[Sequence[int]]) -> None:
+        self.w = w
+        self.width = len(rows[0])
+        numbers = [number for row in rows for number in row]
+        kind = ir.ArrayType(I32, len(numbers))
+        module = w.ir.module
+        self.variable = ir.GlobalVariable(module, kind, module.get_unique_name("matrix_table"))
+        self.variable.linkage = "private"
+        self.variable.global_constant = True
+        self.variable.type = PTR
+        self.variable.initializer = ir.Constant(kind, [ir.Constant(I32, number) for number in numbers])
+
+    def read(self, index: Any, column: int) -> Any:
+        """An i64."""
+        place = self.w.ir.add(self.w.ir.mul(index, ir.Constant(I64, 4 * self.width)), ir.Constant(I64, 4 * column))
+        return self.w.ir.zext(self.w.ir.load(self.w.address(self.variable, place), typ=I32), I64)
+
+
+class Array:
+    """Vectors on the stack."""
+
+    def __init__(self, w: WaveBuilder, kind: Type, count: int) -> None:
+        self.w = w
+        self.kind = kind
+        self.size = kind.bits // 8
+        self.base = stack(w, ir.ArrayType(kind.llvm, count))
+
+    def _address(self, element: Any) -> Any:
+        return self.w.address(self.base, self.w.ir.mul(element, ir.Constant(I64, self.size)))
+
+    def vector(self, element: Any, lanes: int) -> Value:
+        """Elements from `element` (an i64) on."""
+        shape = ir.VectorType(self.kind.llvm, lanes)
+        return self.w.wrap(self.w.ir.load(self._address(element), typ=shape, align=self.size), self.kind)
+
+    def scalar(self, element: Any) -> Value:
+        return self.w.wrap(self.w.ir.load(self._address(element), typ=self.kind.llvm), self.kind)
+
+    def store(self, element: Any, value: Value) -> None:
+        self.w.ir.store(value.llvm, self._address(element), align=self.size)
+
+
+def multiply(w: WaveBuilder, p: Product) -> None:
+    """Emit D = A * B + C."""
+    w.mode = FloatMode()  # matrix units round to nearest and know denormals, whatever MODE says
+    _Emitter(w, p).emit()
+
+
+class _Emitter:
+    def __init__(self, w: WaveBuilder, p: Product) -> None:
+        self.w = w
+        self.p = p
+        self.row_bytes = 4 * w.wave_size
+        self.steps = len(p.a.source.lanes)
+        self.kind = Type.parse(p.kind)
+
+    def emit(self) -> None:
+        w, p = self.w, self.p
+        self.special = stack(w, I8)
+        self.results = Array(w, self.kind, p.rows * p.blocks * p.columns)
+        self.arrays: dict[str, list[Array]] = {}
+        self.offsets = Array(w, Type.parse("i32"), self.steps * p.rows) if p.index is not None else None
+        permuted = self._permuted() if p.pattern else None
+        rows = [
+            (register * self.row_bytes + 4 * lane, shift)
+            for lane, register, shift in zip(p.result.lanes, p.result.registers, p.result.shifts, strict=True)
+        ]
+        self.places = Table(w, rows)
+        self._allocate("a", p.a, p.rows)
+        self._allocate("b", p.b, p.columns)
+
+        def block(number: Any, _: list[Value]) -> list[Value]:
+            w.ir.store(ir.Constant(I8, 0), self.special)
+            cbsz, abid = p.broadcast
+            other = number
+            if cbsz:
+                first = w.ir.shl(w.ir.lshr(number, ir.Constant(I64, cbsz)), ir.Constant(I64, cbsz))
+                other = w.ir.add(first, ir.Constant(I64, abid))
+            self._decode("a", p.a, p.rows, other, None)
+            self._decode("b", p.b, p.columns, number, permuted)
+            if p.index is not None:
+                self._decode_index(p.index)
+            if self._may_be_special():
+                flag = w.ir.icmp_unsigned("!=", w.ir.load(self.special, typ=I8), ir.Constant(I8, 0))
+                with w.ir.if_else(flag, likely=False) as (yes, no):
+                    with yes:
+                        self._rows(number, True)
+                    with no:
+                        self._rows(number, False)
+            else:
+                self._rows(number, False)
+            return []
+
+        loop(w, p.blocks, [], block)
+        self._write()
+
+    # A and B --------------------------------------------------------------------------------------------------------
+
+    def _may_be_special(self) -> bool:
+        return type(self.p.model).unusual is not Model.unusual
+
+    def _allocate(self, name: str, side: Side, lanes: int) -> None:
+        """Arrays for what decoding gives; its types are found by decoding in a function that is thrown away."""
+        w = self.w
+        saved = w.ir
+        module = ir.Module()
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "probe")
+        w.ir = ir.IRBuilder(function.append_basic_block())
+        try:
+            raw = Type.parse("u64" if side.form.bits == 64 else "u32")
+            value = w.wrap(ir.Constant(ir.VectorType(raw.llvm, lanes), ir.Undefined), raw)
+            kinds = [field.type for field in self.p.model.decode(w, value, side.form)]
+        finally:
+            w.ir = saved
+        self.arrays[name] = [Array(w, kind, self.steps_of(side) * lanes) for kind in kinds]
+
+    @staticmethod
+    def steps_of(side: Side) -> int:
+        return len(side.source.lanes)
+
+    def _permuted(self) -> Any:
+        """B's registers with the lanes that BLGP chooses, on the stack."""
+        w, p = self.w, self.p
+        count = max(1, (max(p.b.source.elements) + 1) * p.b.form.bits // 32)
+        copy = stack(w, ir.ArrayType(I32, count * w.wave_size))
+        group = BROADCASTS[p.pattern]
+        if group is None:
+            lanes = [(lane + 16) % 64 for lane in range(64)]
+        else:
+            lanes = [group[0] * group[1] + lane % group[0] for lane in range(64)]
+        for index in range(count):
+            value = w.shuffle(p.b.slot.row(index), lanes)
+            w.ir.store(value.llvm, w.address(copy, index * self.row_bytes), align=4)
+        return copy
+
+    def _decode(self, name: str, side: Side, lanes: int, block: Any, base: Any) -> None:
+        w, form = self.w, side.form
+        table = []
+        for lane, element in zip(side.source.lanes, side.source.elements, strict=True):
+            register, shift = divmod(element * form.bits, 32)
+            place = register * self.row_bytes + 4 * lane
+            table.append((place, shift, place + self.row_bytes if shift + form.bits > 32 else place, element & 1))
+        constants = Table(w, table)
+        origin = base if base is not None else registers(side.slot)
+        origin = w.address(origin, w.ir.mul(block, ir.Constant(I64, 4 * lanes)))
+        shape = ir.VectorType(I32, lanes)
+
+        def load(offset: Any) -> Value:
+            return w.wrap(w.ir.load(w.address(origin, offset), typ=shape, align=4), "u32")
+
+        def step(k: Any, _: list[Value]) -> list[Value]:
+            low = load(constants.read(k, 0))
+            odd = w.wrap(w.ir.trunc(constants.read(k, 3), I32), "u32")
+            if form.bits == 64:
+                raw = low.to("u64") | (load(constants.read(k, 2)).to("u64") << 32)
+            elif form.bits == 32:
+                raw = low
+            else:
+                shift = self._splat(w.wrap(w.ir.trunc(constants.read(k, 1), I32), "u32"), lanes)
+                raw = low >> shift
+                if 32 % form.bits:
+                    # The element may continue in the next register; 31 - shift and 1 more is a shift by less than 32.
+                    raw = raw | ((load(constants.read(k, 2)) << 1) << (31 - shift))
+                raw = raw & ((1 << form.bits) - 1)
+            if form.is_float and any(side.negate):
+                even, odds = (int(flag) << (form.bits - 1) for flag in side.negate)
+                flip = w.select(odd == 0, w.number(even, str(raw.type)), w.number(odds, str(raw.type)))
+                raw = raw ^ self._splat(flip, lanes)
+            fields = self.p.model.decode(w, raw, form)
+            if side.scale is not None:
+                fields = self._scaled(fields, side.scale, k, lanes)
+            mask = self.p.model.unusual(w, fields, form) if self._may_be_special() else None
+            if mask is not None:
+                bits = w.ir.bitcast(mask.llvm, ir.IntType(lanes))
+                found = w.ir.zext(w.ir.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(lanes), 0)), I8)
+                w.ir.store(w.ir.or_(w.ir.load(self.special, typ=I8), found), self.special)
+            for array, field in zip(self.arrays[name], fields, strict=True):
+                array.store(w.ir.mul(k, ir.Constant(I64, lanes)), field)
+            return []
+
+        loop(w, self.steps_of(side), [], step)
+
+    def _scaled(self, fields: Fields, scale: Scale, k: Any, lanes: int) -> Fields:
+        """The exponent raised by the scale of the step's block; the scale 255 makes NaN."""
+        w = self.w
+        if scale.slot.is_vector:
+            place = w.ir.mul(w.ir.lshr(k, ir.Constant(I64, 5)), ir.Constant(I64, 4 * lanes))
+            address = w.address(registers(scale.slot), place)
+            word = w.wrap(w.ir.load(address, typ=ir.VectorType(I32, lanes), align=4), "u32")
+        else:
+            word = self._splat(scale.slot.scalar(), lanes)
+        exponent = (word >> (8 * scale.byte)) & 0xFF
+        size, own, value = fields
+        nan = w.like(0x7FC00000, exponent).as_("f32")
+        return size, own + (exponent.as_("i32") - 127), w.select(exponent == 255, nan, value)
+
+    def _decode_index(self, slot: Slot) -> None:
+        """For each stored element of A: where in B's array its k begins."""
+        w, p = self.w, self.p
+        source = p.a.source
+        table = [
+            (4 * lane, p.index_bit + 4 * (element // 2) + 2 * (element % 2), 4 * (c // 2))
+            for c, (lane, element) in enumerate(zip(source.lanes, source.elements, strict=True))
+        ]
+        constants = Table(w, table)
+        assert self.offsets is not None
+        offsets = self.offsets
+
+        def step(c: Any, _: list[Value]) -> list[Value]:
+            shape = ir.VectorType(I32, p.rows)
+            word = w.wrap(w.ir.load(w.address(registers(slot), constants.read(c, 0)), typ=shape, align=4), "u32")
+            shift = self._splat(w.wrap(w.ir.trunc(constants.read(c, 1), I32), "u32"), p.rows)
+            first = self._splat(w.wrap(w.ir.trunc(constants.read(c, 2), I32), "u32"), p.rows)
+            chosen = (((word >> shift) & 3) + first) * p.columns
+            offsets.store(w.ir.mul(c, ir.Constant(I64, p.rows)), chosen.as_("i32"))
+            return []
+
+        loop(w, self.steps, [], step)
+
+    def _splat(self, scalar: Value, lanes: int) -> Value:
+        saved, self.w.lanes = self.w.lanes, lanes
+        try:
+            return self.w.splat(scalar)
+        finally:
+            self.w.lanes = saved
+
+    # C and D --------------------------------------------------------------------------------------------------------
+
+    def _load_row(self, base: Any, offset: Any, shift: Any) -> Value:
+        """A row of C, or of what D has in its place, as numbers of its type."""
+        w, columns = self.w, self.p.columns
+        shape = ir.VectorType(I32, columns)
+        low = w.wrap(w.ir.load(w.address(base, offset), typ=shape, align=4), "u32")
+        if self.kind.bits == 64:
+            above = w.ir.add(offset, ir.Constant(I64, self.row_bytes))
+            high = w.wrap(w.ir.load(w.address(base, above), typ=shape, align=4), "u32")
+            return (low.to("u64") | (high.to("u64") << 32)).as_(self.kind)
+        if self.kind.bits == 16:
+            amount = self._splat(w.wrap(w.ir.trunc(shift, I32), "u32"), columns)
+            return (low >> amount).to("u16").as_(self.kind)
+        return low.as_(self.kind)
+
+    def _initial(self, offset: Any, shift: Any) -> Value:
+        """A row of C."""
+        w, p = self.w, self.p
+        if p.c.is_vector:
+            value = self._load_row(registers(p.c), offset, shift)
+        else:
+            word = w.load(registers(p.c), "u64" if self.kind.bits == 64 else "u32", align=4)
+            narrow = word.to("u16") if self.kind.bits == 16 else word
+            value = self._splat(narrow.as_(self.kind), p.columns)
+        if self.kind.bits == 16:
+            value = value.to("f32")
+        if p.absolute_c:
+            value = abs(value)
+        return -value if p.negate_c else value
+
+    def _rows(self, block: Any, special: bool) -> None:
+        """All rows of one block."""
+        w, p = self.w, self.p
+
+        def row(number: Any, _: list[Value]) -> list[Value]:
+            place = w.ir.add(w.ir.mul(block, ir.Constant(I64, p.rows)), number)
+            initial = self._initial(self.places.read(place, 0), self.places.read(place, 1))
+            start = w.like(0, initial) if p.saturate else p.model.start(w, initial)
+            group = p.model.group
+
+            def some(turn: Any, carried: list[Value]) -> list[Value]:
+                a, b = [], []
+                for offset in range(group):
+                    k = w.ir.add(w.ir.mul(turn, ir.Constant(I64, group)), ir.Constant(I64, offset))
+                    own = w.ir.add(w.ir.mul(k, ir.Constant(I64, p.rows)), number)
+                    if self.offsets is None:
+                        theirs = w.ir.mul(k, ir.Constant(I64, p.columns))
+                    else:
+                        theirs = w.ir.zext(self.offsets.scalar(own).llvm, I64)
+                    a.append(tuple(self._splat(array.scalar(own), p.columns) for array in self.arrays["a"]))
+                    b.append(tuple(array.vector(theirs, p.columns) for array in self.arrays["b"]))
+                return [p.model.step(w, carried[0], a, b, special)]
+
+            (total,) = loop(w, self.steps // group, [start], some)
+            if p.saturate:
+                total = w.add_saturate(initial, total)
+            if total.type.is_float:
+                nan = w.like(float("nan"), total)
+                total = w.select(w.is_nan(total), nan, total)
+            if self.kind.bits == 16:
+                total = total.to(self.kind)
+            self.results.store(w.ir.mul(place, ir.Constant(I64, p.columns)), total)
+            return []
+
+        loop(w, p.rows, [], row)
+
+    def _write(self) -> None:
+        """The results into the registers of D."""
+        w, p = self.w, self.p
+        base = registers(p.d)
+
+        def row(place: Any, _: list[Value]) -> list[Value]:
+            offset, shift = self.places.read(place, 0), self.places.read(place, 1)
+            value = self.results.vector(w.ir.mul(place, ir.Constant(I64, p.columns)), p.columns)
+            if self.kind.bits == 64:
+                whole = value.as_("u64")
+                w.ir.store(whole.to("u32").llvm, w.address(base, offset), align=4)
+                above = w.ir.add(offset, ir.Constant(I64, self.row_bytes))
+                w.ir.store((whole >> 32).to("u32").llvm, w.address(base, above), align=4)
+                return []
+            word = value.as_(f"u{self.kind.bits}").to("u32")
+            if self.kind.bits == 16:
+                shape = ir.VectorType(I32, p.columns)
+                old = w.wrap(w.ir.load(w.address(base, offset), typ=shape, align=4), "u32")
+                amount = self._splat(w.wrap(w.ir.trunc(shift, I32), "u32"), p.columns)
+                word = (old & ~(w.like(0xFFFF, old) << amount)) | (word << amount)
+            w.ir.store(word.llvm, w.address(base, offset), align=4)
+            return []
+
+        loop(w, p.rows * p.blocks, [], row)

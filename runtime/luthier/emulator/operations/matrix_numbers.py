@@ -1,0 +1,318 @@
+"""The element formats of matrix operations, and how each processor sums products.
+
+Sums. No ISA document says in which order and with how many bits the matrix units add. Integers, 32-bit and 64-bit
+floats need no such statement or were found to be plain: a chain of fused multiply-adds over k. For the narrow formats
+of GFX908, GFX90A and GFX942 we follow what was measured on the hardware and found to be equal bit by bit (Xie, Wang,
+Yang, Yang: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909):
+
+- GFX908, `Exact`: a few products and the accumulator are added exactly and rounded once.
+- GFX90A, `Flushed`: products are added in pairs, each sum rounded; denormals are zero everywhere.
+- GFX94x, `Fused`: products are cut to a common grid below the largest exponent and added as integers; then the
+  accumulator.
+
+GFX950 is taken to add as GFX942 does. For GFX11 and GFX12, and for sparse and scaled operations, nothing is
+published: bounded, here a chain of fused multiply-adds (GFX11, GFX12) or as the dense ones (GFX9). NaN results are
+the canonical one; a zero sum of `Fused` is +0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from luthier.emulator.builder import I32, I64
+from luthier.emulator.rounding import sticky
+from luthier.emulator.values import Value
+
+if TYPE_CHECKING:
+    from luthier.emulator.wave import WaveBuilder
+
+Fields = tuple[Value, ...]
+"""What of an element a sum needs: its value, or significand, exponent and value."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """An element format of A or B."""
+
+    bits: int
+    exponent: int = 0
+    """Bits of the exponent; 0 for integers."""
+    fraction: int = 0
+    bias: int = 0
+    special: str = "ieee"
+    """``ieee``: the highest exponent is infinity and NaN; ``one``: all ones is NaN; ``zero``: what would be -0 is NaN;
+    ``none``: there are only numbers."""
+    signed: bool = True
+    """Of integers."""
+
+    @property
+    def is_float(self) -> bool:
+        return self.exponent > 0
+
+
+FORMATS = {
+    "f64": Format(64, 11, 52, 1023),
+    "f32": Format(32, 8, 23, 127),
+    "xf32": Format(32, 8, 10, 127),
+    "f16": Format(16, 5, 10, 15),
+    "bf16": Format(16, 8, 7, 127),
+    "fp8": Format(8, 4, 3, 7, "one"),
+    "bf8": Format(8, 5, 2, 15),
+    "fp8_fnuz": Format(8, 4, 3, 8, "zero"),
+    "bf8_fnuz": Format(8, 5, 2, 16, "zero"),
+    "fp6": Format(6, 2, 3, 1, "none"),
+    "bf6": Format(6, 3, 2, 3, "none"),
+    "fp4": Format(4, 2, 1, 1, "none"),
+    "i8": Format(8),
+    "u8": Format(8, signed=False),
+    "i4": Format(4),
+    "u4": Format(4, signed=False),
+}
+
+
+def float_value(w: WaveBuilder, raw: Value, form: Format) -> Value:
+    """The number in 32 bits, exactly (in 64 for 64-bit ones). `raw` is an integer whose low bits are the element."""
+    if form.bits == 64:
+        return raw.as_("f64")
+    if form.bits == 32:
+        return (raw & (0xFFFFFFFF ^ ((1 << (23 - form.fraction)) - 1))).as_("f32")
+    if form.special == "ieee" and form.exponent == 8:
+        return (raw << 16).as_("f32")
+    if form.special == "ieee" and form.fraction == 10:
+        return raw.to("u16").as_("f16").to("f32")
+    top = form.bits - 1
+    magnitude = raw & ((1 << top) - 1)
+    sign = (raw >> top) << 31
+    # The same fields read as a 32-bit number have the wrong bias only; right for denormals too.
+    scaled = (magnitude << (23 - form.fraction)).as_("f32") * 2.0 ** (127 - form.bias)
+    value = (scaled.as_("u32") | sign).as_("f32")
+    nan = w.like(0x7FC00000, raw).as_("f32")
+    if form.special == "zero":
+        return w.select(raw == 1 << top, nan, value)
+    if form.special == "one":
+        return w.select(magnitude == (1 << top) - 1, nan, value)
+    if form.special == "ieee":
+        limit = ((1 << form.exponent) - 1) << form.fraction
+        infinity = (sign | 0x7F800000).as_("f32")
+        return w.select(magnitude > limit, nan, w.select(magnitude == limit, infinity, value))
+    return value
+
+
+def integer_value(raw: Value, form: Format) -> Value:
+    """A signed 32-bit integer."""
+    kind = "i32" if form.signed else "u32"
+    return raw.as_(kind).bits(0, form.bits).as_("i32")
+
+
+def significand(w: WaveBuilder, raw: Value, form: Format) -> tuple[Value, Value]:
+    """Of a finite number: its significand in [1, 2) (of denormals below), signed, a 32-bit float; and its exponent."""
+    if form.bits == 32:
+        raw, fraction, top = raw >> (23 - form.fraction), form.fraction, form.exponent + form.fraction
+    else:
+        fraction, top = form.fraction, form.bits - 1
+    field = (raw >> fraction) & ((1 << form.exponent) - 1)
+    mantissa = raw & ((1 << fraction) - 1)
+    whole = w.select(field == 0, mantissa, mantissa | 1 << fraction)
+    unsigned = w.wrap(w.ir.sitofp(whole.llvm, w.shaped(ir.FloatType(), whole.lanes)), "f32") * 2.0**-fraction
+    signed = (unsigned.as_("u32") | (raw >> top) << 31).as_("f32")
+    return signed, w.maximum(field.as_("i32"), 1) - form.bias
+
+
+# Sums ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Model:
+    """How products are added to the accumulator: `group` of them at a time, in the order of k."""
+
+    group: int
+
+    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+        """What of an element is kept."""
+        return (float_value(w, raw, form) if form.is_float else integer_value(raw, form),)
+
+    def start(self, w: WaveBuilder, accumulator: Value) -> Value:
+        """The accumulator before the first product."""
+        return accumulator
+
+    def unusual(self, w: WaveBuilder, fields: Fields, form: Format) -> Value | None:
+        """A mask of elements that only `step` with `special` does right; None if there are none."""
+        return None
+
+    def step(
+        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> Value:
+        """The accumulator plus the products."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Chain(Model):
+    """A chain of fused multiply-adds; of integers, of plain ones."""
+
+    def step(
+        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> Value:
+        for (x,), (y,) in zip(a, b, strict=True):
+            accumulator = w.fma(x, y, accumulator) if x.type.is_float else accumulator + x * y
+        return accumulator
+
+
+def _flush(w: WaveBuilder, value: Value, keep_sign: bool) -> Value:
+    """Denormals become zero; with `keep_sign` false, -0 becomes +0 too."""
+    bits = value.as_("u32")
+    zero = bits & 0x80000000 if keep_sign else w.like(0, bits)
+    return w.select((bits & 0x7F800000) == 0, zero, bits).as_("f32")
+
+
+@dataclass(frozen=True)
+class Flushed(Model):
+    """GFX90A: ((p0 + p1) + (p2 + p3)), or of two (p0 + p1), added to the accumulator; denormals are zero."""
+
+    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+        exponent = raw & (((1 << form.exponent) - 1) << form.fraction)
+        return (w.select(exponent == 0, w.like(0, raw), float_value(w, raw, form).as_("u32")).as_("f32"),)
+
+    def start(self, w: WaveBuilder, accumulator: Value) -> Value:
+        return _flush(w, accumulator, False)
+
+    def step(
+        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> Value:
+        sums = [_flush(w, x * y, True) for (x,), (y,) in zip(a, b, strict=True)]
+        while len(sums) > 1:
+            sums = [_flush(w, x + y, True) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+        return _flush(w, accumulator + sums[0], True)
+
+
+def _two_sum(w: WaveBuilder, x: Value, y: Value) -> tuple[Value, Value]:
+    """The rounded sum of two 64-bit floats, and what rounding lost."""
+    total = x + y
+    back = total - x
+    return total, (x - (total - back)) + (y - back)
+
+
+@dataclass(frozen=True)
+class Exact(Model):
+    """GFX908: the exact sum of the products and the accumulator, rounded once."""
+
+    def step(
+        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> Value:
+        products = [x.to("f64") * y.to("f64") for (x,), (y,) in zip(a, b, strict=True)]
+        c = accumulator.to("f64")
+        plain = products[0]
+        for product in products[1:]:
+            plain = plain + product
+        plain = plain + c
+        if len(products) == 2:
+            first, second = products
+        else:
+            # Products of 16-bit floats are multiples of 2**-48 below 2**32: integers and fractions add without loss.
+            first = second = w.like(0.0, c)
+            for product in products:
+                whole = w.truncate(product)
+                first, second = first + whole, second + (product - whole)
+        high, low = _two_sum(w, second, c)
+        top, middle = _two_sum(w, first, high)
+        rest = sticky(w, *_two_sum(w, middle, low))
+        total = sticky(w, *_two_sum(w, top, rest))
+        finite = abs(plain) < float("inf")
+        return w.select(finite, total, plain).to("f32")
+
+
+def _power(w: WaveBuilder, exponent: Value) -> Value:
+    """2**exponent in 64 bits, for exponents of normal numbers."""
+    biased = w.ir.zext((exponent + 1023).llvm, w.shaped(I64, exponent.lanes))
+    return (w.wrap(biased, "u64") << 52).as_("f64")
+
+
+ZERO_EXPONENT = -126
+"""Counts as the exponent of a product that is zero."""
+
+
+@dataclass(frozen=True)
+class Fused(Model):
+    """GFX94x: each product is cut to a multiple of 2**-24 of the largest product's exponent, and they are added as
+    integers; that sum and the accumulator are cut again, to 2**-31 and 2**-24 of the larger exponent, added and rounded
+    once."""
+
+    split: bool = False
+    """8-bit floats: even and odd products are summed apart."""
+
+    def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+        return (*significand(w, raw, form), float_value(w, raw, form))
+
+    def unusual(self, w: WaveBuilder, fields: Fields, form: Format) -> Value | None:
+        _, exponent, value = fields
+        mask = ~(abs(value) < float("inf"))
+        return mask | (exponent >= 63) if form.exponent == 8 else mask
+
+    def step(
+        self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
+    ) -> Value:
+        products = []
+        for (sa, ea, _), (sb, eb, _) in zip(a, b, strict=True):
+            s = sb * sa
+            products.append((s, w.select(s == 0.0, ZERO_EXPONENT, eb + ea)))
+        if self.split:
+            halves = [self._sum(w, products[0::2]), self._sum(w, products[1::2])]
+            top = w.maximum(halves[0][1], halves[1][1])
+            total = None
+            for part, exponent in halves:
+                cut = part >> w.minimum(top - exponent, 31)
+                total = cut if total is None else total + cut
+            assert total is not None
+        else:
+            total, top = self._sum(w, products)
+        bits = accumulator.as_("u32")
+        own = w.maximum(((bits >> 23) & 0xFF).as_("i32"), 1) - 127
+        scale = w.maximum(top, own)
+        wide = w.wrap(w.ir.sitofp(total.llvm, w.shaped(ir.DoubleType(), total.lanes)), "f64")
+        cut_sum = w.floor(wide * _power(w, top - scale + 7))
+        cut_own = w.floor(accumulator.to("f64") * _power(w, 24 - scale)) * 128.0
+        if self.split:
+            cut_own = w.select(own < scale - 25, 0.0, cut_own)
+        result = ((cut_sum + cut_own) * _power(w, scale - 31)).to("f32")
+        if special:
+            for (_, _, x), (_, _, y) in zip(a, b, strict=True):
+                product = y * x
+                result = result + w.select(abs(product) < float("inf"), 0.0, product)
+        return result
+
+    def _sum(self, w: WaveBuilder, products: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+        """The integer sum in units of 2**-24 of the exponent, and the exponent."""
+        top = products[0][1]
+        for _, exponent in products[1:]:
+            top = w.maximum(top, exponent)
+        total = None
+        for s, exponent in products:
+            factor = (w.maximum(exponent - top + (127 + 24), 0) << 23).as_("f32")
+            scaled = (s * factor).llvm
+            part = w.wrap(w.ir.fptosi(scaled, w.shaped(I32, s.lanes)), "i32")
+            total = part if total is None else total + part
+        assert total is not None
+        return total, top
+
+
+def model_of(processor: str, kind: str, steps: int, pairs: bool) -> Model:
+    """How `processor` sums products of elements of format `kind`.
+
+    Args:
+        steps: products a sum has.
+        pairs: GFX90A's older bfloat operations, which have two elements a lane.
+    """
+    narrow = {"f16": 8, "bf16": 8, "xf32": 4, "fp8": 16, "bf8": 16, "fp6": 16, "bf6": 16, "fp4": 16}
+    plain = kind.removesuffix("_fnuz")
+    if plain in narrow:
+        if processor == "gfx908":
+            return Exact(min(steps, 4 if kind == "f16" else 2))
+        if processor == "gfx90a":
+            return Flushed(2 if pairs else 4)
+        if processor.startswith(("gfx94", "gfx95")):
+            return Fused(min(steps, narrow[plain]), narrow[plain] == 16)
+    return Chain(min(steps, 4))
