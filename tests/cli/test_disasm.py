@@ -1,0 +1,129 @@
+"""`luthier disasm`, with llvm-objdump as the oracle."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from luthier.cli.main import main
+
+SOURCE = """
+#define KERNEL extern "C" __attribute__((global, visibility("protected")))
+__attribute__((device, noinline)) int twice(int *p, int n) { while (n--) p[n] *= 2; return p[n]; }
+KERNEL void loop(int *p, int n) { for (int i = 0; i < n; ++i) p[i] = p[i + 1] / (i + 3); }
+KERNEL void caller(int *p, int n) { p[0] = twice(p + 1, n); }
+"""
+
+
+@pytest.fixture(scope="module")
+def fat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An offload bundle for two processors."""
+    path = tmp_path_factory.mktemp("disasm") / "code.hipfb"
+    source = path.with_suffix(".hip")
+    source.write_text(SOURCE)
+    command = [
+        "clang-22",
+        "-x",
+        "hip",
+        "--offload-device-only",
+        "--offload-arch=gfx942",
+        "--offload-arch=gfx1100",
+        "-O1",
+    ]
+    command += ["-nogpuinc", "-nogpulib", str(source), "-o", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def gfx942(fat: Path) -> Path:
+    path = fat.with_suffix(".gfx942")
+    bundler = ["clang-offload-bundler-22", "--type=o", "--unbundle", f"--input={fat}", f"--output={path}"]
+    subprocess.run([*bundler, "--targets=hipv4-amdgcn-amd-amdhsa--gfx942"], check=True)
+    return path
+
+
+def objdump(path: Path) -> dict[int, str]:
+    done = subprocess.run(["llvm-objdump-22", "-d", str(path)], check=True, capture_output=True, text=True)
+    found = re.findall(r"^\t(.*?)\s*// ([0-9A-F]+): ", done.stdout, re.MULTILINE)
+    return {int(address, 16): re.sub(r"\s+", " ", text.strip()) for text, address in found}
+
+
+def test_listing(gfx942: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["disasm", str(gfx942)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith(f"{gfx942}: gfx942, code object v6\n")
+    assert re.search(
+        r"^[0-9a-f]{16} <loop>: // kernel, wave64, \d+ bytes, \d+ instructions$", captured.out, re.MULTILINE
+    )
+    assert re.search(r"^[0-9a-f]{16} <_Z5twicePii>: // function, \d+ bytes", captured.out, re.MULTILINE)
+    expected = objdump(gfx942)
+    lines = re.findall(r"^ +([0-9a-f]+)  ([0-9a-f]{8}(?: [0-9a-f]{8})*) +(\S.*)$", captured.out, re.MULTILINE)
+    assert len(lines) > 50
+    labels = set(re.findall(r"^(L_[0-9a-f]+):$", captured.out, re.MULTILINE))
+    branches = 0
+    for address, _, text in lines:
+        theirs = expected[int(address, 16)]
+        if "branch" in text:
+            assert text.split()[0] == theirs.split()[0]
+            assert text.split()[-1] in labels
+            branches += 1
+        else:
+            assert text == theirs
+    assert branches >= 3
+    for label in labels:
+        assert f"\n{label}:\n  {label[2:]:>8}  " in captured.out
+
+
+def test_json_and_kernel(gfx942: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["disasm", str(gfx942), "--json", "--kernel", "loop"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["target"] == "gfx942"
+    (function,) = found["functions"]
+    assert (function["name"], function["kernel"], function["wave_size"]) == ("loop", True, 64)
+    instructions = function["instructions"]
+    assert instructions[0]["label"] == "loop"
+    assert instructions[-1]["text"] == "s_endpgm"
+    expected = objdump(gfx942)
+    assert {one["address"]: one["text"] for one in instructions}.items() <= expected.items()
+    assert sum(len(one["bytes"]) // 2 for one in instructions) == function["size"]
+    targets = [one for one in instructions if "target" in one]
+    at = {one["address"]: one for one in instructions}
+    assert targets
+    for one in targets:
+        assert at[one["target"]]["label"] == one["target_label"]
+
+
+def test_targets_of_a_bundle(fat: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["disasm", str(fat), "--json"]) == 0
+    assert {found["target"] for found in json.loads(capsys.readouterr().out)} == {"gfx942", "gfx1100"}
+    assert main(["disasm", str(fat), "--target", "gfx1100", "--kernel", "loop"]) == 0
+    out = capsys.readouterr().out
+    assert "wave32" in out
+    assert "gfx942" not in out.replace(str(fat), "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kernel", "nothing"], "no kernel 'nothing'; there are: caller, loop"),
+        (["--target", "gfx90a"], "no code object for gfx90a; there are: gfx"),
+        (["--target", "gfx1"], "unknown target 'gfx1'"),
+    ],
+)
+def test_errors(fat: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["disasm", str(fat), *arguments]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_a_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_bytes(b"\x7fELF nonsense")
+    assert main(["disasm", str(tmp_path / "x")]) == 1
+    assert main(["disasm", str(tmp_path / "missing")]) == 1
+    assert capsys.readouterr().out == ""
