@@ -12,7 +12,9 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DebugInfoMetadata.h>
 #include <llvm/IR/Operator.h>
+#include <llvm/ADT/StringExtras.h>
 #include <llvm/Support/Base64.h>
+#include <llvm/Support/SHA256.h>
 
 using namespace llvm;
 
@@ -244,10 +246,19 @@ void Manifest::write() {
   Member("intrinsics", std::move(IntrinsicList));
   Member("variables", std::move(Variables));
   Member("aliases", std::move(Aliases));
+  Member("sha256", DigestPlaceholder);
   Stream << '}';
   LLVMContext &Context = M.getContext();
   M.getOrInsertNamedMetadata("luthier.manifest")
       ->addOperand(MDNode::get(Context, {MDString::get(Context, Stream.str())}));
+}
+
+void sealManifest(std::string &Bitcode) {
+  const size_t Place = Bitcode.find(DigestPlaceholder.str(), Bitcode.find("{\"luthier\":"));
+  if (Place == std::string::npos)
+    return;
+  const auto Digest = SHA256::hash(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(Bitcode.data()), Bitcode.size()));
+  Bitcode.replace(Place, DigestPlaceholder.size(), toHex(Digest, /*LowerCase=*/true));
 }
 
 } // namespace luthier

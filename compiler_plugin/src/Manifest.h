@@ -14,8 +14,15 @@
 #include <llvm/Support/JSON.h>
 
 #include <map>
+#include <string>
 
 namespace luthier {
+
+/// Stands in the manifest where the digest of the bitcode goes, which is known only once the bitcode is written.
+constexpr llvm::StringLiteral DigestPlaceholder("0000000000000000000000000000000000000000000000000000000000000000");
+
+/// Puts the SHA-256 of `Bitcode`, taken with the placeholder in place, where the placeholder is.
+void sealManifest(std::string &Bitcode);
 
 class Manifest {
 public:
@@ -34,7 +41,7 @@ private:
   llvm::Module &M;
   std::string Target;
   llvm::json::Array Hooks, Variables, Aliases;
-  std::map<std::string, llvm::json::Array> Intrinsics; // by name;
+  std::map<std::string, llvm::json::Array> Intrinsics; // by name
 };
 
 } // namespace luthier

@@ -10,6 +10,7 @@
 #include "DeviceModule.h"
 
 #include "Compat.h"
+#include "Manifest.h"
 
 #include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/IR/GlobalVariable.h>
@@ -71,6 +72,7 @@ public:
     raw_string_ostream Stream(Bitcode);
     WriteBitcodeToFile(*Clone, Stream);
     Stream.flush();
+    luthier::sealManifest(Bitcode);
     embed(M, Bitcode);
     return PreservedAnalyses::none();
   }

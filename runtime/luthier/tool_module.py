@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import importlib.resources
 import json
 import os
@@ -21,6 +22,7 @@ BITCODE_SECTION = ".llvmbc"
 _BITCODE_MAGIC = b"BC\xc0\xde"
 _MANIFEST = re.compile(rb'\{"luthier":(\d+),')
 _MANIFEST_VERSION = 1
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class DeviceVariable:
     """Why it cannot be placed in an object, or empty."""
 
 
+def _without_digest(bitcode: bytes, digest: re.Match[bytes]) -> bytes:
+    return bitcode[: digest.start(1)] + b"0" * 64 + bitcode[digest.end(1) :]
+
+
 def read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
     """What the compiler plugin wrote about a module into its bitcode (compiler_plugin/README.md describes it).
 
@@ -85,6 +91,9 @@ def read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
             f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
             object=name,
         )
+    digest = _DIGEST.search(bitcode, found[0].start())
+    if digest is None or hashlib.sha256(_without_digest(bitcode, digest)).hexdigest().encode() != digest[1]:
+        raise ToolError("the bitcode is damaged: its digest does not match", object=name)
     try:
         raw: dict[str, Any]
         raw, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))

@@ -78,9 +78,10 @@ class RandomSites(Tool):
             elif draw < 2 * self.share:
                 task.insert_hook_before(instruction, self.module.count)
                 self.counted.append(instruction.index)
-            elif draw < 3 * self.share and not instruction.flags & LEAVES:
-                if not task.lifted.restrictions.get(instruction.index + 1):
-                    task.insert_hook_after(instruction, self.module.busy, reg("exec_lo"), reg("v1"))
+            elif draw < 3 * self.share and not (
+                instruction.flags & LEAVES or task.lifted.restrictions.get(instruction.index + 1)
+            ):
+                task.insert_hook_after(instruction, self.module.busy, reg("exec_lo"), reg("v1"))
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts):
         return {"executions": int(counts.executions[self.counted].sum())}
@@ -114,8 +115,8 @@ def test_hooks_at_random_points_change_nothing(objects, module, file: str, name:
         try:
             verdict = verify_kernel(object, RandomSites(module, seed, share), plan)
         except PatchError as problem:
-            assert "registers" in str(problem)  # refused, not wrong
-            assert share > 0.3
-            continue
+            if "registers" not in str(problem) or share < 0.3:
+                raise
+            continue  # refused, not wrong
         assert verdict.problems == ()
         assert verdict.patch is not None

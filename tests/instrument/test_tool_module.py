@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
-from luthier.errors import HookError, ToolError
+from luthier.errors import ToolError
 from luthier.objects import load_objects
 from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
@@ -85,10 +86,13 @@ def test_damaged_manifests(module: ToolModule, damage: str) -> None:
         ToolModule.load(damaged)
 
 
-def test_unreadable_bitcode_is_an_error(module: ToolModule) -> None:
+def test_every_flipped_bit_is_noticed(module: ToolModule) -> None:
+    """LLVM's bitcode reader crashes on some of these; the digest keeps them from it."""
     bitcode = load_objects(module.name)[1].section_data(".llvmbc")
     assert bitcode is not None
-    start = bitcode.index(b'{"luthier":1,')
-    loaded = ToolModule.load(bitcode[:4] + bytes(range(200)) + bitcode[start:])
-    with pytest.raises(HookError, match=r"cannot read the tool's bitcode|has no function"):
-        template_for(loaded.step, (ConstantArgument("2"), ConstantArgument("0.0")), TargetId.parse("gfx942"), 64)
+    randomness = random.Random(1)
+    for _ in range(500):
+        damaged = bytearray(bitcode)
+        damaged[randomness.randrange(len(damaged))] ^= 1 << randomness.randrange(8)
+        with pytest.raises(ToolError):
+            ToolModule.load(bytes(damaged))
