@@ -65,7 +65,7 @@ def atomic_lanes(
             words = [fetch(w, data[index * atomic.units + part], lane, "u32") for part in range(atomic.units)]
             whole = words[0] if atomic.units == 1 else words[0].to("u64") | (words[1].to("u64") << 32)
             values.append(whole)
-        old = _apply(w, atomic, pointer, values)
+        old = apply_atomic(w, atomic, pointer, values)
         if returns:
             put(w, old_places[0], lane, old.to("u32"))
             if atomic.units == 2:
@@ -76,7 +76,7 @@ def atomic_lanes(
             result.store_row(index, row, w.exec)
 
 
-def _apply(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[Value]) -> Value:
+def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[Value]) -> Value:
     """One lane's read-modify-write; the old value, as an integer."""
     integer = Type("u", 32 * atomic.units)
     if atomic.rmw:

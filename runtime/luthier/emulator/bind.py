@@ -244,11 +244,11 @@ class Binder:
         positions = opcode.operand_index
         sources = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.sources)
         results = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.results)
-        if "_TFE_" in opcode.name:
-            raise Unsupported("texture-fail reporting (tfe)")
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
         extra = []
+        if "_TFE_" in opcode.name or "tfe" in positions and "addressing" in operation.static:
+            extra.append(("tfe", 1))
         if "addressing" in operation.static:
             kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
             extra.append(("addressing", _ADDRESSING[kind[1]] if kind else 0))
@@ -296,9 +296,11 @@ class Binder:
             names = ["vdst_in", "vdst"]
         for name in names:
             if name in positions:
-                # LLVM's disassembler fills in tied operands, of dual operations wrongly: look at what they are tied to.
-                tied = opcode.operands[positions[name]].tied_to
-                position = tied if tied >= 0 else positions[name]
+                position = positions[name]
+                tied = opcode.operands[position].tied_to
+                if suffix and tied >= 0:
+                    # LLVM's disassembler fills in the tied operands of dual operations wrongly.
+                    position = tied
                 return _Place(position, positions.get(f"{name}_modifiers", -1), name)
         if spec.is_immediate:
             return _Place(-1, -1, "zero")

@@ -76,6 +76,11 @@ class WaveBuilder(Builder):
         return self.address(self.wave, self.ir.zext(self.slot_value(position).llvm, I64))
 
     @property
+    def row_type(self) -> ir.Type:
+        """A register row: 32 bits a lane."""
+        return ir.VectorType(I32, self.wave_size)
+
+    @property
     def m0(self) -> Value:
         """M0, a scalar u32."""
         return self.load(self.address(self.wave, layout.M0), "u32")

@@ -14,13 +14,12 @@ from luthier.emulator.declare import OperationTable
 from luthier.emulator.memory_code import (
     check_aligned,
     check_global,
-    check_lds,
     gather,
     gather_small,
     scatter,
     scatter_small,
 )
-from luthier.emulator.operations.flat import small_row
+from luthier.emulator.operations.flat import small_row, to_lds
 from luthier.emulator.values import Value
 from luthier.emulator.wave import Slot, WaveBuilder
 
@@ -132,14 +131,10 @@ def _address(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Sl
     )
 
 
-def _to_lds(w: WaveBuilder, offset: Slot, rows: list[Value]) -> None:
-    """Loads with the LDS flag: LDS[M0 + offset + lane * size] = data."""
-    size = 4 * len(rows)
-    m0 = w.load(w.address(w.wave, 124 * 4), "u32") & 0xFFFF
-    places = w.splat(m0 + (offset.scalar() & 0xFFF)) + w.lane_id() * size
-    hosts = check_lds(w, places, size)
-    for index, row in enumerate(rows):
-        scatter(w, hosts, row, 4 * index)
+def _no_failure(w: WaveBuilder, result: Slot, index: int) -> None:
+    """With TFE the register after the data says whether a page was not resident: never."""
+    if w.modifiers.get("tfe"):
+        result.store_row(index, w.const("u32", 0), w.exec)
 
 
 def _declare_dwords(names: str, count: int) -> None:
@@ -155,10 +150,11 @@ def _declare_dwords(names: str, count: int) -> None:
             good = access.in_bounds(4 * index, 4)
             rows.append(gather(w, access.hosts(4 * index, 4, good), 0, good))
         if not result.present:
-            _to_lds(w, offset, rows)
+            to_lds(w, offset, rows)
             return
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
+        _no_failure(w, result, count)
 
     @operations.wave(stores, f"{_PLACE} vdata:u32x{count} ->", **_STATIC)
     def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
@@ -184,9 +180,10 @@ def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
         good = access.in_bounds(0, bits // 8)
         value = gather_small(w, access.hosts(0, bits // 8, good), bits, good)
         if not result.present:
-            _to_lds(w, offset, [value.as_("i32").bits(0, bits).as_("u32") if signed else value])
+            to_lds(w, offset, [value.as_("i32").bits(0, bits).as_("u32") if signed else value])
             return
         result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
+        _no_failure(w, result, 1)
 
 
 def _declare_small_store(names: str, bits: int, high: bool) -> None:

@@ -187,7 +187,7 @@ def s_sleep(w: WaveBuilder) -> None:
     "s_wait_event s_wait_alu s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt "
     "s_wait_kmcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_setprio s_inst_prefetch s_set_inst_prefetch_distance "
     "s_clause s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_gl1_inv s_code_end "
-    "s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
+    "s_atc_probe s_atc_probe_buffer s_dcache_discard s_dcache_discard_x2 s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
     "s_prefetch_data s_prefetch_data_pc_rel s_buffer_prefetch_data s_round_mode_hint s_sethalt "
     "buffer_wbinvl1 buffer_wbinvl1_vol buffer_wbl2 buffer_inv buffer_invl2 buffer_gl0_inv buffer_gl1_inv "
     "global_inv global_wb global_wbinv s_singleuse_vdst",
@@ -340,6 +340,30 @@ def s_set_gpr_idx_mode(w: WaveBuilder, enables: Slot) -> None:
 def s_set_gpr_idx_idx(w: WaveBuilder, index: Slot) -> None:
     """M0[7:0] = S0[7:0]."""
     _set_index(w, index.scalar(), 0xFF)
+
+
+@operations.wave("s_sendmsg_rtn_b32", "-> sdst:u32", static=("src0",), majors=(11, 12))
+def s_sendmsg_rtn_b32(w: WaveBuilder, result: Slot) -> None:
+    """D = the host's answer: the time for GET_REALTIME, 0 for what does not exist here."""
+    result.write_scalar(_answer(w).to("u32"))
+
+
+@operations.wave("s_sendmsg_rtn_b64", "-> sdst:u64", static=("src0",), majors=(11, 12))
+def s_sendmsg_rtn_b64(w: WaveBuilder, result: Slot) -> None:
+    """The same, 64 bits."""
+    result.write_scalar(_answer(w))
+
+
+_GET_REALTIME = 131
+
+
+def _answer(w: WaveBuilder) -> Value:
+    if w.modifiers.get("src0", 0) & 0xFF != _GET_REALTIME:
+        return w.number(0, "u64")
+    place = w.context_field("clock")
+    now = w.load(place, "u64") + 100
+    w.store(now, place)
+    return now
 
 
 @operations.wave("s_memtime s_memrealtime", "-> sdst:u64")

@@ -10,6 +10,7 @@ from luthier.emulator.declare import OperationTable
 from luthier.emulator.memory_code import (
     check_aligned,
     check_global,
+    check_lds,
     check_scratch,
     gather,
     gather_small,
@@ -150,6 +151,40 @@ def _declare_atomic(atomic: Atomic) -> None:
 for _atomic in ATOMICS:
     if _atomic.vector_names:
         _declare_atomic(_atomic)
+
+
+def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value]) -> None:
+    """Put what each lane loaded into LDS at M0[15:0] + offset + lane * bytes."""
+    size = 4 * len(rows)
+    places = w.splat((w.m0 & 0xFFFF) + offset.scalar()) + w.lane_id() * size
+    hosts = check_lds(w, places, size)
+    for index, row in enumerate(rows):
+        scatter(w, hosts, row, 4 * index)
+
+
+def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> None:
+    @operations.wave(f"global_load_lds_{name}", f"{_PLACE} ->", majors=(9,))
+    def load(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        """LDS[M0 + offset + lane * bytes] = memory[address]."""
+        hosts = check_global(w, _address(w, vaddr, saddr, offset), 4 * dwords or bits // 8, flat=False)
+        if dwords:
+            rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+        else:
+            value = gather_small(w, hosts, bits)
+            rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]
+        to_lds(w, offset, rows)
+
+
+for _name, _dwords, _bits, _signed in (
+    ("dword", 1, 32, False),
+    ("dwordx3", 3, 32, False),
+    ("dwordx4", 4, 32, False),
+    ("ubyte", 0, 8, False),
+    ("sbyte", 0, 8, True),
+    ("ushort", 0, 16, False),
+    ("sshort", 0, 16, True),
+):
+    _declare_load_to_lds(_name, _dwords, _bits, _signed)
 
 
 @operations.wave("global_load_dword_addtid global_load_addtid_b32", "saddr:u64 #offset -> vdst:u32")

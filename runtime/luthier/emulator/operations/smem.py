@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from luthier.emulator.atomics import ATOMICS, Atomic, apply_atomic
 from luthier.emulator.builder import I64, PTR
 from luthier.emulator.declare import OperationTable
 from luthier.emulator.memory_code import check_scalar
@@ -32,13 +33,18 @@ def _load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot)
     result.write_scalars(words)
 
 
-def _buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
-    """D = dwords of a buffer; those beyond its number of records are 0 (ISA documents, "Scalar memory: buffer loads")."""
+def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
+    """Address and bytes of the buffer that a descriptor names."""
     words = base.scalars()
     start = (words[0].to("u64") | ((words[1] & 0xFFFF).to("u64") << 32)) & 0xFFFFFFFFFFFFFFFC
     stride = (words[1] >> 16 & 0x3FFF).to("u64")
     records = words[2].to("u64")
-    size = w.select(stride == 0, records, records * stride)
+    return start, w.select(stride == 0, records, records * stride)
+
+
+def _buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+    """D = dwords of a buffer; those beyond its number of records are 0 (ISA documents, "Scalar memory: buffer loads")."""
+    start, size = _buffer(w, base)
     where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
     values = []
     for index in range(result.spec.type.count):
@@ -71,6 +77,80 @@ for _count, _names in {
     _buffers = " ".join(f"s_buffer_load_{name}" for name in _names.split())
     operations.wave(_loads, f"sbase:u64 soffset:u32 #offset -> sdst:u32x{_count}")(_load)
     operations.wave(_buffers, f"sbase:u32x4 soffset:u32 #offset -> sdst:u32x{_count}")(_buffer_load)
+
+
+def _declare_store(count: int) -> None:
+    name = "dword" if count == 1 else f"dwordx{count}"
+
+    @operations.wave(
+        f"s_store_{name} s_scratch_store_{name}",
+        f"sdata:u32x{count} sbase:u64 soffset:u32 #offset ->",
+        majors=(9, 10),
+    )
+    def store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+        """Dwords at (base + offset) & ~3 = D."""
+        address = (base.scalar() + _offset(soffset, offset)) & 0xFFFFFFFFFFFFFFFC
+        pointer = check_scalar(w, address, 4 * count)
+        for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
+            w.store(word, w.address(pointer, 4 * index), align=4)
+
+    @operations.wave(
+        f"s_buffer_store_{name}", f"sdata:u32x{count} sbase:u32x4 soffset:u32 #offset ->", majors=(9, 10)
+    )
+    def buffer_store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+        """Dwords of a buffer = D; those beyond its number of records are dropped."""
+        start, size = _buffer(w, base)
+        where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
+        for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
+            place = where + 4 * index
+            with w.ir.if_then((place + 4 <= size).llvm):
+                w.store(word, check_scalar(w, start + place, 4), align=4)
+
+
+for _count in (1, 2, 4):
+    _declare_store(_count)
+
+
+def _declare_atomic(atomic: Atomic) -> None:
+    """GFX9's scalar atomics: the data register is replaced by the old value when GLC asks for it."""
+    names = [name for name in atomic.vector_names if name[-3:] not in ("u32", "u64", "i32", "i64", "b32", "b64")]
+    kind = f"u{32 * atomic.units}"
+    data_kind = f"{kind}x{atomic.data_count}"
+    for prefix, base_type in (("s_atomic", "u64"), ("s_buffer_atomic", "u32x4")):
+
+        @operations.wave(
+            " ".join(f"{prefix}_{name}" for name in names),
+            f"sdata:{data_kind} sbase:{base_type} soffset:u32 #offset -> sdst:{kind}",
+            majors=(9, 10),
+        )
+        def run(
+            w: WaveBuilder,
+            result: Slot,
+            data: Slot,
+            base: Slot,
+            soffset: Slot,
+            offset: Slot,
+            base_type: str = base_type,
+        ) -> None:
+            """old = memory; memory = op(old, D); with GLC, D = old."""
+            source = data if data.present else result
+            where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
+            if base_type == "u64":
+                address = base.scalar() + where
+            else:
+                address = _buffer(w, base)[0] + where
+            step = 4 * atomic.units
+            place = w.slot_address(source.position)
+            values = [w.load(w.address(place, index * step), kind, align=4) for index in range(atomic.data_count)]
+            old = apply_atomic(w, atomic, check_scalar(w, address, step), values)
+            if result.present:
+                result.write_scalar(old)
+
+
+for _atomic in ATOMICS:
+    if _atomic.vector_names and not _atomic.type.is_float and _atomic.vector_names[0] != "csub" and _atomic.type.count == 1:
+        if _atomic.vector_names[0] not in ("cond_sub_u32",):
+            _declare_atomic(_atomic)
 
 
 def _load_small(bits: int, signed: bool) -> None:

@@ -1,0 +1,99 @@
+"""Registers chosen by M0: V_MOVREL*, S_MOVREL*, V_SWAPREL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from luthier.emulator import layout
+from luthier.emulator.builder import I64
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+
+def _row(w: WaveBuilder, slot: Slot, index: Value, *, write: bool) -> Any:
+    """Place of the VGPR `index` registers after the slot's."""
+    return w.relative_rows(w.slot_value(slot.position), index, write=write)
+
+
+def _load(w: WaveBuilder, place: Any) -> Value:
+    return w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")
+
+
+def _store(w: WaveBuilder, place: Any, value: Value) -> None:
+    """Write active lanes."""
+    merged = w.select(w.exec, value, _load(w, place))
+    w.ir.store(merged.llvm, place, align=4 * w.wave_size)
+
+
+@operations.wave("v_movreld_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+def v_movreld(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """VGPR[D + M0] = S0."""
+    _store(w, _row(w, result, w.m0, write=True), source.row(0))
+
+
+@operations.wave("v_movrels_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+def v_movrels(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """D = VGPR[S0 + M0]."""
+    result.write(_load(w, _row(w, source, w.m0, write=False)))
+
+
+@operations.wave("v_movrelsd_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+def v_movrelsd(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """VGPR[D + M0] = VGPR[S0 + M0]."""
+    value = _load(w, _row(w, source, w.m0, write=False))
+    _store(w, _row(w, result, w.m0, write=True), value)
+
+
+@operations.wave("v_movrelsd_2_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+def v_movrelsd_2(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """VGPR[D + M0[25:16]] = VGPR[S0 + M0[9:0]]."""
+    value = _load(w, _row(w, source, w.m0 & 0x3FF, write=False))
+    _store(w, _row(w, result, w.m0 >> 16 & 0x3FF, write=True), value)
+
+
+@operations.wave("v_swaprel_b32", "src0:u32 -> vdst:u32", majors=(10, 11, 12))
+def v_swaprel(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """Exchange VGPR[S0 + M0[9:0]] and VGPR[D + M0[25:16]]."""
+    low, high = w.m0 & 0x3FF, w.m0 >> 16 & 0x3FF
+    first = _load(w, _row(w, source, low, write=False))
+    second = _load(w, _row(w, result, high, write=False))
+    _store(w, _row(w, source, low, write=True), second)
+    _store(w, _row(w, result, high, write=True), first)
+
+
+def _scalar(w: WaveBuilder, slot: Slot, index: Value, bits: int, *, write: bool) -> Any:
+    """Place of the SGPR `index` registers after the slot's; beyond the last one, a place that reads 0 and keeps nothing."""
+    moved = w.slot_value(slot.position) + index * 4
+    inside = moved < 4 * (108 - bits // 32 + 1)
+    outside = layout.WAVE["sink"] if write else layout.WAVE["zero"]
+    place = w.select(inside, moved, outside)
+    return w.address(w.wave, w.ir.zext(place.llvm, I64))
+
+
+def _declare_scalar(bits: int) -> None:
+    kind = f"u{bits}"
+
+    @operations.wave(f"s_movrels_b{bits}", f"src0:{kind} -> sdst:{kind}")
+    def s_movrels(w: WaveBuilder, result: Slot, source: Slot) -> None:
+        """D = SGPR[S0 + M0]."""
+        result.write_scalar(w.load(_scalar(w, source, w.m0, bits, write=False), kind, align=4))
+
+    @operations.wave(f"s_movreld_b{bits}", f"src0:{kind} -> sdst:{kind}")
+    def s_movreld(w: WaveBuilder, result: Slot, source: Slot) -> None:
+        """SGPR[D + M0] = S0."""
+        value = source.scalar()
+        w.store(value, _scalar(w, result, w.m0, bits, write=True), align=4)
+
+
+_declare_scalar(32)
+_declare_scalar(64)
+
+
+@operations.wave("s_movrelsd_2_b32", "src0:u32 -> sdst:u32", majors=(10, 11, 12))
+def s_movrelsd_2(w: WaveBuilder, result: Slot, source: Slot) -> None:
+    """SGPR[D + M0[25:16]] = SGPR[S0 + M0[9:0]]."""
+    value = w.load(_scalar(w, source, w.m0 & 0x3FF, 32, write=False), "u32")
+    w.store(value, _scalar(w, result, w.m0 >> 16 & 0x3FF, 32, write=True))
