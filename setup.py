@@ -41,7 +41,7 @@ class LLVMBuildExt(build_ext):
                 "-lz",
                 "-lzstd",
                 "-Wl,--wrap=_ZNK4llvm5Twine5printERNS_11raw_ostreamE",  # runtime/native/mc/null_stream.cpp says why
-                "-Wl,--exclude-libs,ALL",  # another LLVM (llvmlite's) lives in the same process
+                "-Wl,--version-script=runtime/native/mc/exports.map",
                 "-Wl,--gc-sections",
                 "-Wl,-s",
             ]
@@ -58,7 +58,7 @@ setup(
         Pybind11Extension(
             "luthier._mc",
             sorted(str(path) for path in Path("runtime/native/mc").glob("*.cpp")),
-            depends=sorted(str(path) for path in Path("runtime/native/mc").glob("*.h")),
+            depends=sorted(str(path) for path in Path("runtime/native/mc").glob("*.[hm]*")),
             cxx_std=17,
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         )
