@@ -221,8 +221,8 @@ def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
 def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> tuple[int, int, int, int]:
     """The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
 
-    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. (Real hardware swizzles by
-    dword instead; a kernel cannot tell.)
+    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. Real hardware swizzles by
+    dword instead, so buffer operations divide a scalar offset into it, which counts all lanes, by the wave size.
     """
     stride = lane_bytes & 0x3FFF
     # GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.

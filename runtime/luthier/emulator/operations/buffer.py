@@ -91,6 +91,8 @@ def _address(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Sl
         swizzled = (words[1] >> _SWIZZLE_BIT) != 0
         element_shift = (words[3] >> 19 & 3) + 1 if w.major == 9 else w.number(2)
     scalar_offset = soffset.scalar().to("u64")
+    # Stack pointers count the bytes of all lanes: hardware interleaves their scratch. Ours is a lane's after the other's.
+    scalar_offset = scalar_offset >> w.select(add_tid & ~swizzled, w.number(w.wave_size.bit_length() - 1, "u64"), 0)
     lane_offset = w.splat((offset.scalar() & 0xFFFFFF).to("u64"))
     index = w.const("u64", 0)
     if form & 2:
