@@ -118,7 +118,7 @@ def test_pip_install_with_only_the_wheel_of_luthier(
     (row,) = json.loads(run(empty_environment / "luthier", "tools", "--json").stdout)
     assert row["problems"] == []
     assert (row["name"], row["package"], row["version"]) == ("instr_count", "luthier-instr-count", "0.1.0")
-    assert row["targets"] == ["gfx90a", "gfx942", "gfx1100"]
+    assert {"gfx90a", "gfx942", "gfx1100"} <= set(row["targets"])
     assert row["hooks"] == ["device.count_vector(bool wave_level)", "device.count_scalar()"]
     assert row["options"] == ["per_wave: bool = False"]
 
@@ -126,7 +126,7 @@ def test_pip_install_with_only_the_wheel_of_luthier(
         return {path.name: path.stat().st_mtime_ns for path in (project / "build").rglob("*.hsaco")}
 
     before = compiled()
-    assert len(before) == 3
+    assert len(before) == len(row["targets"]) >= 3
     run(empty_environment / "pip", "install", "-q", "--force-reinstall", "--no-deps", project, PIP_FIND_LINKS=links)
     assert compiled() == before
 

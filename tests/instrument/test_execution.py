@@ -21,6 +21,7 @@ from luthier.verify import KernelVerdict, verify_kernel
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
+EVERY_TARGET = ["gfx906", "gfx908", *TARGETS, "gfx950", "gfx1030", "gfx1150", "gfx1200", "gfx1201"]
 APPS = ["vector_add", "reduction", "divergent_loop", "function_call"]
 PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
 
@@ -92,7 +93,7 @@ def assert_equal(verdict: KernelVerdict) -> None:
 
 
 @pytest.mark.parametrize("per_wave", [False, True])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EVERY_TARGET)
 @pytest.mark.parametrize("name", APPS)
 def test_instr_count_is_the_truth(app, counter: type[Tool], name: str, target: str, per_wave: bool) -> None:
     verdict = verify_kernel(load_object(app(name, target)), counter(per_wave=per_wave), PLANS[name])
