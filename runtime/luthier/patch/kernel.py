@@ -272,7 +272,11 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
     s_branch = S_BRANCH[lifted.target.major]
 
     def set_offset(place: int, destination: int) -> None:
-        out[place : place + 2] = ((destination - place - 4) // 4).to_bytes(2, "little", signed=True)
+        words = (destination - place - 4) // 4
+        if words == 0x3F and lifted.target.name.startswith(("gfx101", "gfx10-1")):
+            # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
+            raise PatchError("a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=kernel.name)
+        out[place : place + 2] = words.to_bytes(2, "little", signed=True)
 
     for slot, index in enumerate(map(int, kernel.slots)):
         place = int(layout.instruction[slot])
