@@ -80,8 +80,8 @@ def encode(b: Builder, x: Value, kind: str, random: Value | None = None) -> Valu
     """A 64-bit float rounded to nearest even, as a u32 code with its sign.
 
     Args:
-        random: 32 bits that are added below the last place instead, the rest cut off. Only as many of them count, from the
-            top, as a 32-bit float has fraction bits beyond the format's.
+        random: 32 bits that are added below the last place instead, the rest cut off. Only as many of them count, from
+            the top, as a 32-bit float has fraction bits beyond the format's.
     """
     form = format_of(b, kind)
     magnitude = abs(x)
