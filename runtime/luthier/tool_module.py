@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ BITCODE_SECTION = ".llvmbc"
 _BITCODE_MAGIC = b"BC\xc0\xde"
 _MANIFEST = re.compile(rb'\{"luthier":(\d+),')
 _MANIFEST_VERSION = 1
+_SIGNS = {"int": True, "uint": False, "bool": False}
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
@@ -221,6 +222,28 @@ class ToolModule:
             for text in self._images[0].hooks
         }
 
+    def describe(self, manifest: Mapping[str, Any]) -> None:
+        """Take parameters' names and signs from the build's manifest, which read the sources: bitcode may lack them.
+
+        Raises:
+            ToolError: not a manifest of this module.
+        """
+        image = self._images[0]
+        try:
+            known = {hook["symbol"]: hook["parameters"] for hook in manifest["hooks"]}
+            image.hooks = [
+                replace(
+                    hook,
+                    parameters=tuple(
+                        Parameter(told["name"], parameter.type, _SIGNS.get(told["kind"], parameter.signed))
+                        for parameter, told in zip(hook.parameters, known[hook.name], strict=True)
+                    ),
+                )
+                for hook in image.hooks
+            ]
+        except (KeyError, TypeError, ValueError) as problem:
+            raise ToolError(f"its manifest does not fit its bitcode: {problem!r}", object=self.name) from None
+
     def hook(self, name: str) -> Hook:
         """The hook with this symbol or source name.
 
@@ -296,9 +319,12 @@ def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
 @functools.lru_cache(maxsize=64)
 def _from_package(package: str, module: str) -> ToolModule:
     try:
-        data = (importlib.resources.files(package) / f"{module}.hipfb").read_bytes()
-    except (ImportError, OSError) as problem:
+        folder = importlib.resources.files(package)
+        data = (folder / f"{module}.hipfb").read_bytes()
+        described = json.loads((folder / f"{module}.json").read_text())
+    except (ImportError, OSError, ValueError) as problem:
         raise ToolError(f"package {package} has no built device module {module!r}: {problem}") from problem
     loaded = ToolModule.load(data)
     loaded.name = f"{package}.{module}"
+    loaded.describe(described)
     return loaded

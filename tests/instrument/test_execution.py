@@ -9,15 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier.devices import open_device
+from luthier.errors import BuildError, HookError
 from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.mc import InstructionFlag
 from luthier.objects import CodeObject, load_object
-from luthier.patch import kernel as patch_kernel_module
-from luthier.patch import patch_object
+from luthier.patch import patch_object, splicing
 from luthier.patch.binding import RegisterBudget
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool
+from luthier.tool_module import ToolModule
 from luthier.verify import KernelVerdict, verify_kernel
+
+from luthier_build.compile import compile_device
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import build_folder
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
@@ -46,6 +51,14 @@ LUTHIER_HOOK_ANNOTATE sum(uint32_t value) {
     atomicAdd(reinterpret_cast<unsigned long long *>(&managed_total), value);
   else
     atomicAdd(reinterpret_cast<unsigned long long *>(&managed_total), value);
+}
+
+__device__ uint64_t noise = 0;
+
+/// Takes many vector registers.
+LUTHIER_HOOK_ANNOTATE churn(uint32_t x) {
+  uint64_t a = x * 0x9E3779B97F4A7C15ull + __lane_id(), b = a * a + x, c = (a ^ b) * (b + 1), d = c * a + b * b;
+  atomicAdd(reinterpret_cast<unsigned long long *>(&noise), a ^ (b >> 3) ^ (c << 5) ^ (d >> 7));
 }
 
 LUTHIER_HOOK_ANNOTATE add_pair(uint64_t value) { luthier::sAtomicAdd<uint64_t>(&total, value); }
@@ -175,6 +188,34 @@ def test_hooks_at_one_point_run_in_order(app, module, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_hooks_see_registers_the_application_is_done_with(app, module, target: str) -> None:
+    """A stored register is dead after the store, but payloads must leave it to the hooks that follow."""
+
+    def insert(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            if instruction.mnemonic.startswith("global_store"):
+                stored = task.operand(instruction, "vdata")
+                assert stored.first not in task.lifted.liveness.live_after(instruction.index).active
+                for _ in range(3):
+                    task.insert_hook_after(instruction, module.churn, reg("exec_lo"))
+                    task.insert_hook_after(instruction, module.sum, stored)
+
+    object, plan = load_object(app("divergent_loop", target)), PLANS["divergent_loop"]
+    arguments, loaded = launch(object, patch_object(object, insert).data, plan)
+    assert int(loaded.variable("managed_total").read(np.uint64)[0]) == 5 + 3 * int(arguments[1].sum())
+
+
+def test_a_register_the_kernel_does_not_have_is_refused(app, module) -> None:
+    object = load_object(app("vector_add", "gfx942"))
+
+    def insert(task: InstrumentationTask) -> None:
+        task.insert_hook_before(task.lifted.blocks[0].first, module.sum, reg("v200"))
+
+    with pytest.raises(HookError, match="uses v200, but the kernel has 8 of them"):
+        patch_object(object, insert)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_variables_keep_their_initial_values_and_addresses(app, module, target: str) -> None:
     def insert(task: InstrumentationTask) -> None:
         task.insert_hook_before(task.lifted.blocks[0].first, module.through_pointer)
@@ -237,7 +278,7 @@ def test_parked_sgprs_come_back(
 ) -> None:
     """With hardly an SGPR to spare, live ones are kept in lanes of a VGPR."""
     bound = []
-    real = patch_kernel_module.bind
+    real = splicing.bind
 
     def few(*arguments):
         template, sources, live, budget, wave_size = arguments
@@ -245,7 +286,7 @@ def test_parked_sgprs_come_back(
         bound.append(binding)
         return binding or real(*arguments)
 
-    monkeypatch.setattr(patch_kernel_module, "bind", few)
+    monkeypatch.setattr(splicing, "bind", few)
     assert_equal(verify_kernel(load_object(app(name, target)), counter(), PLANS[name]))
     assert any(binding is not None and binding.parked for binding in bound)
 
@@ -350,3 +391,30 @@ def test_a_patched_object_can_be_patched_again(app, counter: type[Tool], module,
     _, loaded = launch(object, twice.data, plan)
     first = verify_kernel(object, counter(per_wave=True), plan)
     assert int(loaded.variable("counter").read(np.uint64)[0]) == first.counters["counter"]
+
+
+def test_a_tool_built_by_the_clang_of_an_older_hipcc(app, tmp_path: Path) -> None:
+    """Bitcode of clang 15 goes through the runtime's newer LLVM like any other."""
+    try:
+        toolchain = Toolchain.find({"LUTHIER_CLANG": "clang-15", "PATH": "/usr/bin:/bin"})
+        assert toolchain.llvm_include
+    except BuildError as problem:
+        pytest.skip(f"no clang 15: {problem}")
+    source = ROOT / "examples/instr_count/luthier_instr_count/device.hip"
+    with build_folder(tmp_path / "build") as folder:
+        compiled = compile_device([source], ["gfx90a"], toolchain=toolchain, folder=folder, report=lambda line: None)
+    older = ToolModule.load(compiled.bundle)
+
+    def insert(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            if instruction.is_vector:
+                task.insert_hook_before(instruction, older.count_vector, False)
+            else:
+                task.insert_hook_before(instruction, older.count_scalar)
+
+    def expect(task: InstrumentationTask, counts: ExecutionCounts):
+        column = {True: counts.active_lanes, False: counts.executions}
+        return {"counter": sum(int(column[i.is_vector][i.index]) for i in task.instructions)}
+
+    for name in APPS:
+        assert_equal(verify_kernel(load_object(app(name, "gfx90a")), Inserting(insert, expect), PLANS[name]))

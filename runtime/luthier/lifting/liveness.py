@@ -21,6 +21,7 @@ Composing such `Transfer`s gives blocks and whole functions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -126,10 +127,16 @@ def transfer_of(effects: Effects) -> Transfer:
 
 
 class Liveness:
-    """Liveness at every point of a `LiftedRepresentation`."""
+    """Liveness at every point of a `LiftedRepresentation`.
 
-    def __init__(self, lifted: LiftedRepresentation) -> None:
+    Args:
+        lifted: the kernel.
+        also_read: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, also_read: Mapping[int, int] | None = None) -> None:
         self._lifted = lifted
+        self._also_read = also_read or {}
         everything = lifted.effect_table.everything
         self._unknown = Transfer(0, 0, 0, 0, everything, everything)
         self._calls: dict[int, CallSite] = {call.index: call for f in lifted.functions for call in f.calls}
@@ -183,10 +190,15 @@ class Liveness:
             if block.last in self._calls:
                 live = self._call(self._calls[block.last])(live)
             for index in range(block.last, block.first - 1, -1):
-                live = step(self._lifted.effects(index), live)
+                live = step(self._effects(index), live)
                 points.append(live)
             known = self._inside[block.index] = points[::-1]
         return known
+
+    def _effects(self, index: int) -> Effects:
+        effects = self._lifted.effects(index)
+        more = self._also_read.get(index)
+        return effects if more is None else effects._replace(reads=effects.reads | more)
 
     # Blocks
 
@@ -194,7 +206,7 @@ class Liveness:
         """The transfer of a block's own instructions, without what it calls."""
         active_active = inactive_inactive = ALL_UNITS
         active_inactive = inactive_active = gain_active = gain_inactive = 0
-        effects_of = self._lifted.effects
+        effects_of = self._effects
         for index in range(block.last, block.first - 1, -1):
             reads, cross, _, kills, hard, lanes = effects_of(index)
             if lanes is not Lanes.UNCHANGED:

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from luthier.errors import LuthierError, PatchError
 from luthier.lifting import CodeTable, LiftedRepresentation
 from luthier.mc import NO_TARGET
-from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
-from luthier.patch.emission import BoundPayload, emit
-from luthier.patch.hazards import waits_before_payload
+from luthier.patch.binding import RegisterBudget
+from luthier.patch.emission import BoundPayload
 from luthier.patch.layout import Branch, Layout, lay_out, next_hop
-from luthier.payload import Template
-from luthier.payload.cache import template_for
-from luthier.task import Insertion, InstrumentationTask
+from luthier.patch.splicing import Splicer
+from luthier.task import InstrumentationTask
 
 S_NOP = (0xBF800000).to_bytes(4, "little")
 S_BRANCH = {
@@ -87,74 +85,6 @@ class PatchedKernel:
         return int(self.layout.entry[slot])
 
 
-def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
-    """The registers a kernel has, and the most it may have without its largest work-group no longer fitting a
-    compute unit."""
-    kernel, target = lifted.kernel, lifted.target
-    descriptor = kernel.descriptor
-    sgprs = descriptor.sgprs - 6 if target.major == 9 else target.sgpr_limit
-    waves = -(-(kernel.max_flat_workgroup_size or 1024) // kernel.wave_size)
-    waves_per_simd = -(-waves // 4)  # four SIMDs a compute unit, or a work-group processor in its default mode
-    granule = target.vgpr_allocation_granule(kernel.wave_size)
-    fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
-    if target.unified_vgprs:
-        fitting -= descriptor.agprs
-    limit = max(min(target.addressable_vgprs, fitting), descriptor.architected_vgprs)
-    return RegisterBudget(
-        min(sgprs, target.sgpr_limit), min(descriptor.architected_vgprs, 256), target.sgpr_limit, limit
-    )
-
-
-class _Splicer:
-    """Binds every insertion of one task."""
-
-    def __init__(self, task: InstrumentationTask) -> None:
-        self.lifted = task.lifted
-        self.budget = budget_of(task.lifted)
-        self.recent: dict[Template, list[Binding]] = {}
-        self.emitted: dict[tuple[Template, Binding, tuple[str, ...]], BoundPayload] = {}
-        self.sgprs = self.vgprs = self.instructions = 0
-
-    def splice(self, insertion: Insertion) -> BoundPayload:
-        lifted = self.lifted
-        template = template_for(insertion.hook, insertion.arguments, lifted.object.target, lifted.wave_size)
-        sources = tuple(
-            taken.source.unit
-            if taken.source.argument is None
-            else insertion.registers[taken.source.argument].units[taken.source.unit]  # type: ignore[union-attr]
-            for taken in template.inputs
-        )
-        point = insertion.index if insertion.place == "before" else insertion.index + 1
-        registers = lifted.liveness.live_before(point)
-        live = Live(int(registers.active), int(registers.all_lanes))
-        binding = self._bind(template, sources, live, insertion)
-        self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
-        key = template, binding, waits_before_payload(lifted, insertion.index)
-        payload = self.emitted.get(key)
-        if payload is None:
-            payload = self.emitted[key] = emit(lifted.isa, *key)
-        self.instructions += payload.instructions
-        return payload
-
-    def _bind(self, template: Template, sources: tuple[int, ...], live: Live, insertion: Insertion) -> Binding:
-        recent = self.recent.setdefault(template, [])
-        for binding in recent:
-            if is_valid(binding, template, sources, live, self.lifted.wave_size):
-                return binding
-        made = bind(template, sources, live, self.budget, self.lifted.wave_size)
-        if made is None:
-            raise PatchError(
-                f"not enough dead or spare registers for hook {insertion.hook.source}: "
-                f"it needs {sum(g.count for g in template.groups)} and the kernel may have "
-                f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs",
-                kernel=self.lifted.kernel.name,
-                offset=int(self.lifted.code.addresses[insertion.index]),
-            )
-        recent.insert(0, made)
-        del recent[8:]
-        return made
-
-
 def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
     """Bind the task's hooks and lay the kernel out.
 
@@ -163,11 +93,11 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
     """
     lifted = task.lifted
     code = lifted.code
-    splicer = _Splicer(task)
+    splicer = Splicer(task)
     payloads: dict[tuple[int, str], list[BoundPayload]] = {}
     broken_clauses: set[int] = set()
-    for insertion in task.insertions:
-        point = insertion.index + (insertion.place == "after")
+    for site in splicer.sites:
+        insertion, point = site.insertion, site.point
         if point in lifted.restrictions:
             raise PatchError(
                 lifted.restrictions[point],
@@ -176,7 +106,7 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
                 offset=int(code.addresses[insertion.index]),
             )
         broken_clauses.update(clause.index for clause in lifted.clauses if clause.first <= point <= clause.last)
-        payloads.setdefault((insertion.index, insertion.place), []).append(splicer.splice(insertion))
+        payloads.setdefault((insertion.index, insertion.place), []).append(splicer.splice(site))
 
     slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
     slot_of = {int(index): slot for slot, index in enumerate(slots)}
