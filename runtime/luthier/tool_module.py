@@ -93,7 +93,9 @@ def read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
             object=name,
         )
     digest = _DIGEST.search(bitcode, found[0].start())
-    if digest is None or hashlib.sha256(_without_digest(bitcode, digest)).hexdigest().encode() != digest[1]:
+    if digest is None:
+        raise ToolError("the bitcode has no digest: built by an older compiler plugin; rebuild it", object=name)
+    if hashlib.sha256(_without_digest(bitcode, digest)).hexdigest().encode() != digest[1]:
         raise ToolError("the bitcode is damaged: its digest does not match", object=name)
     try:
         raw: dict[str, Any]
