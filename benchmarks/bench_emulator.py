@@ -1,6 +1,6 @@
 """Speed of the emulated device: wave-instructions a second, start-up, the cost of counting.
 
-Run: ``python benchmarks/bench_emulator.py [--quick]``. Prints one line a figure and, with ``--json FILE``, writes them down.
+Run: ``python benchmarks/bench_emulator.py [--quick]``. Prints one line a figure; ``--json FILE`` writes them down.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from luthier.devices import open_device
 from luthier.emulator.bench import assemble
 from luthier.mc import Isa
+
 from luthier_build.toolchain import Toolchain
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,7 +86,8 @@ amdhsa.kernels:
     text.write_text(source)
     clang = str(Toolchain.find().clang)
     subprocess.run(
-        [clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={target}", "-nogpulib", str(text), "-o", str(output)], check=True
+        [clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={target}", "-nogpulib", str(text), "-o", str(output)],
+        check=True,
     )
     return output
 
@@ -116,15 +118,17 @@ print(time.perf_counter() - began)
 def big_kernel(folder: Path) -> Path:
     """A HIP kernel of about 2,000 instructions of many kinds."""
     lines = "\n".join(
-        f"  x = x * {1 + i * 0.01:.2f}f + y; y = fminf(y, x) - {i}.5f; n = (n << {i % 7 + 1}) ^ (n >> {i % 5 + 3}) + {i * 37};"
+        f"  x = x * {1 + i * 0.01:.2f}f + y; y = fminf(y, x) - {i}.5f;"
+        f" n = (n << {i % 7 + 1}) ^ (n >> {i % 5 + 3}) + {i * 37};"
         f" if (n & {1 << (i % 16)}) x += (float)n; t[(n + {i}) & 63] = x; y += t[(threadIdx.x + {i}) & 63];"
         for i in range(70)
     )
     source = folder / "big.hip"
     source.write_text(
-        "#include <hip/hip_runtime.h>\nextern \"C\" __global__ void big(float *p) {\n"
+        '#include <hip/hip_runtime.h>\nextern "C" __global__ void big(float *p) {\n'
         "  __shared__ float t[64]; t[threadIdx.x & 63] = 0;\n"
-        f"  float x = p[threadIdx.x], y = x + 1; unsigned n = threadIdx.x;\n{lines}\n  p[threadIdx.x] = x + y + n;\n}}\n"
+        "  float x = p[threadIdx.x], y = x + 1; unsigned n = threadIdx.x;\n"
+        f"{lines}\n  p[threadIdx.x] = x + y + n;\n}}\n"
     )
     toolchain = Toolchain.find()
     output = folder / "big.hsaco"
@@ -174,7 +178,11 @@ def main() -> int:
                 (random.integers(0, 99, n).astype(np.uint32), np.zeros(16, np.uint32), np.zeros(n, np.uint32), n),
                 256,
             ),
-            "vector_add": (plain, (random.random(n, np.float32), random.random(n, np.float32), np.zeros(n, np.float32), n), 256),
+            "vector_add": (
+                plain,
+                (random.random(n, np.float32), random.random(n, np.float32), np.zeros(n, np.float32), n),
+                256,
+            ),
             "collatz": (plain, (np.arange(n, dtype=np.uint32), np.zeros(n, np.uint32), n), 256),
         }
         for kernel, (path, arguments, block) in work.items():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from luthier_build.toolchain import Toolchain
 
 KERNELS = Path(__file__).parent / "kernels"

@@ -100,9 +100,9 @@ def test_wrong_arguments(groups: Module) -> None:
         kernel.launch(1)
     with pytest.raises(DeviceError, match="cannot hold"):
         kernel.launch(1 << 64, 0)
+    array = np.zeros(4, np.int32)
+    array.flags.writeable = False
     with pytest.raises(DeviceError, match="read-only"):
-        array = np.zeros(4, np.int32)
-        array.flags.writeable = False
         kernel.launch(array, 0)
 
 

@@ -58,9 +58,7 @@ def inputs(name: str, random: np.random.Generator) -> tuple[list[NDArray[Any]], 
     return [x64, random.standard_normal(ITEMS) * 1000], 12, np.float64
 
 
-@pytest.mark.parametrize(
-    "name", ["vector_add", "collatz", "call_function", "stack", "integers", "floats", "doubles"]
-)
+@pytest.mark.parametrize("name", ["vector_add", "collatz", "call_function", "stack", "integers", "floats", "doubles"])
 def test_same_as_on_the_host(plain: Module, host_kernels: ctypes.CDLL, name: str) -> None:
     sources, results, dtype = inputs(name, np.random.default_rng(7))
     expected = np.zeros(ITEMS * results, dtype)
@@ -104,7 +102,15 @@ def test_atomics_without_return(groups: Module) -> None:
     cells, wide, total = np.zeros(8, np.uint32), np.zeros(1, np.uint64), np.zeros(1, np.float32)
     groups.kernel("atomics").launch(cells, wide, total, n, grid=24, block=128)
     i = np.arange(n)
-    expected = [i.sum(), ((i * 7919) % 10007).max(), 2**32 - (n - 1), 2**32 - 1, np.bitwise_xor.reduce(i), n % 100, 3 * n]
+    expected = [
+        i.sum(),
+        ((i * 7919) % 10007).max(),
+        2**32 - (n - 1),
+        2**32 - 1,
+        np.bitwise_xor.reduce(i),
+        n % 100,
+        3 * n,
+    ]
     assert cells[:7].tolist() == [int(value) for value in expected]
     assert wide[0] == n << 33
     assert total[0] == n / 2

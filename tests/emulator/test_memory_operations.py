@@ -72,7 +72,9 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
     if space == "lds":
         spelled = {"dword": "b32", "dwordx2": "b64", "dwordx3": "b96", "dwordx4": "b128"}.get(old_name)
         if spelled is None:
-            spelled = old_name.replace("ubyte", "u8").replace("sbyte", "i8").replace("ushort", "u16").replace("sshort", "i16")
+            spelled = (
+                old_name.replace("ubyte", "u8").replace("sbyte", "i8").replace("ushort", "u16").replace("sshort", "i16")
+            )
             spelled = spelled.replace("short_d16", "u16_d16")
         name = f"ds_{'load' if new(target) else 'read'}_{spelled}"
     memory = Memory()
@@ -109,7 +111,7 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
         prologue = "\n".join(
             f"v_mul_u32_u24 v8, 0x10101, v2\nv_add_{'nc_' if new(target) else ''}u32 v8, {0x01020304 + 97 * i}, v8\n"
             f"v_mov_b32 v9, {4 * i}\n{store} v9, v8, off"
-            for i in range(0, 128)
+            for i in range(128)
         )
         vgprs[2] = np.arange(lanes, dtype=np.uint32)
         source = f"scratch_load_{name} {register}, v0, off offset:8"
@@ -145,7 +147,12 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
 
 
 STORES = [("dword", "b32", 4, 0), ("dwordx2", "b64", 8, 0), ("dwordx3", "b96", 12, 0), ("dwordx4", "b128", 16, 0)]
-STORES += [("byte", "b8", 1, 0), ("short", "b16", 2, 0), ("byte_d16_hi", "d16_hi_b8", 1, 16), ("short_d16_hi", "d16_hi_b16", 2, 16)]
+STORES += [
+    ("byte", "b8", 1, 0),
+    ("short", "b16", 2, 0),
+    ("byte_d16_hi", "d16_hi_b8", 1, 16),
+    ("short_d16_hi", "d16_hi_b16", 2, 16),
+]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -297,7 +304,9 @@ def test_compare_and_swap_has_the_new_value_first() -> None:
     assert state.vgpr(6)[:3].tolist() == [10, 20, 30]
 
 
-@pytest.mark.parametrize(("target", "word3"), [("gfx90a", 0), ("gfx1030", 3 << 28), ("gfx1100", 3 << 28), ("gfx1201", 3 << 28)])
+@pytest.mark.parametrize(
+    ("target", "word3"), [("gfx90a", 0), ("gfx1030", 3 << 28), ("gfx1100", 3 << 28), ("gfx1201", 3 << 28)]
+)
 def test_buffer_bounds_are_checked_dword_by_dword(target: str, word3: int) -> None:
     memory = Memory()
     place = filled(memory)
@@ -356,7 +365,7 @@ def test_permutations() -> None:
     state = lane_test(
         "gfx942",
         "ds_swizzle_b32 v2, v1 offset:swizzle(QUAD_PERM, 3,2,1,0)\n"
-        "ds_swizzle_b32 v3, v1 offset:swizzle(BITMASK_PERM, \"0pi01\")\n"
+        'ds_swizzle_b32 v3, v1 offset:swizzle(BITMASK_PERM, "0pi01")\n'
         "ds_swizzle_b32 v4, v1 offset:swizzle(BROADCAST, 8, 3)",
         v1=data,
     )
@@ -399,5 +408,7 @@ def test_transposing_loads() -> None:
             row, place = lane & ~15, lane & 15
             want = [element[row + i * (16 // per_lane) + place // per_lane][place % per_lane] for i in range(per_lane)]
             whole = sum(value << (bits * i) for i, value in enumerate(want))
-            found = int.from_bytes(b"".join(int(state.vgpr(4 + i)[lane]).to_bytes(4, "little") for i in range(size // 4)), "little")
+            found = int.from_bytes(
+                b"".join(int(state.vgpr(4 + i)[lane]).to_bytes(4, "little") for i in range(size // 4)), "little"
+            )
             assert found == whole, (bits, lane)

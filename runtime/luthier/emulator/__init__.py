@@ -6,4 +6,13 @@ from luthier.emulator.debug import Step
 from luthier.emulator.device import DeviceBuffer, EmulatedDevice, KernelHandle, Module, Variable
 from luthier.emulator.stats import AddressCounts, LaunchStats
 
-__all__ = ["AddressCounts", "DeviceBuffer", "EmulatedDevice", "KernelHandle", "LaunchStats", "Module", "Step", "Variable"]
+__all__ = [
+    "AddressCounts",
+    "DeviceBuffer",
+    "EmulatedDevice",
+    "KernelHandle",
+    "LaunchStats",
+    "Module",
+    "Step",
+    "Variable",
+]

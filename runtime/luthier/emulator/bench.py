@@ -1,4 +1,5 @@
-"""A workbench for single operations: assemble a few instructions, run one wave over given registers, look at the result."""
+"""A workbench for single operations: assemble a few instructions, run one wave over given registers, look at the
+result."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ def run_assembly(
     """Run `source` (assembly; `s_endpgm` is appended) on one wave.
 
     Args:
-        vgprs: register index to an array with one value a lane (64-bit values fill two registers), or one number for all.
-        sgprs: register index to a number of 32 bits, or of 64 if it needs them; 106 is VCC, 124 M0.
+        vgprs: register index to an array with one value a lane (64-bit values fill two registers), or one number for
+        all. sgprs: register index to a number of 32 bits, or of 64 if it needs them; 106 is VCC, 124 M0.
         lds: contents of LDS, or its size.
         scratch: bytes of scratch a lane.
         memory: allocations the wave may touch; its addresses go into registers.
@@ -63,7 +64,7 @@ def run_assembly(
     code.ensure(mode, 0)
     space = memory or Memory()
     table = space.table()
-    contents = bytes(lds) if isinstance(lds, bytes) else bytes(lds)
+    contents = bytes(lds)
     stack = Arena(size * scratch + 64)
     worker = Worker(0)
     worker.prepare(code, mode, 1, len(contents), len(contents), stack.address, scratch)
@@ -156,7 +157,9 @@ def _rows(vgprs: Mapping[int, Any], lanes: int) -> NDArray[np.uint32]:
     for index, value in vgprs.items():
         array = np.asarray(value)
         if array.ndim == 0:
-            array = np.full(lanes, value, np.uint32) if not isinstance(value, float) else np.full(lanes, value, np.float32)
+            array = (
+                np.full(lanes, value, np.uint32) if not isinstance(value, float) else np.full(lanes, value, np.float32)
+            )
         if array.shape != (lanes,):
             raise ValueError(f"v{index} needs {lanes} values, not {array.shape}")
         if array.dtype.itemsize == 8:

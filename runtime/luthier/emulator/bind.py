@@ -11,7 +11,7 @@ from typing import NamedTuple
 from luthier.emulator import layout
 from luthier.emulator.builder import FloatMode
 from luthier.emulator.constants import inline_offset
-from luthier.emulator.declare import Form, Operation, OperandSpec
+from luthier.emulator.declare import Form, OperandSpec, Operation
 from luthier.emulator.operations import operations_of
 from luthier.emulator.variant import Access, Dpp, Variant
 from luthier.mc import InstructionArray, Isa, Opcode
@@ -112,8 +112,8 @@ class _RegisterPlace(NamedTuple):
     """Where a register is."""
 
     token: str
-    """What decides the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null register, ``?`` with
-    the name of one that is not modelled."""
+    """What decides the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null
+    register, ``?`` with the name of one that is not modelled."""
     slot: int
     """Offset in a wave."""
     vgprs: int = 0
@@ -135,14 +135,14 @@ class Binder:
         self.isa = isa
         self.major = isa.target.target.major
         self.wave_size = isa.wave_size
-        self.ocp_floats = self.major >= 12 or isa.target.target.name == "gfx950"
-        """8-bit floats are those of the OCP specification."""
         self.agprs = layout.VECTORS + 256 * 4 * self.wave_size
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
         self._shapes: dict[FloatMode, dict[tuple[object, ...], _Shape | Unsupported]] = {}
         self._registers: dict[int, _RegisterPlace] = {}
 
-    def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode, following: int = 0) -> Bound:
+    def bind(
+        self, code: InstructionArray, index: int, target: int | None, mode: FloatMode, following: int = 0
+    ) -> Bound:
         """Bind one instruction.
 
         Args:
@@ -200,9 +200,7 @@ class Binder:
             return Unsupported("more operands than a record holds")
         return _Shape(variant, tuple(recipe))
 
-    def _fill(
-        self, recipe: tuple[_Step, ...], values: list[int], target: int | None, following: int
-    ) -> Iterator[int]:
+    def _fill(self, recipe: tuple[_Step, ...], values: list[int], target: int | None, following: int) -> Iterator[int]:
         """What the record's places hold."""
         for what, position in recipe:
             if what is _Fill.REGISTER:
@@ -247,7 +245,7 @@ class Binder:
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
         extra = []
-        if "_TFE_" in opcode.name or "tfe" in positions and "addressing" in operation.static:
+        if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
             extra.append(("tfe", 1))
         if "addressing" in operation.static:
             kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
@@ -338,8 +336,6 @@ class Binder:
                 modifiers.append((key, value))
         if plan.writes_exec:
             modifiers.append(("writes_exec", 1))
-        if operation.eight_bit and self.ocp_floats:
-            modifiers.append(("ocp", 1))
         if operation.form is Form.CONTROL and target is not None and target <= 0:
             modifiers.append(("backward", 1))
         return Variant(
@@ -355,7 +351,8 @@ class Binder:
         )
 
     def _generation(self, operation: Operation, name: str) -> int:
-        """The generation a variant is compiled for: the oldest that shares the operation, so that they share the code."""
+        """The generation a variant is compiled for: the oldest that shares the operation, so that they share the
+        code."""
         if operation.generations:
             return self.major
         return next(major for major in (9, 10, 11, 12) if operations_of(major).get(name) is operation)
@@ -429,7 +426,7 @@ class Binder:
         if inline_offset(value, bits) is not None:
             recipe.append((_Fill.INLINE64 if bits == 64 else _Fill.INLINE32, position))
             splat = spec.type.count > 1 and spec.type.units > 1
-            return Access("c" if splat or plan.operation.form is Form.PACKED and bits == 32 else "s")
+            return Access("c" if splat or (plan.operation.form is Form.PACKED and bits == 32) else "s")
         recipe.append((_Fill.IMMEDIATE, position))
         if bits == 32:
             return Access("k")
@@ -483,10 +480,11 @@ class Binder:
         return Access("s", high=half == "h")
 
     def _modified(self, plan: _Plan, spec: OperandSpec, access: Access, bits: int) -> Access:
-        """Source modifiers as LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel, 16 sext."""
+        """Source modifiers as LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel,
+        16 sext."""
         if plan.packed:
             return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=(bool(bits & 4), bool(bits & 8)))
-        high = access.high or bool(bits & 4) and spec.type.bits == 16
+        high = access.high or (bool(bits & 4) and spec.type.bits == 16)
         return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high, extend=bool(bits & 16))
 
     def _half_result(self, plan: _Plan, access: Access, operands: list[tuple[int, int]]) -> Access:

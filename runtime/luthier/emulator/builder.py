@@ -33,8 +33,8 @@ ROUND_NAMES = ("round.tonearest", "round.upward", "round.downward", "round.towar
 class FloatMode:
     """The part of the MODE register that floating point depends on, as the fields' codes.
 
-    Rounding: 0 nearest even, 1 up, 2 down, 3 to zero. Denormals: bit 0 keeps inputs, bit 1 keeps results (ISA documents,
-    "MODE register"). One pair for 32-bit, one for 16- and 64-bit numbers.
+    Rounding: 0 nearest even, 1 up, 2 down, 3 to zero. Denormals: bit 0 keeps inputs, bit 1 keeps results (ISA
+    documents, "MODE register"). One pair for 32-bit, one for 16- and 64-bit numbers.
     """
 
     round32: int = 0
@@ -319,9 +319,7 @@ class Builder:
     def with_rounding(self, rounding: int, make: Callable[[Builder], Result]) -> Result:
         """What `make` computes under another rounding mode (a FP_ROUND code)."""
         saved = self.mode
-        self.mode = FloatMode(
-            rounding, rounding, saved.denorm32, saved.denorm16_64, saved.dx10_clamp, saved.ieee
-        )
+        self.mode = FloatMode(rounding, rounding, saved.denorm32, saved.denorm16_64, saved.dx10_clamp, saved.ieee)
         try:
             return make(self)
         finally:

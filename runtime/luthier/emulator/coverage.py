@@ -18,9 +18,7 @@ from luthier.emulator.operations import operations_of
 from luthier.mc import InstructionArray, Isa
 from luthier.mc.instructions import InstructionFlag
 
-NOT_COMPUTE = (
-    InstructionFlag.IMAGE | InstructionFlag.EXPORT | InstructionFlag.GWS | InstructionFlag.INTERPOLATION
-)
+NOT_COMPUTE = InstructionFlag.IMAGE | InstructionFlag.EXPORT | InstructionFlag.GWS | InstructionFlag.INTERPOLATION
 """Classes that compute kernels do not use: no descriptors, no parameters, no global wave sync exist for them here."""
 
 _LOW_HALVES = (0x0000, 0x4000, 0x8000, 0xC000, 0x00FF, 0x00FA, 0x00F9, 0x00E9, 0x0100, 0x0180, 0x0081)
@@ -121,7 +119,8 @@ def coverage(target: str, wave_size: int | None = None) -> Coverage:
 def report(result: Coverage, *, names: bool) -> str:
     """The coverage as text; with `names`, every refused mnemonic with the reason."""
     count = {
-        key: sum(len(value) for value in getattr(result, key).values()) for key in ("exact", "bounded", "refused", "outside")
+        key: sum(len(value) for value in getattr(result, key).values())
+        for key in ("exact", "bounded", "refused", "outside")
     }
     lines = [
         f"{result.target}: {100 * result.share():.1f} % of the compute opcodes: {count['exact']} exact, "

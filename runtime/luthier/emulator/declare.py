@@ -64,8 +64,6 @@ class Operation:
     """Float operands and results obey the denormal mode."""
     majors: tuple[int, ...] = ()
     """Generations that have it under these names; empty: all."""
-    eight_bit: bool = False
-    """Reads or writes 8-bit floats: ``b.modifiers["ocp"]`` is 1 where the target encodes them as OCP says."""
     counted: bool = True
     """False for the emulator's own stand-ins for instructions."""
 
@@ -92,7 +90,7 @@ def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...]
     if not arrow:
         raise ValueError(f"signature without ->: {signature!r}")
     results_default = ["sdst", "sdst2"] if form is Form.SCALAR else ["vdst", "sdst"]
-    sources = []
+    sources: list[OperandSpec] = []
     position = 0
     for word in left.split():
         if word.startswith("#"):
@@ -104,7 +102,7 @@ def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...]
         if type_name != "scc":
             position += 1
         sources.append(OperandSpec(name, Type.parse(type_name)))
-    results = []
+    results: list[OperandSpec] = []
     for word in right.split():
         name, colon, type_name = word.rpartition(":")
         if not colon:

@@ -27,6 +27,7 @@ from luthier.targets import TargetId
 
 Source = bytes | str | os.PathLike[str] | CodeObject
 
+
 class DeviceBuffer:
     """Memory of a device."""
 
@@ -60,7 +61,11 @@ class DeviceBuffer:
         Raises:
             DeviceError: it does not fit.
         """
-        raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8).ravel()
+        raw = (
+            np.frombuffer(data, np.uint8)
+            if isinstance(data, bytes)
+            else np.ascontiguousarray(data).view(np.uint8).ravel()
+        )
         if offset < 0 or offset + raw.size > self.size:
             raise DeviceError(f"{raw.size} bytes at {offset} do not fit a buffer of {self.size}")
         self._live().view()[offset : offset + raw.size] = raw
@@ -97,7 +102,11 @@ class Variable:
         """
         if isinstance(data, (int, np.integer)):
             data = (int(data) & ((1 << 8 * self.size) - 1)).to_bytes(self.size, "little")
-        raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8).ravel()
+        raw = (
+            np.frombuffer(data, np.uint8)
+            if isinstance(data, bytes)
+            else np.ascontiguousarray(data).view(np.uint8).ravel()
+        )
         if raw.size != self.size:
             raise DeviceError(f"variable {self.name} has {self.size} bytes, not {raw.size}")
         self._view[:] = raw
@@ -179,17 +188,19 @@ class KernelHandle:
         """Run the kernel to its end.
 
         Args:
-            arguments: NumPy arrays (copied in, and back after the launch), numbers, `DeviceBuffer`s; or one `bytes` object as
+            arguments: NumPy arrays (copied in, and back after the launch), numbers, `DeviceBuffer`s; or one `bytes`
+            object as
                 the whole explicit kernarg segment. Hidden arguments are filled in.
             grid: size in work-groups, one to three numbers.
             block: work-items of a work-group, one to three numbers.
             dynamic_lds: bytes of LDS beyond the kernel's own.
-            trace: called before every instruction of every wave, with all waves on one thread; returning False ends the launch.
-            breakpoints: virtual addresses (in the code object) to which calls of `trace` are limited.
+            trace: called before every instruction of every wave, with all waves on one thread; returning False ends
+            the launch. breakpoints: virtual addresses (in the code object) to which calls of `trace` are limited.
 
         Raises:
             DeviceError: arguments or sizes the kernel does not take.
-            EmulationError: a fault, an unimplemented operation, a deadlock. Arrays are not copied back; the device is usable.
+            EmulationError: a fault, an unimplemented operation, a deadlock. Arrays are not copied back; the device is
+            usable.
         """
         device = self.module.device
         geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), dynamic_lds)

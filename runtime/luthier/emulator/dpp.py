@@ -59,8 +59,8 @@ def _source(dpp: Dpp, lane: int, lanes: int) -> int | None:
 def apply_dpp(w: WaveBuilder, rows: list[Value], dpp: Dpp, enabled: Value) -> tuple[list[Value], Value]:
     """Source rows after the permutation, and the lanes that may be written.
 
-    A lane whose source is outside or inactive reads 0 with bound_ctrl and is not written without; row_mask and bank_mask switch
-    lanes off.
+    A lane whose source is outside or inactive reads 0 with bound_ctrl and is not written without; row_mask and
+    bank_mask switch lanes off.
     """
     lanes = w.wave_size
     sources = source_lanes(dpp, lanes)
@@ -75,6 +75,8 @@ def apply_dpp(w: WaveBuilder, rows: list[Value], dpp: Dpp, enabled: Value) -> tu
         # A broadcast leaves lanes with no source as they are; so do shifts.
         enabled = enabled & valid
     if dpp.control >= 0 and (dpp.row_mask != 15 or dpp.bank_mask != 15):
-        allowed = [bool(dpp.row_mask >> (lane // 16) & 1 and dpp.bank_mask >> (lane % 16 // 4) & 1) for lane in range(lanes)]
+        allowed = [
+            bool(dpp.row_mask >> (lane // 16) & 1 and dpp.bank_mask >> (lane % 16 // 4) & 1) for lane in range(lanes)
+        ]
         enabled = enabled & w.constant_mask(allowed)
     return moved, enabled

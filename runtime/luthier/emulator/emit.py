@@ -1,18 +1,19 @@
 """From a variant to an LLVM function.
 
-Every compiled operation is ``i32 (ptr wave, ptr record)``. It counts itself, does its work on the wave's memory and calls
-the next record's function as a tail call, so that a wave runs without ever returning until something stops it.
+Every compiled operation is ``i32 (ptr wave, ptr record)``. It counts itself, does its work on the wave's memory and
+calls the next record's function as a tail call, so that a wave runs without ever returning until something stops it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from llvmlite import ir
 
 from luthier.emulator.builder import FloatMode
-from luthier.emulator.declare import Form, Operation, OperandSpec
+from luthier.emulator.declare import Form, OperandSpec, Operation
 from luthier.emulator.dpp import apply_dpp
 from luthier.emulator.operands import finish_float, read_typed, typed_rows, write_rows
 from luthier.emulator.operations import operations_of
@@ -23,6 +24,7 @@ from luthier.emulator.wave import Slot, WaveBuilder
 
 I32 = ir.IntType(32)
 PTR = ir.PointerType()
+Write = Callable[[], None]
 FUNCTION = ir.FunctionType(I32, [PTR, PTR])
 
 
@@ -85,15 +87,15 @@ def _make_slots(w: WaveBuilder, operation: Operation, variant: Variant) -> list[
 
 
 def _positions(variant: Variant, start: int) -> tuple[list[int], list[int]]:
-    results, sources = [], []
-    for places, accesses in ((results, variant.results), (sources, variant.sources)):
-        for access in accesses:
-            places.append(start)
-            start += access.slots
-    return results, sources
+    """Places in the record of the results and of the sources."""
+    places: list[int] = []
+    for access in (*variant.results, *variant.sources):
+        places.append(start)
+        start += access.slots
+    return places[: len(variant.results)], places[len(variant.results) :]
 
 
-def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) -> list:
+def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) -> list[Write]:
     """Emit reads and arithmetic; the writes are returned, to be done by the caller."""
     w.modifiers = dict(variant.modifiers)
     w.mode = variant.mode or FloatMode()
@@ -114,25 +116,19 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
         raise ValueError(f"{variant.operation} gave {len(outcome)} results")
     modifiers = w.modifiers
     mode = w.mode
-    writes = []
-    for spec, access, place, value in zip(
-        operation.results, variant.results, result_places, outcome, strict=True
-    ):
+    writes: list[Write] = []
+    for spec, access, place, value in zip(operation.results, variant.results, result_places, outcome, strict=True):
         _check(variant, spec, value)
         slot = Slot(w, spec, access, place)
         if spec.type.kind == "mask":
             bits = w.mask_bits(value & enabled)
-            writes.append(lambda slot=slot, bits=bits: slot.write_scalar(bits))
+            writes.append(partial(slot.write_scalar, bits))
             if modifiers.get("writes_exec"):
-                writes.append(lambda bits=bits: w.write_exec(bits))
+                writes.append(partial(w.write_exec, bits))
             continue
         finished = finish_float(w, value, modifiers, mode, operation.flush) if spec.type.is_float else value
         rows = typed_rows(w, [finished], spec.type)
-        writes.append(
-            lambda slot=slot, rows=rows, access=access, spec=spec: write_rows(
-                w, slot, rows, spec.type, access, enabled, modifiers
-            )
-        )
+        writes.append(partial(write_rows, w, slot, rows, spec.type, access, enabled, modifiers))
     return writes
 
 
@@ -197,9 +193,7 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     outcome: Sequence[Value] = flatten(operation.function(w, *values))
     if len(outcome) != len(operation.results):
         raise ValueError(f"{variant.operation} gave {len(outcome)} results")
-    for spec, access, place, value in zip(
-        operation.results, variant.results, result_places, outcome, strict=True
-    ):
+    for spec, access, place, value in zip(operation.results, variant.results, result_places, outcome, strict=True):
         if spec.type.kind != "scc":
             _check(variant, spec, value)
         if spec.type.is_float:

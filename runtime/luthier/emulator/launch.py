@@ -88,9 +88,12 @@ class Launch:
             temporary.append(packet)
             descriptor_address = self.handle.module.image.host(kernel.descriptor_address)
             packet.view()[:] = np.frombuffer(
-                abi.dispatch_packet(kernel, self.geometry, descriptor_address, kernarg.address, scratch_lane, lds), np.uint8
+                abi.dispatch_packet(kernel, self.geometry, descriptor_address, kernarg.address, scratch_lane, lds),
+                np.uint8,
             )
-            inputs = abi.Inputs(packet.address, self.device.queue, kernarg.address, self.kernarg, scratch_base, scratch_lane)
+            inputs = abi.Inputs(
+                packet.address, self.device.queue, kernarg.address, self.kernarg, scratch_base, scratch_lane
+            )
             keep = self._fill(inputs, code.begin if stepping else entry, stepping)
             table = memory.table()
             for worker in used:

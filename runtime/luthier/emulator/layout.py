@@ -47,8 +47,10 @@ def sink_row(wave_size: int) -> int:
 
 
 def wave_stride(wave_size: int) -> int:
-    """Bytes from one wave to the next: an odd number of rows, so that their registers fall into different cache sets."""
+    """Bytes from one wave to the next: an odd number of rows, so that their registers fall into different cache
+    sets."""
     return VECTORS + 513 * 4 * wave_size + (128 if wave_size == 32 else 0)
+
 
 WAVE = Layout(
     512,
@@ -79,7 +81,8 @@ WAVE = Layout(
     trap_status=4,
     steps=8,
 )
-"""One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs, AGPRs."""
+"""One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
+AGPRs."""
 
 UNIT_OFFSETS = {128: WAVE["scc"], 129: WAVE["mode"], 130: WAVE["flat_scratch"], 131: WAVE["flat_scratch"] + 4}
 """Units that are not at four times their number."""

@@ -13,7 +13,17 @@ from luthier.objects import CodeObject
 PAGE = 4096
 _ABS32_LO, _ABS32_HI, _ABS64, _REL32, _REL64, _ABS32 = 1, 2, 3, 4, 5, 6
 _REL32_LO, _REL32_HI, _RELATIVE64 = 10, 11, 13
-_SIZES = {_ABS32_LO: 4, _ABS32_HI: 4, _ABS64: 8, _REL32: 4, _REL64: 8, _ABS32: 4, _REL32_LO: 4, _REL32_HI: 4, _RELATIVE64: 8}
+_SIZES = {
+    _ABS32_LO: 4,
+    _ABS32_HI: 4,
+    _ABS64: 8,
+    _REL32: 4,
+    _REL64: 8,
+    _ABS32: 4,
+    _REL32_LO: 4,
+    _REL32_HI: 4,
+    _RELATIVE64: 8,
+}
 
 
 class Image:
@@ -53,9 +63,7 @@ class Image:
             self._memory.free(allocation)
         self.allocations.clear()
 
-    def _relocate(
-        self, offset: int, kind: int, symbol: str, addend: int, resolve: Callable[[str], int | None]
-    ) -> None:
+    def _relocate(self, offset: int, kind: int, symbol: str, addend: int, resolve: Callable[[str], int | None]) -> None:
         if kind not in _SIZES:
             raise ObjectError(f"relocation type {kind} is not supported", object=self.code.name, offset=offset)
         size = _SIZES[kind]

@@ -1,7 +1,8 @@
 """Machine code of variants: compiled in batches on first use, kept on disk for the user.
 
-A batch is one object file. Its name is a hash of what it contains; a header lists the symbols. The cache folder's name holds a
-hash of the emulator's sources, llvmlite's version and the host CPU, so code is never used with other assumptions than its own.
+A batch is one object file. Its name is a hash of what it contains; a header lists the symbols. The cache folder's name
+holds a hash of the emulator's sources, llvmlite's version and the host CPU, so code is never used with other
+assumptions than its own.
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ class MachineCode:
         llvm.initialize_native_asmprinter()
         features = llvm.get_host_cpu_features().flatten()
         self._target = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=f"{features},-prefer-256-bit,-vzeroupper", opt=2, reloc="pic", codemodel="small"
+            cpu=llvm.get_host_cpu_name(),
+            features=f"{features},-prefer-256-bit,-vzeroupper",
+            opt=2,
+            reloc="pic",
+            codemodel="small",
         )
         self._loaded: list[NativeCode] = []
         self._folder = cache_folder()

@@ -157,6 +157,7 @@ class Memory:
         if not allocations:
             return "and nothing is allocated"
         nearest = min(allocations, key=lambda a: a.address - address if address < a.address else address - a.end)
+        what = f"{nearest.label} of {nearest.size} bytes at {nearest.address:#x}"
         if address < nearest.address:
-            return f"{nearest.address - address} bytes before {nearest.label} of {nearest.size} bytes at {nearest.address:#x}"
-        return f"{address - nearest.end} bytes past the end of {nearest.label} of {nearest.size} bytes at {nearest.address:#x}"
+            return f"{nearest.address - address} bytes before {what}"
+        return f"{address - nearest.end} bytes past the end of {what}"

@@ -173,9 +173,7 @@ def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0, mas
     w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
 
 
-def scatter_small(
-    w: WaveBuilder, addresses: Value, value: Value, bits: int, mask: Value | None = None
-) -> None:
+def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int, mask: Value | None = None) -> None:
     """Store the low 8 or 16 bits of each active lane, lane by lane."""
     places = spill(w, addresses)
     values = spill(w, value.as_("u32"))
@@ -224,4 +222,3 @@ def each_lane(w: WaveBuilder, bits: Value | None = None) -> Iterator[Value]:
     left.add_incoming((remaining & (remaining - 1)).llvm, w.ir.block)
     w.ir.branch(head)
     w.ir.position_at_end(done)
-

@@ -1,8 +1,8 @@
 """Loading the host object files that LLVM makes: sections in one block of memory, relocations, symbols.
 
-LLVM's own JIT linker is not used: with many small objects it keeps one global offset table apart from all of them, and costs
-more than reading the file. Objects are compiled position-independent, for the small code model, so only a few kinds of relocation
-occur.
+LLVM's own JIT linker is not used: with many small objects it keeps one global offset table apart from all of them, and
+costs more than reading the file. Objects are compiled position-independent, for the small code model, so only a few
+kinds of relocation occur.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: Floa
 def typed_rows(w: WaveBuilder, values: list[Value], kind: Type) -> list[Value]:
     """Rows of 32 bits that hold the elements."""
     rows: list[Value] = []
-    if kind.bits == 16 and kind.count == 1 or kind.bits == 8 and kind.count == 1:
+    if (kind.bits == 16 and kind.count == 1) or (kind.bits == 8 and kind.count == 1):
         value = values[0].as_(f"u{kind.bits}")
         return [w.wrap(w.ir.zext(value.llvm, w.shaped(I32, value.lanes)), "u32")]
     if kind.bits in (8, 16):
@@ -161,10 +161,7 @@ def write_rows(
         rows = [_sdwa_merge(w, slot, rows[0], kind, modifiers)]
     elif kind.bits == 16 and kind.count == 1 and not access.whole:
         old = slot.row(0)
-        if access.high:
-            rows = [(old & 0xFFFF) | (rows[0] << 16)]
-        else:
-            rows = [(old & 0xFFFF0000) | rows[0]]
+        rows = [(old & 0xFFFF) | (rows[0] << 16) if access.high else (old & 0xFFFF0000) | rows[0]]
     for index, row in enumerate(rows):
         slot.store_row(index, row, enabled)
 

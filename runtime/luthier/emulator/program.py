@@ -75,7 +75,9 @@ class Code:
         self._lock = threading.RLock()
         self._tables: dict[int, RecordTable] = {}
         self.refusals: dict[int, Refusal] = {}
-        standins = [Variant(name, isa.wave_size, self.binder.major) for name in ("luthier_unbound", "luthier_unsupported")]
+        standins = [
+            Variant(name, isa.wave_size, self.binder.major) for name in ("luthier_unbound", "luthier_unsupported")
+        ]
         addresses = machine_code().addresses(standins)
         self._unbound, self._unsupported = (addresses[variant] for variant in standins)
         self.begin = self.count
@@ -188,7 +190,9 @@ class Code:
         if part.target[position] != NO_TARGET:
             found = self.record_at(int(part.target[position]))
             if found is None:
-                raise Unsupported(f"a branch into the middle of an instruction or out of the code, {int(part.target[position]):#x}")
+                raise Unsupported(
+                    f"a branch into the middle of an instruction or out of the code, {int(part.target[position]):#x}"
+                )
             target = found - record
         bound = self.binder.bind(part, position, target, mode, address + size - self.base)
         return bound.variant, bound.slots

@@ -20,7 +20,8 @@ class WaveRegisters:
     wave_size: int
 
     def vgpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
-        """VGPRs from `index`, one value of `dtype` a lane ([count, lanes] for several); 64-bit types take two registers."""
+        """VGPRs from `index`, one value of `dtype` a lane ([count, lanes] for several); 64-bit types take two
+        registers."""
         return self._vectors(layout.VECTORS, index, count, dtype)
 
     def agpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
@@ -31,7 +32,11 @@ class WaveRegisters:
         kind = np.dtype(dtype)
         row = 4 * self.wave_size
         units = count * max(1, kind.itemsize // 4)
-        raw = self.memory[base + index * row : base + (index + units) * row].view(np.uint32).reshape(units, self.wave_size)
+        raw = (
+            self.memory[base + index * row : base + (index + units) * row]
+            .view(np.uint32)
+            .reshape(units, self.wave_size)
+        )
         if kind.itemsize == 8:
             pairs = np.stack([raw[0::2], raw[1::2]], axis=-1)
             values = np.ascontiguousarray(pairs).view(kind)[..., 0]
@@ -39,7 +44,8 @@ class WaveRegisters:
             values = raw.view(kind)
         else:
             values = raw.view(kind).reshape(units, self.wave_size, -1)[..., 0]
-        return (values[0] if count == 1 else values).copy()
+        chosen: NDArray[Any] = values[0] if count == 1 else values
+        return chosen.copy()
 
     def set_vgpr(self, index: int, values: Any) -> None:
         """Set a VGPR: one number, or one a lane."""

@@ -46,9 +46,11 @@ def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
     kind = worker.field("fault_kind")
     if kind == layout.FAULT_LDS:
         limit = worker.group_field("lds_size")
-        return f"access to {size} bytes of LDS at offset {address:#x}, lane {lane}: the work-group has {limit} bytes; at {place}"
+        where = f"{size} bytes of LDS at offset {address:#x}, lane {lane}"
+        return f"access to {where}: the work-group has {limit} bytes; at {place}"
     if kind == layout.FAULT_SCRATCH:
-        return f"access to {size} bytes of scratch at offset {address:#x}, lane {lane}: outside the lane's scratch; at {place}"
+        where = f"{size} bytes of scratch at offset {address:#x}, lane {lane}"
+        return f"access to {where}: outside the lane's scratch; at {place}"
     if kind == layout.FAULT_MEMORY:
         return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
     return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}; at {place}"

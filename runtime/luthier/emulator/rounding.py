@@ -25,7 +25,8 @@ _SET_ROUNDING = {0: 1, 1: 2, 2: 3, 3: 0}
 def rounded(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
     """The operation `name` rounded once to `result`.
 
-    16-bit arithmetic is computed in 32 bits (in 64 for fma, with the lost part folded in): the exact value rounds the same.
+    16-bit arithmetic is computed in 32 bits (in 64 for fma, with the lost part folded in): the exact value rounds the
+    same.
     """
     if name not in _CONSTRAINED:
         raise ValueError(name)
@@ -71,7 +72,7 @@ def _half(b: Builder, name: str, values: Sequence[Value], result: Type, rounding
 
 
 def _half_directed(b: Builder, value: Value, result: Type, rounding: int) -> Value:
-    """A 32-bit float rounded up, down or toward zero to 16 bits; LLVM cannot emit the host's conversion for every width."""
+    """A 32-bit float rounded up, down or toward zero to 16 bits, for which LLVM has no host code at every width."""
     magnitude = abs(value)
     bits = magnitude.as_("u32")
     normal = (bits & 0xFFFFE000).as_("f32")
@@ -124,14 +125,7 @@ def _plain(b: Builder, name: str, values: Sequence[Value], result: Type) -> Valu
     return b.wrap(getattr(b.ir, name)(operands[0], b.shaped(result.llvm, values[0].lanes)), result)
 
 
-class _Metadata(ir.Type):
-    """The type of a metadata argument, which llvmlite lacks."""
-
-    def _to_string(self) -> str:
-        return "metadata"
-
-
-_METADATA = _Metadata()
+_METADATA = ir.MetaDataType()
 """One object: a type of llvmlite equals only itself."""
 
 

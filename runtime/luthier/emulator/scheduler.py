@@ -1,7 +1,7 @@
 """The compiled scheduler: starts work-groups and runs their waves until something needs Python.
 
-``i32 scheduler(ptr context, ptr group)`` runs work-groups one after another, the waves of each round robin: a wave runs until it
-ends, reaches a barrier, or has used its quantum of backward branches.
+``i32 scheduler(ptr context, ptr group)`` runs work-groups one after another, the waves of each round robin: a wave
+runs until it ends, reaches a barrier, or has used its quantum of backward branches.
 """
 
 from __future__ import annotations

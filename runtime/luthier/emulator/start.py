@@ -1,6 +1,7 @@
 """What a kernel finds when it starts: kernel arguments, SGPRs, VGPRs, the dispatch packet.
 
-Source: LLVM AMDGPUUsage, "Initial Kernel Execution State" and "Kernel Argument Metadata"; the HSA specification for the packet.
+Source: LLVM AMDGPUUsage, "Initial Kernel Execution State" and "Kernel Argument Metadata"; the HSA specification for
+the packet.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geomet
     explicit = [argument for argument in kernel.arguments if not argument.hidden]
     if len(values) != len(explicit):
         names = ", ".join(argument.name or f"#{index}" for index, argument in enumerate(explicit))
-        raise DeviceError(f"the kernel takes {len(explicit)} arguments ({names}), not {len(values)}", kernel=kernel.name)
+        raise DeviceError(
+            f"the kernel takes {len(explicit)} arguments ({names}), not {len(values)}", kernel=kernel.name
+        )
     for argument, value in zip(explicit, values, strict=True):
         _store(segment, argument, _encode(argument, value, kernel), kernel)
     _store_hidden(segment, kernel, geometry, queue)
@@ -129,7 +132,9 @@ def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
 
 
-def dispatch_packet(kernel: Kernel, geometry: Geometry, kernel_object: int, kernarg: int, scratch: int, lds: int) -> bytes:
+def dispatch_packet(
+    kernel: Kernel, geometry: Geometry, kernel_object: int, kernarg: int, scratch: int, lds: int
+) -> bytes:
     """An AQL kernel dispatch packet (HSA specification 2.9.6)."""
     dimensions = 3 if geometry.grid[2] * geometry.block[2] > 1 else 2 if geometry.grid[1] * geometry.block[1] > 1 else 1
     items = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
@@ -221,8 +226,9 @@ def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
 def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> tuple[int, int, int, int]:
     """The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
 
-    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. Real hardware swizzles by
-    dword instead, so buffer operations divide a scalar offset into it, which counts all lanes, by the wave size.
+    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. Real
+    hardware swizzles by dword instead, so buffer operations divide a scalar offset into it, which counts all lanes, by
+    the wave size.
     """
     stride = lane_bytes & 0x3FFF
     # GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.
@@ -239,10 +245,7 @@ def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: i
     flat = np.where(present, flat, 0).astype(np.uint32)
     x, y, z = flat % x_size, flat // x_size % y_size, flat // (x_size * y_size)
     level = kernel.descriptor.enable_vgpr_workitem_id
-    if target.packed_work_item_ids:
-        rows = [x | y << 10 | z << 20]
-    else:
-        rows = [x, y, z][: level + 1]
+    rows: list[NDArray[Any]] = [x | y << 10 | z << 20] if target.packed_work_item_ids else [x, y, z][: level + 1]
     rows = [np.where(present, row, 0).astype(np.uint32) for row in rows]
     row_bytes = 4 * wave_size
     images = np.zeros((waves, 64 + row_bytes * len(rows)), np.uint8)

@@ -15,8 +15,8 @@ TRANSLATE_TYPE = ir.FunctionType(I32, [PTR, PTR, I64, I64, I64])
 def emit_translate(module: ir.Module, name: str) -> None:
     """Add ``translate``: check and translate the lane addresses in the context, one by one.
 
-    Flat addresses in the shared and private apertures become host addresses in LDS and scratch; all others must lie in an
-    allocation. The allocation found last is left in the cache slot, for the fast check of the same instruction.
+    Flat addresses in the shared and private apertures become host addresses in LDS and scratch; all others must lie in
+    an allocation. The allocation found last is left in the cache slot, for the fast check of the same instruction.
     """
     function = ir.Function(module, TRANSLATE_TYPE, name)
     c = Code(function)
@@ -73,7 +73,8 @@ def _aperture(
 
 
 def _global(c: Code, cache: ir.Value, context: ir.Value, address: ir.Value, size: ir.Value, lane: ir.Value) -> None:
-    """Find the last allocation that begins at or below the address, by bisection, and check that the access ends within it."""
+    """Find the last allocation that begins at or below the address, by bisection, and check that the access ends
+    within it."""
     function = c.function
     count = c.get(layout.CONTEXT, context, "range_count")
     ranges = c.pointer(layout.CONTEXT, context, "ranges")

@@ -1,8 +1,8 @@
 """Data types of operands: how many bits a lane holds and how they are read.
 
 A type is written as it is in an operation's signature: ``u32 i32 f32 b32 u64 i64 f64 u16 i16 f16 bf16 u8 i8``, ``mask``
-(one bit per lane: VCC or an SGPR pair), ``scc`` (the scalar condition code), a pair of 16-bit halves ``f16x2``, or several
-consecutive registers ``u32x4``.
+(one bit per lane: VCC or an SGPR pair), ``scc`` (the scalar condition code), a pair of 16-bit halves ``f16x2``, or
+several consecutive registers ``u32x4``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Values: what the semantic functions of operations compute with.
 
 A `Value` is an LLVM value with an operand type. It is a scalar, or a vector with one element a lane; the same semantic
-function serves both. Python operators and numbers work as in the ISA documents' pseudo-code. Nothing here knows registers.
+function serves both. Python operators and numbers work as in the ISA documents' pseudo-code. Nothing here knows
+registers.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Value:
         return self.b.bitcast(self, type)
 
     def to(self, type: str | Type) -> Value:
-        """Convert the number: integers are extended by this value's sign or truncated, floats rounded, ints to floats."""
+        """Convert the number: integers are extended by this value's sign or truncated, floats rounded, ints to
+        floats."""
         return self.b.convert(self, type)
 
     def bits(self, low: int, count: int) -> Value:

@@ -1,4 +1,5 @@
-"""A variant: everything that decides the machine code of one operation. Two instructions with equal variants share code."""
+"""A variant: everything that decides the machine code of one operation. Two instructions with equal variants share
+code."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ class Access:
     """How one operand is reached."""
 
     kind: str
-    """``v`` rows of a vector register file; ``s`` scalar registers or an inline constant; ``c`` an inline constant for each element of
-    a tuple; ``k``, ``K`` a literal of 32, 64 bits in the record; ``i`` an immediate in the record; ``-`` absent."""
+    """``v`` rows of a vector register file; ``s`` scalar registers or an inline constant; ``c`` an inline constant for
+    each element of a tuple; ``k``, ``K`` a literal of 32, 64 bits in the record; ``i`` an immediate in the record;
+    ``-`` absent."""
     high: bool = False
     """The high 16 bits of the register."""
     whole: bool = True

@@ -249,9 +249,7 @@ class Slot:
         w, kind = self.w, self.spec.type
         base = self._base()
         step = kind.bits // 8
-        return [
-            w.load(w.address(base, index * step), str(kind.element), align=4) for index in range(kind.count)
-        ]
+        return [w.load(w.address(base, index * step), str(kind.element), align=4) for index in range(kind.count)]
 
     def write_scalar(self, value: Value) -> None:
         """Write an SGPR, SGPR pair, VCC or SCC."""

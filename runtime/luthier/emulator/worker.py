@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
-from luthier.emulator.start import PRIVATE_BASE, SHARED_BASE
 from luthier.emulator.machine import machine_code
 from luthier.emulator.memory import Arena
 from luthier.emulator.program import RECORD_TYPE, Code
+from luthier.emulator.start import PRIVATE_BASE, SHARED_BASE
 
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -213,5 +213,9 @@ class Worker:
         state = status.get(get_field(wave, layout.WAVE, "status"), "?")
         record = self.record_of(wave)
         (exec_mask,) = struct.unpack("<Q", wave[layout.EXEC : layout.EXEC + 8].tobytes())
-        where = "" if state == "has ended" else f" at {code.address_of(record):#x} ({code.text(record)}), EXEC {exec_mask:#x}"
+        where = (
+            ""
+            if state == "has ended"
+            else f" at {code.address_of(record):#x} ({code.text(record)}), EXEC {exec_mask:#x}"
+        )
         return f"wave {index} {state}{where}"

@@ -62,6 +62,8 @@ def operations_of(major: int) -> dict[str, Operation]:
                 continue
             for name in operation.names:
                 if name in table:
-                    raise ValueError(f"{name} is declared twice for generation {major}, the second time in {family.__name__}")
+                    raise ValueError(
+                        f"{name} is declared twice for generation {major}, the second time in {family.__name__}"
+                    )
                 table[name] = operation
     return table

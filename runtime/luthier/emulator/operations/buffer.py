@@ -1,7 +1,7 @@
 """Untyped buffer access (MUBUF): per-lane addresses made from a buffer descriptor, with its bounds.
 
-Sources: ISA documents, "Buffer addressing" and "Range checking". An access that the descriptor says is out of bounds reads 0 or writes
-nothing; one that it allows must lie in an allocation.
+Sources: ISA documents, "Buffer addressing" and "Range checking". An access that the descriptor says is out of bounds
+reads 0 or writes nothing; one that it allows must lie in an allocation.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _address(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Sl
         swizzled = (words[1] >> _SWIZZLE_BIT) != 0
         element_shift = (words[3] >> 19 & 3) + 1 if w.major == 9 else w.number(2)
     scalar_offset = soffset.scalar().to("u64")
-    # Stack pointers count the bytes of all lanes: hardware interleaves their scratch. Ours is a lane's after the other's.
+    # Stack pointers count the bytes of all lanes: hardware interleaves their scratch. Ours is a lane's after the
+    # other's.
     scalar_offset = scalar_offset >> w.select(add_tid & ~swizzled, w.number(w.wave_size.bit_length() - 1, "u64"), 0)
     lane_offset = w.splat((offset.scalar() & 0xFFFFFF).to("u64"))
     index = w.const("u64", 0)
@@ -173,9 +174,7 @@ for _count, _names in {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "d
 
 
 def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
-    @operations.wave(
-        " ".join(f"buffer_load_{name}" for name in names.split()), f"{_PLACE} -> vdata:u32", **_STATIC
-    )
+    @operations.wave(" ".join(f"buffer_load_{name}" for name in names.split()), f"{_PLACE} -> vdata:u32", **_STATIC)
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
         """D = a byte or half-word of the buffer."""
         access = _address(w, vaddr, srsrc, soffset, offset)
@@ -189,9 +188,7 @@ def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
 
 
 def _declare_small_store(names: str, bits: int, high: bool) -> None:
-    @operations.wave(
-        " ".join(f"buffer_store_{name}" for name in names.split()), f"{_PLACE} vdata:u32 ->", **_STATIC
-    )
+    @operations.wave(" ".join(f"buffer_store_{name}" for name in names.split()), f"{_PLACE} vdata:u32 ->", **_STATIC)
     def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """A byte or half-word of the buffer = D."""
         access = _address(w, vaddr, srsrc, soffset, offset)
@@ -226,9 +223,7 @@ def _declare_atomic(atomic: Atomic) -> None:
     names = " ".join(f"buffer_atomic_{name}" for name in atomic.vector_names)
 
     @operations.wave(names, f"{_PLACE} vdata_in:u32x{atomic.data_units} -> vdata:u32x{atomic.units}", **_STATIC)
-    def run(
-        w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot
-    ) -> None:
+    def run(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """old = buffer[…]; buffer[…] = op(old, D); with return, D = old."""
         source = data if data.present else result
         access = _address(w, vaddr, srsrc, soffset, offset)

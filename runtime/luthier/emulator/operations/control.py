@@ -1,4 +1,4 @@
-"""What decides where a wave goes on: branches, calls, barriers, the end; and instructions that only matter to hardware timing."""
+"""Where a wave goes on: branches, calls, barriers, the end; and what only matters to the timing of hardware."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ def s_sleep(w: WaveBuilder) -> None:
     "s_wait_event s_wait_alu s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt "
     "s_wait_kmcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_setprio s_inst_prefetch s_set_inst_prefetch_distance "
     "s_clause s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_gl1_inv s_code_end "
-    "s_atc_probe s_atc_probe_buffer s_dcache_discard s_dcache_discard_x2 s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
+    "s_atc_probe s_atc_probe_buffer s_dcache_discard s_dcache_discard_x2 "
+    "s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
     "s_prefetch_data s_prefetch_data_pc_rel s_buffer_prefetch_data s_round_mode_hint s_sethalt "
     "buffer_wbinvl1 buffer_wbinvl1_vol buffer_wbl2 buffer_inv buffer_invl2 buffer_gl0_inv buffer_gl1_inv "
     "global_inv global_wb global_wbinv s_singleuse_vdst",
@@ -373,4 +374,3 @@ def s_memtime(w: WaveBuilder, result: Slot) -> None:
     now = w.load(place, "u64") + 100
     w.store(now, place)
     result.write_scalar(now)
-

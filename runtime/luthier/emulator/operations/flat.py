@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-
-
 from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.builder import I64
 from luthier.emulator.declare import OperationTable
@@ -199,6 +197,3 @@ def store_addtid(w: WaveBuilder, saddr: Slot, offset: Slot, data: Slot) -> None:
     """memory[saddr + offset + lane * 4] = D."""
     addresses = w.splat(saddr.scalar()) + _immediate(offset) + w.lane_id("u64") * 4
     scatter(w, check_global(w, addresses, 4, flat=False), data.row(0))
-
-
-

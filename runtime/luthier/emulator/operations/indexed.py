@@ -65,7 +65,8 @@ def v_swaprel(w: WaveBuilder, result: Slot, source: Slot) -> None:
 
 
 def _scalar(w: WaveBuilder, slot: Slot, index: Value, bits: int, *, write: bool) -> Any:
-    """Place of the SGPR `index` registers after the slot's; beyond the last one, a place that reads 0 and keeps nothing."""
+    """Place of the SGPR `index` registers after the slot's; beyond the last one, a place that reads 0 and keeps
+    nothing."""
     moved = w.slot_value(slot.position) + index * 4
     inside = moved < 4 * (108 - bits // 32 + 1)
     outside = layout.WAVE["sink"] if write else layout.WAVE["zero"]

@@ -57,7 +57,9 @@ def _declare_access(load_names: str, store_names: str, dwords: int) -> None:
 
 for _dwords in (1, 2, 3, 4):
     _declare_access(
-        f"ds_read_b{32 * _dwords} ds_load_b{32 * _dwords}", f"ds_write_b{32 * _dwords} ds_store_b{32 * _dwords}", _dwords
+        f"ds_read_b{32 * _dwords} ds_load_b{32 * _dwords}",
+        f"ds_write_b{32 * _dwords} ds_store_b{32 * _dwords}",
+        _dwords,
     )
 
 
@@ -115,9 +117,7 @@ def _declare_pair(bits: int, stride64: bool) -> None:
     def hosts_of(w: WaveBuilder, addr: Slot, offset: Slot) -> Value:
         return check_lds(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8)
 
-    @operations.wave(
-        f"ds_read2{tail} ds_load_2addr{new_tail}", f"addr:u32 #offset0 #offset1 -> vdst:u32x{2 * units}"
-    )
+    @operations.wave(f"ds_read2{tail} ds_load_2addr{new_tail}", f"addr:u32 #offset0 #offset1 -> vdst:u32x{2 * units}")
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset0: Slot, offset1: Slot) -> None:
         """D = LDS at both addresses."""
         rows = []
@@ -128,7 +128,8 @@ def _declare_pair(bits: int, stride64: bool) -> None:
             result.store_row(index, row, w.exec)
 
     @operations.wave(
-        f"ds_write2{tail} ds_store_2addr{new_tail}", f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 ->"
+        f"ds_write2{tail} ds_store_2addr{new_tail}",
+        f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 ->",
     )
     def store(w: WaveBuilder, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot) -> None:
         """LDS at both addresses = D0, D1."""
@@ -142,7 +143,9 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         f"ds_storexchg_2addr{'_stride64' if stride64 else ''}_rtn_b{bits}",
         f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 -> vdst:u32x{2 * units}",
     )
-    def exchange(w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot) -> None:
+    def exchange(
+        w: WaveBuilder, result: Slot, addr: Slot, data0: Slot, data1: Slot, offset0: Slot, offset1: Slot
+    ) -> None:
         """D = LDS at both addresses; LDS = D0, D1."""
         rows = []
         places = [hosts_of(w, addr, offset) for offset in (offset0, offset1)]

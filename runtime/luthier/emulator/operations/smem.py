@@ -43,7 +43,8 @@ def _buffer(w: WaveBuilder, base: Slot) -> tuple[Value, Value]:
 
 
 def _buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
-    """D = dwords of a buffer; those beyond its number of records are 0 (ISA documents, "Scalar memory: buffer loads")."""
+    """D = dwords of a buffer; those beyond its number of records are 0 (ISA documents, "Scalar memory: buffer
+    loads")."""
     start, size = _buffer(w, base)
     where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
     values = []
@@ -73,7 +74,9 @@ for _count, _names in {
     8: "dwordx8 b256",
     16: "dwordx16 b512",
 }.items():
-    _loads = " ".join(f"s_load_{name} s_scratch_load_{name}" if _count <= 4 else f"s_load_{name}" for name in _names.split())
+    _loads = " ".join(
+        f"s_load_{name} s_scratch_load_{name}" if _count <= 4 else f"s_load_{name}" for name in _names.split()
+    )
     _buffers = " ".join(f"s_buffer_load_{name}" for name in _names.split())
     operations.wave(_loads, f"sbase:u64 soffset:u32 #offset -> sdst:u32x{_count}")(_load)
     operations.wave(_buffers, f"sbase:u32x4 soffset:u32 #offset -> sdst:u32x{_count}")(_buffer_load)
@@ -94,9 +97,7 @@ def _declare_store(count: int) -> None:
         for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
             w.store(word, w.address(pointer, 4 * index), align=4)
 
-    @operations.wave(
-        f"s_buffer_store_{name}", f"sdata:u32x{count} sbase:u32x4 soffset:u32 #offset ->", majors=(9, 10)
-    )
+    @operations.wave(f"s_buffer_store_{name}", f"sdata:u32x{count} sbase:u32x4 soffset:u32 #offset ->", majors=(9, 10))
     def buffer_store(w: WaveBuilder, data: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
         """Dwords of a buffer = D; those beyond its number of records are dropped."""
         start, size = _buffer(w, base)
@@ -135,10 +136,8 @@ def _declare_atomic(atomic: Atomic) -> None:
             """old = memory; memory = op(old, D); with GLC, D = old."""
             source = data if data.present else result
             where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
-            if base_type == "u64":
-                address = base.scalar() + where
-            else:
-                address = _buffer(w, base)[0] + where
+            start = base.scalar() if base_type == "u64" else _buffer(w, base)[0]
+            address = start + where
             step = 4 * atomic.units
             place = w.slot_address(source.position)
             values = [w.load(w.address(place, index * step), kind, align=4) for index in range(atomic.data_count)]
@@ -147,10 +146,11 @@ def _declare_atomic(atomic: Atomic) -> None:
                 result.write_scalar(old)
 
 
+_NOT_SCALAR = ("csub", "cond_sub_u32")
 for _atomic in ATOMICS:
-    if _atomic.vector_names and not _atomic.type.is_float and _atomic.vector_names[0] != "csub" and _atomic.type.count == 1:
-        if _atomic.vector_names[0] not in ("cond_sub_u32",):
-            _declare_atomic(_atomic)
+    _integer = not _atomic.type.is_float and _atomic.type.count == 1
+    if _integer and _atomic.vector_names and _atomic.vector_names[0] not in _NOT_SCALAR:
+        _declare_atomic(_atomic)
 
 
 def _load_small(bits: int, signed: bool) -> None:
