@@ -137,7 +137,8 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
         no_pool[slot] = True
     for clause in lifted.clauses:
         for index in range(clause.first, clause.last + 1):
-            no_pool[slot_of[index]] = True
+            if index in slot_of:  # a clause may reach past code that is ever executed
+                no_pool[slot_of[index]] = True
     lead = {}
     if len(lifted.hardware_entries) > 1:
         if lifted.hardware_entries != (lifted.kernel.entry, lifted.kernel.entry + PRELOAD_ENTRY):
