@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from luthier.emulator import Module
 from luthier.emulator.bench import run_assembly
 from luthier.emulator.memory import Memory
 from luthier.errors import DeviceError, EmulationError, LuthierError, ObjectError
+from luthier.objects import ObjectEditor, load_object
 
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
 
@@ -179,3 +181,17 @@ def test_unaligned_access_works_as_on_hardware() -> None:
     )
     assert state.vgpr(2)[0] == 0x04030201
     assert state.vgpr(3)[0] == 0x0403
+
+
+def test_registers_beyond_the_descriptor(build_kernels: Callable[[str, str], Path]) -> None:
+    """A patched kernel whose descriptor was forgotten must not seem to work."""
+    path = build_kernels("plain", "gfx942")
+    code = load_object(path)
+    kernel = code.kernels["vector_add"]
+    editor = ObjectEditor(code)
+    smaller = replace(kernel.descriptor, accum_offset=0, granulated_workitem_vgpr_count=0)
+    editor.write(kernel.descriptor_address, smaller.encode())
+    module = open_device("emu:gfx942").load(editor.finish())
+    arrays = [np.ones(64, np.float32) for _ in range(3)]
+    with pytest.raises(EmulationError, match=r"uses v\d+; the kernel descriptor allocates 4"):
+        module.kernel("vector_add").launch(*arrays, 64, grid=1, block=64)

@@ -44,6 +44,9 @@ class Bound:
 
     variant: Variant
     slots: tuple[int, ...]
+    vgprs: int = 0
+    """VGPRs up to the last one that the instruction names."""
+    agprs: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,8 @@ class _Shape(NamedTuple):
 
     variant: Variant
     recipe: tuple[_Step, ...]
+    registers: tuple[int, ...]
+    """Operand positions that name registers."""
 
 
 class Binder:
@@ -184,7 +189,13 @@ class Binder:
             shape = shapes[tuple(key)] = self._shape(plans, kinds, values, target, mode)
         if isinstance(shape, Unsupported):
             raise shape
-        return Bound(shape.variant, tuple(self._fill(shape.recipe, values, target, following)))
+        slots = tuple(self._fill(shape.recipe, values, target, following))
+        registers = [
+            self._register(values[position]) for position in shape.registers if kinds[position] == OperandKind.REGISTER
+        ]
+        vgprs = max((place.vgprs for place in registers), default=0)
+        agprs = max((place.agprs for place in registers), default=0)
+        return Bound(shape.variant, slots, vgprs, agprs)
 
     def _shape(
         self, plans: tuple[_Plan, ...], kinds: list[int], values: list[int], target: int | None, mode: FloatMode
@@ -198,7 +209,8 @@ class Binder:
         variant = variants[0] if len(variants) == 1 else replace(variants[0], second=variants[1])
         if len(recipe) > layout.RECORD_SLOTS:
             return Unsupported("more operands than a record holds")
-        return _Shape(variant, tuple(recipe))
+        registers = {position for what, position in recipe if what is _Fill.REGISTER}
+        return _Shape(variant, tuple(recipe), tuple(sorted(registers)))
 
     def _fill(self, recipe: tuple[_Step, ...], values: list[int], target: int | None, following: int) -> Iterator[int]:
         """What the record's places hold."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import Any
 
@@ -254,8 +254,8 @@ class EmulatedDevice:
         if self.threads < 1:
             raise DeviceError(f"{threads} threads")
         self.memory = Memory()
-        self.step_limit = 1 << 24
-        """Quanta a work-group may use before it counts as never ending."""
+        self.step_limit = 1 << 20
+        """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self._lock = threading.Lock()
@@ -332,10 +332,13 @@ class EmulatedDevice:
         """Make `stats` those of the last launch."""
         self._stats = stats
 
-    def spread(self, work: Any, workers: list[Worker]) -> None:
-        """Call `work` for each worker, each on its own thread."""
-        if len(workers) == 1:
-            work(workers[0])
-            return
-        for future in [self._pool.submit(work, worker) for worker in workers]:
-            future.result()
+    def spread(self, work: Callable[[Worker], None], workers: list[Worker], abort: Callable[[], None]) -> None:
+        """Call `work` for each worker, each on its own thread; at an interrupt, `abort` and wait for them."""
+        futures = [self._pool.submit(work, worker) for worker in workers]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            abort()
+            wait(futures)
+            raise

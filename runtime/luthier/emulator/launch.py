@@ -110,7 +110,7 @@ class Launch:
                     resume=0,
                 )
             began = time.perf_counter()
-            self.device.spread(self._work, used)
+            self.device.spread(self._work, used, self._abort)
             seconds = time.perf_counter() - began
             del keep
         finally:
@@ -118,9 +118,31 @@ class Launch:
                 memory.free(allocation)
         stats = self._collect(used, seconds, machine_code().compiled - compiled)
         self.device.remember(stats)
+        if self.fault is None:
+            self._check_registers(used)
         if self.fault is not None:
             raise self.fault
         return stats
+
+    def _check_registers(self, workers: list[Worker]) -> None:
+        """Registers beyond what the descriptor allocates do not exist: executing an instruction that names one is a fault."""
+        descriptor, code = self.kernel.descriptor, self.code
+        executed = np.zeros(code.count, np.bool_)
+        for worker in workers:
+            executed |= worker.counts()[0] != 0
+        for name, used, limit in (
+            ("v", code.vgprs, descriptor.architected_vgprs),
+            ("a", code.agprs, descriptor.agprs),
+        ):
+            beyond = np.flatnonzero(executed & (used > limit))
+            if beyond.size:
+                record = int(beyond[0])
+                message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
+                message += f"the kernel descriptor allocates {limit}"
+                self.fault = EmulationError(
+                    message, kernel=self.kernel.name, offset=code.address_of(record), target=str(code.isa.target)
+                )
+                return
 
     def _preload_skip(self) -> int:
         """With preloaded arguments the first 256 bytes of a kernel load them for firmware that cannot; skip those."""
@@ -196,10 +218,8 @@ class Launch:
                 else:
                     self._fail(explain(self.device.memory, self.kernel.name, self.code, worker, code))
                     return
-        except BaseException as problem:
+        except BaseException:
             self._abort()
-            if isinstance(problem, Exception) and not isinstance(problem, EmulationError):
-                raise
             raise
 
     def _step(self, worker: Worker) -> bool:

@@ -119,6 +119,8 @@ GROUP = Layout(
     active=8,  # 0: a new work-group is to be started
     progress=8,
     number=8,  # of the work-group in the grid
+    signals=8,  # arrivals at the split barrier since it last opened
+    phase=8,  # how often it opened
     steps=8,  # quanta used
     lds=8,
     lds_size=8,
@@ -160,8 +162,10 @@ LAUNCH = Layout(
 )
 """One launch, shared by its threads."""
 
-YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP, TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP = range(14)
-"""Why compiled code came back."""
+YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP, TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP, RETRY = (
+    range(15)
+)
+"""Why compiled code came back. RETRY: the wave waits for others, at the same instruction."""
 
 MODE_MASK = 1023
 """Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""

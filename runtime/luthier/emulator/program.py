@@ -75,6 +75,9 @@ class Code:
         self._lock = threading.RLock()
         self._tables: dict[int, RecordTable] = {}
         self.refusals: dict[int, Refusal] = {}
+        self.vgprs = np.zeros(count, np.int32)
+        """By record: VGPRs up to the last one that the instruction names; 0 where it is not bound."""
+        self.agprs = np.zeros(count, np.int32)
         standins = [
             Variant(name, isa.wave_size, self.binder.major) for name in ("luthier_unbound", "luthier_unsupported")
         ]
@@ -157,7 +160,7 @@ class Code:
             pending: dict[int, tuple[Variant, tuple[int, ...]]] = {}
             for index in reached:
                 try:
-                    variant, slots = self._bind(index, settings)
+                    variant, slots, self.vgprs[index], self.agprs[index] = self._bind(index, settings)
                     pending[index] = (replace(variant, stepping=True) if stepping else variant, slots)
                 except Unsupported as problem:
                     self.refusals[index] = Refusal(index, str(problem))
@@ -180,7 +183,7 @@ class Code:
                 records["function"][changed] = table.records["function"][changed]
             return table.version
 
-    def _bind(self, record: int, mode: FloatMode) -> tuple[Variant, tuple[int, ...]]:
+    def _bind(self, record: int, mode: FloatMode) -> tuple[Variant, tuple[int, ...], int, int]:
         place = self.locate(record)
         if place is None:
             raise Unsupported("control runs off the end of the code")
@@ -195,7 +198,7 @@ class Code:
                 )
             target = found - record
         bound = self.binder.bind(part, position, target, mode, address + size - self.base)
-        return bound.variant, bound.slots
+        return bound.variant, bound.slots, bound.vgprs, bound.agprs
 
     def _reach(self, table: RecordTable, start: int) -> list[int]:
         """Records reachable from `start` that are not bound yet."""

@@ -140,16 +140,20 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
     wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
     ready = c.is_equal(c.get(layout.WAVE, wave, "status"), layout.READY)
     with c.ir.if_then(ready):
-        c.set(layout.GROUP, group, "progress", 1)
         c.set(layout.CONTEXT, context, "budget", c.get(layout.LAUNCH, launch, "quantum"))
         c.ir.store(wave, c.at(context, layout.CONTEXT["current"]))
         record = c.pointer(layout.WAVE, wave, "pc")
         function = c.ir.load(record, typ=NEXT.as_pointer())
         code = c.ir.call(function, [wave, record])
+        elsewhere = c.ir.icmp_unsigned("!=", c.get(layout.WAVE, wave, "pc"), c.ir.ptrtoint(record, I64))
+        moved = c.ir.or_(elsewhere, c.ir.icmp_unsigned("!=", code, ir.Constant(I32, layout.RETRY)))
+        progress = c.ir.or_(c.get(layout.GROUP, group, "progress"), c.ir.zext(moved, I64))
+        c.set(layout.GROUP, group, "progress", progress)
         blocks = {key: c.function.append_basic_block(key) for key in ("yielded", "barrier", "ended", "other", "after")}
         switch = c.ir.switch(code, blocks["other"])
         for value, key in ((layout.YIELD, "yielded"), (layout.BARRIER, "barrier"), (layout.END, "ended")):
             switch.add_case(ir.Constant(I32, value), blocks[key])
+        switch.add_case(ir.Constant(I32, layout.RETRY), blocks["after"])
 
         c.ir.position_at_end(blocks["yielded"])
         steps = c.ir.add(c.get(layout.GROUP, group, "steps"), c.number(1))
@@ -203,7 +207,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
     packed = c.is_equal(c.get(layout.LAUNCH, launch, "packed_yz"), 1)
     y = c.ir.select(packed, c.ir.or_(y, c.ir.shl(z, c.number(16))), y)
     count = c.get(layout.GROUP, group, "wave_count")
-    for name, value in (("live", count), ("waiting", 0), ("active", 1), ("steps", 0)):
+    for name, value in (("live", count), ("waiting", 0), ("active", 1), ("steps", 0), ("signals", 0), ("phase", 0)):
         c.set(layout.GROUP, group, name, value)
     lds, lds_size = c.pointer(layout.GROUP, group, "lds"), c.get(layout.GROUP, group, "lds_size")
     contents = c.pointer(layout.LAUNCH, launch, "lds_image")

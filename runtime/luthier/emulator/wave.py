@@ -172,6 +172,12 @@ class WaveBuilder(Builder):
             place = self.address(self.record, layout.RECORD[name])
             self.store(self.load(place, "u64") + amount, place)
 
+    def uncount(self) -> None:
+        """Take this execution back: the instruction will be executed again."""
+        for name, amount in (("count", self.number(1, "u64")), ("lanes", self.popcount(self.exec_bits))):
+            place = self.address(self.record, layout.RECORD[name])
+            self.store(self.load(place, "u64") - amount, place)
+
     def next(self) -> None:
         """Go on with the next record."""
         self.jump(self.address(self.record, layout.RECORD.size))

@@ -145,21 +145,46 @@ def s_barrier(w: WaveBuilder) -> None:
     w.stop(layout.BARRIER, w.following())
 
 
+def _group_field(w: WaveBuilder, name: str) -> Any:
+    return w.address(w.pointer(w.wave_field("group")), layout.GROUP[name])
+
+
+def _signal(w: WaveBuilder, number: Slot) -> Value:
+    """Arrive at the work-group's barrier (-1; at -2, the trap handler's, nobody waits). How many had arrived before."""
+    place = _group_field(w, "signals")
+    before = w.load(place, "u64")
+    with w.when(number.scalar() == 0xFFFFFFFF):
+        w.store(before + 1, place)
+        # The wave waits for the next opening.
+        w.store((w.load(_group_field(w, "phase"), "u64") + 1).to("u32"), w.wave_field("barrier"))
+    return before
+
+
 @operations.wave("s_barrier_signal", "#src0 ->", majors=(12,))
 def s_barrier_signal(w: WaveBuilder, number: Slot) -> None:
-    """Announce arrival at the work-group's barrier (-1), or at the trap handler's (-2), which nobody waits for."""
-    with w.when(number.scalar() == 0xFFFFFFFF):
-        w.store(w.number(1), w.wave_field("barrier"))
+    """Announce arrival at a barrier and go on."""
+    _signal(w, number)
+
+
+@operations.wave("s_barrier_signal_isfirst", "#src0 -> scc", majors=(12,))
+def s_barrier_signal_isfirst(w: WaveBuilder, scc: Slot, number: Slot) -> None:
+    """Announce arrival; SCC = this wave was the first."""
+    scc.write_scalar(_signal(w, number) == 0)
 
 
 @operations.control("s_barrier_wait", "#simm16 ->", majors=(12,))
 def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
     """Wait until every live wave of the work-group has signalled."""
-    place = w.wave_field("barrier")
-    signalled = w.load(place, "u32") != 0
-    with w.ir.if_then(((number.scalar() == 0xFFFFFFFF) & signalled).llvm):
-        w.store(w.number(0), place)
-        w.stop(layout.BARRIER, w.following())
+    phase_place, signals_place = _group_field(w, "phase"), _group_field(w, "signals")
+    phase = w.load(phase_place, "u64")
+    target = w.load(w.wave_field("barrier"), "u32").to("u64")
+    with w.ir.if_then(((number.scalar() == 0xFFFFFFFF) & (target > phase)).llvm):
+        complete = w.load(signals_place, "u64") >= w.load(_group_field(w, "live"), "u64")
+        with w.ir.if_then((~complete).llvm):
+            w.uncount()
+            w.stop(layout.RETRY)
+        w.store(w.number(0, "u64"), signals_place)
+        w.store(phase + 1, phase_place)
     w.next()
 
 
