@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -330,6 +330,18 @@ class LiftedRepresentation:
         if found is None:
             found = self._effects[index] = self.effect_table.of(self.columns, index, index in self.index_mode)
         return found
+
+    def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:
+        """The same kernel as liveness must see it when inserted code reads registers.
+
+        Args:
+            reads: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
+        """
+        changed = {}
+        for index, units in reads.items():
+            effects = self.effects(index)
+            changed[index] = effects._replace(reads=effects.reads | units)
+        return replace(self, _effects={**self._effects, **changed})
 
     def index_at(self, address: int) -> int | None:
         """Index of the reachable instruction that begins at virtual `address`."""

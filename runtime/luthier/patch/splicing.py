@@ -114,7 +114,7 @@ class Splicer:
             dead = mask_of(site.sources) & ~int(plain.live_before(site.point).active)
             if dead:
                 reads[site.point] = reads.get(site.point, 0) | dead
-        return Liveness(self.lifted, reads) if reads else plain
+        return self.lifted.also_reading(reads).liveness if reads else plain
 
     def _bind(self, site: Site, live: Live) -> Binding:
         recent = self._recent.setdefault(site.template, [])
