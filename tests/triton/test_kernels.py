@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import triton
 import triton.language as tl
+from luthier.task import InstrumentationTask, reg
+from luthier.tool import Tool
 
 TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 
@@ -66,21 +68,64 @@ def attention(q, k, v, out, length, scale, BLOCK_M: tl.constexpr, BLOCK_N: tl.co
     tl.store(out + rows[:, None] * WIDTH + wide[None, :], result / total[:, None], mask=rows[:, None] < length)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_causal_attention(compile_kernel, target: str) -> None:
+def compile_attention(compile_kernel, target: str):
     length, width = 70, 32
     generator = np.random.default_rng(3)
     q, k, v = (generator.normal(0, 1, (length, width)).astype(np.float16) for _ in range(3))
-    out = np.zeros((length, width), np.float32)
-    scale = width**-0.5
-    given = [q, k, v, out, length, scale]
-    compile_kernel(attention, target, given, {"BLOCK_M": 32, "BLOCK_N": 32, "WIDTH": width}).launch(*given, grid=(3,))
+    given = [q, k, v, np.zeros((length, width), np.float32), length, width**-0.5]
+    return compile_kernel(attention, target, given, {"BLOCK_M": 32, "BLOCK_N": 32, "WIDTH": width}), given
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_causal_attention(compile_kernel, target: str) -> None:
+    compiled, given = compile_attention(compile_kernel, target)
+    compiled.launch(*given, grid=(3,))
+    q, k, v, out, length, scale = given
     scores = q.astype(np.float64) @ k.astype(np.float64).T * scale
     scores[np.triu_indices(length, 1)] = -np.inf
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = weights / weights.sum(axis=1, keepdims=True) @ v.astype(np.float64)
     # The weights are rounded to 16 bits.
     np.testing.assert_allclose(out, expected, rtol=0, atol=3e-3)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_instr_count_of_attention(compile_kernel, counter, target: str) -> None:
+    compiled, given = compile_attention(compile_kernel, target)
+    verdict = compiled.verify(counter(), *given, grid=(3,))
+    assert verdict.problems == ()
+    assert verdict.counters["counter"] == verdict.expected["counter"] > 10000
+
+
+HOOK = """
+__managed__ uint64_t total = 0;
+
+/// Divergent, with compares and loops inside: clobbers SCC and VCC and narrows EXEC.
+LUTHIER_HOOK_ANNOTATE divergent(uint32_t value) {
+  for (uint32_t i = 0; i < (__lane_id() & 1) + 1; ++i) {
+    if (value & 1)
+      atomicAdd(reinterpret_cast<unsigned long long *>(&total), value);
+    else
+      atomicAdd(reinterpret_cast<unsigned long long *>(&total), 1);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_divergent_hook_everywhere_changes_nothing(compile_kernel, make_module, target: str) -> None:
+    """A vector register's worth of work before every instruction of a kernel with LDS, barriers and matrix units."""
+    module = make_module(HOOK, *TARGETS)
+
+    class Everywhere(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            for instruction in task.instructions:
+                task.insert_hook_before(instruction, module.divergent, reg("exec_lo"))
+
+    compiled, given = compile_attention(compile_kernel, target)
+    verdict = compiled.verify(Everywhere(), *given, grid=(3,))
+    assert verdict.problems == ()
+    assert verdict.counters["total"] > 10000
 
 
 @triton.jit
@@ -94,7 +139,8 @@ def sort_rows(source, out, descending: tl.constexpr, BLOCK: tl.constexpr):
 def test_sort(compile_kernel, target: str, kind: str, descending: bool) -> None:
     x = np.random.default_rng(4).integers(-1000, 1000, (2, 256)).astype(kind)
     out = np.zeros_like(x)
-    compile_kernel(sort_rows, target, [x, out], {"descending": descending, "BLOCK": 256}).launch(x, out, grid=(2,))
+    compiled = compile_kernel(sort_rows, target, [x, out], {"descending": descending, "BLOCK": 256})
+    compiled.launch(x, out, grid=(2,))
     expected = np.sort(x, axis=1)
     np.testing.assert_array_equal(out, expected[:, ::-1] if descending else expected)
 

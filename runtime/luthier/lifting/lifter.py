@@ -248,6 +248,8 @@ class _Lifter:
             unknown=tuple(unknown[index] for index in sorted(unknown)),
             clauses=tuple(regions.clauses),
             restrictions=dict(sorted(regions.restrictions.items())),
+            releases=tuple(sorted(regions.releases)),
+            released=frozenset(regions.released),
             columns=columns,
             effect_table=self.table,
             index_mode=frozenset(regions.indexed),

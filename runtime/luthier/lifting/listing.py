@@ -52,6 +52,8 @@ def as_text(lifted: LiftedRepresentation, *, instructions: bool = False, registe
             f" to {lifted.columns.address[last]:#x}" if last > first else ""
         )
         yield f"nothing can be inserted at {where}: {reason}"
+    for index in lifted.releases:
+        yield f"vector registers are given back at {lifted.columns.address[index]:#x}"
     for unknown in lifted.unknown:
         yield f"unknown target at {lifted.columns.address[unknown.index]:#x}: {unknown.reason}"
 
@@ -113,6 +115,7 @@ def as_data(lifted: LiftedRepresentation) -> dict[str, Any]:
             {"address": address[clause.index], "instructions": clause.last - clause.first + 1}
             for clause in lifted.clauses
         ],
+        "releases": [address[index] for index in lifted.releases],
         "restrictions": [
             {"first": address[first], "last": address[last], "reason": reason} for first, last, reason in _runs(lifted)
         ],

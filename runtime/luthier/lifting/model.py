@@ -305,6 +305,10 @@ class LiftedRepresentation:
     clauses: tuple[Clause, ...]
     restrictions: Mapping[int, str]
     """Instructions before which no code can be inserted, with the reason."""
+    releases: tuple[int, ...]
+    """s_sendmsg instructions that give all vector registers back; not with code inserted at `released`."""
+    released: frozenset[int]
+    """Instructions that may run after one of them."""
     columns: Columns = field(repr=False)
     """`code` as Python lists."""
     effect_table: EffectTable = field(repr=False)

@@ -36,6 +36,10 @@ class Regions:
 
     indexed: set[int] = field(default_factory=set)
     restrictions: dict[int, str] = field(default_factory=dict)
+    releases: set[int] = field(default_factory=set)
+    """Messages that give the vector registers back."""
+    released: set[int] = field(default_factory=set)
+    """Instructions that may run after such a message."""
     clauses: list[Clause] = field(default_factory=list)
 
 
@@ -116,13 +120,14 @@ def _flow(
                 found.indexed.add(index)
                 found.restrictions[index] = "in VGPR index mode"
             elif mode & Mode.RELEASED:
-                found.restrictions[index] = "vector registers have been given back"
+                found.released.add(index)
             if name == "S_SET_GPR_IDX_ON":
                 mode |= Mode.INDEXED
             elif name == "S_SET_GPR_IDX_OFF":
                 mode &= ~Mode.INDEXED
             elif name == "S_SENDMSG" and gives_back and columns.values(index)[0] & 0xFF == DEALLOC_VGPRS:
                 mode |= Mode.RELEASED
+                found.releases.add(index)
         if mode & Mode.INDEXED and node.exit in ("call", "tail", "return", "unknown"):
             raise fail("a call or return in VGPR index mode", columns.address[node.last])
         work += [(successor, mode) for _, successor in node.successors]

@@ -60,8 +60,9 @@ class PatchedKernel:
     vgprs: int
     jumps: Mapping[int, Jump]
     """Instruction index -> where it jumps, for every branch and call whose target is encoded in it."""
-    broken_clauses: frozenset[int]
-    """Indices of s_clause instructions that no longer hold and become s_nop."""
+    dropped: frozenset[int]
+    """Indices of instructions that become s_nop: s_clause that no longer hold, messages that would give vector
+    registers back too early."""
     sites: int
     """Instructions with something spliced in before or after them."""
     added_instructions: int
@@ -96,6 +97,7 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
     splicer = Splicer(task)
     payloads: dict[tuple[int, str], list[BoundPayload]] = {}
     broken_clauses: set[int] = set()
+    taken_back: set[int] = set()
     for site in splicer.sites:
         insertion, point = site.insertion, site.point
         if point in lifted.restrictions:
@@ -105,6 +107,9 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
                 kernel=lifted.kernel.name,
                 offset=int(code.addresses[insertion.index]),
             )
+        if point in lifted.released:
+            # Giving registers back early only lets other waves start earlier: do without.
+            taken_back.update(lifted.releases)
         broken_clauses.update(clause.index for clause in lifted.clauses if clause.first <= point <= clause.last)
         payloads.setdefault((insertion.index, insertion.place), []).append(splicer.splice(site))
 
@@ -159,7 +164,7 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
         splicer.sgprs,
         splicer.vgprs,
         jumps,
-        frozenset(broken_clauses),
+        frozenset(broken_clauses | taken_back),
         len({index for index, _ in payloads}),
         splicer.instructions,
     )
@@ -212,7 +217,7 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
     for slot, index in enumerate(map(int, kernel.slots)):
         place = int(layout.instruction[slot])
         size = int(code.size[index])
-        out[place : place + size] = S_NOP if index in kernel.broken_clauses else code.bytes_of(index)
+        out[place : place + size] = S_NOP if index in kernel.dropped else code.bytes_of(index)
         if index in literals:
             out[place + size - 4 : place + size] = literals[index]
         jump = kernel.jumps.get(index)
