@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from luthier.emulator.debug import Step
+from luthier.emulator.checks import CheckWarning, Finding
+from luthier.emulator.debug import Step, TraceRecorder
+from luthier.emulator.debugger import DebugSession
 from luthier.emulator.device import DeviceBuffer, EmulatedDevice, KernelHandle, Module, Variable
 from luthier.emulator.stats import AddressCounts, LaunchStats
 
 __all__ = [
     "AddressCounts",
+    "CheckWarning",
+    "DebugSession",
     "DeviceBuffer",
     "EmulatedDevice",
+    "Finding",
     "KernelHandle",
     "LaunchStats",
     "Module",
     "Step",
+    "TraceRecorder",
     "Variable",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from luthier.emulator import layout
 from luthier.emulator.program import Code
@@ -52,3 +53,36 @@ def step_of(code: Code, worker: Worker) -> Step:
         get_field(wave, layout.WAVE, "index"),
         WaveRegisters(wave, code.isa.wave_size),
     )
+
+
+class TraceEntry(NamedTuple):
+    """One executed wave-instruction."""
+
+    workgroup: int
+    wave: int
+    address: int
+    exec: int
+    """EXEC before it."""
+    text: str
+
+
+class TraceRecorder:
+    """A trace that is kept: pass it as `trace` of a launch, then read `entries`.
+
+    Args:
+        limit: entries to keep; the launch goes on without more.
+    """
+
+    def __init__(self, limit: int = 1_000_000) -> None:
+        self.limit = limit
+        self.entries: list[TraceEntry] = []
+        self._texts: dict[int, str] = {}
+
+    def __call__(self, step: Step) -> None:
+        if len(self.entries) >= self.limit:
+            return
+        address = step.address
+        text = self._texts.get(address)
+        if text is None:
+            text = self._texts[address] = step.text
+        self.entries.append(TraceEntry(step.workgroup, step.wave, address, step.registers.exec, text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
@@ -13,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import start as abi
+from luthier.emulator.checks import Checks, CheckWarning, Finding
 from luthier.emulator.debug import Trace
+from luthier.emulator.debugger import DebugSession
 from luthier.emulator.launch import Launch
 from luthier.emulator.loader import Image
 from luthier.emulator.memory import Allocation, Memory
@@ -31,8 +34,9 @@ Source = bytes | str | os.PathLike[str] | CodeObject
 class DeviceBuffer:
     """Memory of a device."""
 
-    def __init__(self, memory: Memory, allocation: Allocation) -> None:
+    def __init__(self, memory: Memory, allocation: Allocation, checks: Checks | None = None) -> None:
         self._memory = memory
+        self._checks = checks
         self._allocation: Allocation | None = allocation
 
     def _live(self) -> Allocation:
@@ -69,6 +73,8 @@ class DeviceBuffer:
         if offset < 0 or offset + raw.size > self.size:
             raise DeviceError(f"{raw.size} bytes at {offset} do not fit a buffer of {self.size}")
         self._live().view()[offset : offset + raw.size] = raw
+        if self._checks is not None:
+            self._checks.written(self.address + offset, raw.size)
 
     def free(self) -> None:
         """Give the memory back."""
@@ -246,9 +252,15 @@ class EmulatedDevice:
     Args:
         target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
         threads: host threads that run work-groups; None: as many as there are cores.
+        check: what to look for in every launch, one of `checks.CHECKS` or several; see `findings`. Slow.
+
+    Raises:
+        DeviceError: no such check.
     """
 
-    def __init__(self, target: TargetId | str, threads: int | None = None) -> None:
+    def __init__(
+        self, target: TargetId | str, threads: int | None = None, check: str | Collection[str] | None = None
+    ) -> None:
         self.target = TargetId.parse(target) if isinstance(target, str) else target
         self.threads = threads or len(os.sched_getaffinity(0))
         if self.threads < 1:
@@ -256,6 +268,10 @@ class EmulatedDevice:
         self.memory = Memory()
         self.step_limit = 1 << 20
         """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
+        self.checks = None if check is None else Checks(check, self.memory)
+        self.session: threading.Thread | None = None
+        """The thread of a debug session, while one is open."""
+        self._findings: tuple[Finding, ...] = ()
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self._lock = threading.Lock()
@@ -285,9 +301,23 @@ class EmulatedDevice:
             raise DeviceError("nothing was launched on this device")
         return self._stats
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the checks found in the last launch."""
+        return self._findings
+
+    def found(self, findings: tuple[Finding, ...]) -> None:
+        """Make `findings` those of the last launch, and warn of each."""
+        self._findings = findings
+        for finding in findings:
+            warnings.warn(str(finding), CheckWarning, stacklevel=5)
+
     def allocate(self, size: int) -> DeviceBuffer:
         """Zeroed memory of `size` bytes."""
-        return DeviceBuffer(self.memory, self.memory.allocate(size))
+        allocation = self.memory.allocate(size)
+        if self.checks is not None:
+            self.checks.watch(allocation)
+        return DeviceBuffer(self.memory, allocation, self.checks)
 
     def load(self, source: Source) -> Module:
         """Load a code object: bytes, a path, or one already read. Of a bundle, the image for this target.
@@ -313,6 +343,23 @@ class EmulatedDevice:
         if module in self._modules:
             self._modules.remove(module)
 
+    def debug(
+        self,
+        kernel: KernelHandle,
+        *arguments: Any,
+        grid: int | Sequence[int] = 1,
+        block: int | Sequence[int] = 1,
+        dynamic_lds: int = 0,
+    ) -> DebugSession:
+        """Launch a kernel that stops before its first instruction; see `DebugSession`. Arguments as in `launch`.
+
+        Raises:
+            DeviceError: what a launch refuses, or another session is open.
+        """
+        if kernel.module.device is not self:
+            raise DeviceError("the kernel is loaded on another device", kernel=kernel.name)
+        return DebugSession(kernel, arguments, grid, block, dynamic_lds)
+
     # Launching ------------------------------------------------------------------------------------------------------
 
     def run(
@@ -324,9 +371,11 @@ class EmulatedDevice:
         breakpoints: Collection[int] | None = None,
     ) -> LaunchStats:
         """Run a kernel whose kernarg segment is ready. One launch runs at a time."""
+        if self.session is not None and self.session is not threading.current_thread():
+            raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
         with self._lock:
             launch = Launch(self, handle, kernarg, geometry, trace, breakpoints)
-            return launch.run(self._workers if trace is None else self._workers[:1])
+            return launch.run(self._workers[:1] if launch.stepped else self._workers)
 
     def remember(self, stats: LaunchStats) -> None:
         """Make `stats` those of the last launch."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from luthier.emulator import layout
 from luthier.emulator import start as abi
+from luthier.emulator.checks import LaunchChecker
 from luthier.emulator.debug import Trace, step_of
 from luthier.emulator.machine import machine_code
 from luthier.emulator.memory import Allocation, Arena
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 QUANTUM = 4096
 """Backward branches and jumps a wave takes in one turn."""
+STEPPED_QUANTUM = 16
+"""The same where Python looks at every instruction."""
 
 
 class Launch:
@@ -40,6 +43,7 @@ class Launch:
     ) -> None:
         self.trace = trace
         self.breakpoints = None if breakpoints is None else frozenset(breakpoints)
+        self.checker = None if device.checks is None else LaunchChecker(device.checks, handle.kernel.name)
         self.device = device
         self.handle = handle
         self.kernel = kernel = handle.kernel
@@ -63,13 +67,18 @@ class Launch:
         self._lock = threading.Lock()
         self._memory = Arena(layout.LAUNCH.size)
 
+    @property
+    def stepped(self) -> bool:
+        """Whether Python looks at every instruction; then one worker runs all waves."""
+        return self.trace is not None or self.checker is not None
+
     def run(self, workers: list[Worker]) -> LaunchStats:
         kernel, code = self.kernel, self.code
         compiled = machine_code().compiled
         entry = code.record_at(kernel.entry + self._preload_skip())
         if entry is None:
             raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
-        stepping = layout.STEPPING if self.trace is not None else 0
+        stepping = layout.STEPPING if self.stepped else 0
         key = self.mode & layout.MODE_MASK | stepping
         code.ensure(key, entry)
         scratch_lane = self._scratch_bytes()
@@ -108,6 +117,7 @@ class Launch:
                     code_size=code.size,
                     code_index=code.index.ctypes.data,
                     resume=0,
+                    accesses=0,
                 )
             began = time.perf_counter()
             self.device.spread(self._work, used, self._abort)
@@ -118,6 +128,8 @@ class Launch:
                 memory.free(allocation)
         stats = self._collect(used, seconds, machine_code().compiled - compiled)
         self.device.remember(stats)
+        if self.checker is not None:
+            self.device.found(self.checker.findings())
         if self.fault is None:
             self._check_registers(used)
         if self.fault is not None:
@@ -125,7 +137,7 @@ class Launch:
         return stats
 
     def _check_registers(self, workers: list[Worker]) -> None:
-        """Registers beyond what the descriptor allocates do not exist: executing an instruction that names one is a fault."""
+        """Executing an instruction that names a register beyond what the descriptor allocates is a fault."""
         descriptor, code = self.kernel.descriptor, self.code
         executed = np.zeros(code.count, np.bool_)
         for worker in workers:
@@ -166,7 +178,7 @@ class Launch:
             "next_group": 0,
             "group_count": self.geometry.groups,
             "abort": 0,
-            "quantum": QUANTUM,
+            "quantum": STEPPED_QUANTUM if stepping else QUANTUM,
             "step_limit": self.device.step_limit,
             "grid_x": self.geometry.grid[0],
             "grid_y": self.geometry.grid[1],
@@ -225,9 +237,12 @@ class Launch:
     def _step(self, worker: Worker) -> bool:
         """Call the trace for the wave that has just stopped before an instruction; False ends the launch."""
         step = step_of(self.code, worker)
+        if self.checker is not None:
+            self.checker.observe(step)
+        if self.trace is None:
+            return True
         if self.breakpoints is not None and step.address not in self.breakpoints:
             return True
-        assert self.trace is not None
         return self.trace(step) is not False
 
     def _abort(self) -> None:

@@ -80,6 +80,7 @@ WAVE = Layout(
     pending=4,
     trap_status=4,
     steps=8,
+    unseen=4,  # stepped: it is to go on at an instruction that has not been shown yet
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
 AGPRs."""
@@ -89,6 +90,11 @@ UNIT_OFFSETS = {128: WAVE["scc"], 129: WAVE["mode"], 130: WAVE["flat_scratch"], 
 VCC = 106 * 4
 M0 = 124 * 4
 EXEC = 126 * 4
+
+ACCESS = Layout(mask=8, size=4, scalar=4, addresses=64 * 8)
+"""One checked memory access of a stepped instruction: lanes, bytes a lane, host addresses (of a scalar access one)."""
+ACCESSES = 32
+"""Entries of a context's log, more than an instruction makes."""
 
 CONTEXT = Layout(
     budget=8,  # taken backward branches left before the wave yields
@@ -107,6 +113,8 @@ CONTEXT = Layout(
     current=8,  # wave that returned
     resume=8,  # wave index to continue with
     addresses=64 * 8,  # lane addresses under translation
+    accesses=8,  # entries in the log, filled by stepped code only
+    access_log=ACCESSES * ACCESS.size,
 )
 """One thread."""
 

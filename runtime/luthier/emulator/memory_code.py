@@ -28,6 +28,25 @@ def fault(w: WaveBuilder, address: Value, lane: Value, size: int, kind: int) -> 
     w.stop(layout.FAULT)
 
 
+def note_access(w: WaveBuilder, hosts: Value, size: int, mask: Value | None = None) -> None:
+    """Stepped code tells what it accesses, for the checks: per-lane host addresses, or a scalar one."""
+    if not w.variant.stepping:
+        return
+    place = w.context_field("accesses")
+    number = w.load(place, "u64")
+    w.store(number + 1, place)
+    entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
+    scalar = not isinstance(hosts.llvm.type, ir.VectorType)
+    if scalar:
+        lanes = w.number(1, "u64")
+    else:
+        lanes = w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
+    w.store(lanes, w.address(entry, layout.ACCESS["mask"]))
+    w.store(w.number(size), w.address(entry, layout.ACCESS["size"]))
+    w.store(w.number(int(scalar)), w.address(entry, layout.ACCESS["scalar"]))
+    w.ir.store(hosts.llvm, w.address(entry, layout.ACCESS["addresses"]), align=8)
+
+
 def lane_of(w: WaveBuilder, mask: Value) -> Value:
     """The lowest lane of a mask, a scalar u32."""
     return w.trailing_zeros(w.mask_bits(mask)).to("u32")
@@ -83,7 +102,9 @@ def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool, mas
     checked = w.ir.phi(addresses.llvm.type)
     checked.add_incoming(addresses.llvm, before)
     checked.add_incoming(translated, after)
-    return w.wrap(checked, "u64")
+    hosts = w.wrap(checked, "u64")
+    note_access(w, hosts, size, mask)
+    return hosts
 
 
 def check_lds(w: WaveBuilder, offsets: Value, size: int) -> Value:
@@ -94,7 +115,9 @@ def check_lds(w: WaveBuilder, offsets: Value, size: int) -> Value:
     bad = offsets > w.splat(last)
     bad = bad | w.wrap(w.splat(~fits).llvm, "mask")
     fault_if_any(w, bad, offsets, size, layout.FAULT_LDS)
-    return offsets.to("u64") + w.splat(w.load(w.wave_field("lds"), "u64"))
+    hosts = offsets.to("u64") + w.splat(w.load(w.wave_field("lds"), "u64"))
+    note_access(w, hosts, size)
+    return hosts
 
 
 def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
@@ -121,6 +144,7 @@ def check_scalar(w: WaveBuilder, address: Value, size: int) -> Any:
         code = w.wrap(w.ir.call(helper, [w.wave, cache, one, bytes_, no]), "u32")
         with w.when(code != 0):
             w.stop(layout.FAULT)
+    note_access(w, address, size)
     return w.ir.inttoptr(address.llvm, PTR)
 
 

@@ -140,8 +140,17 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
     wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
     ready = c.is_equal(c.get(layout.WAVE, wave, "status"), layout.READY)
     with c.ir.if_then(ready):
-        c.set(layout.CONTEXT, context, "budget", c.get(layout.LAUNCH, launch, "quantum"))
+        # A wave that is stepped comes here for every instruction: its quantum goes on until it is used up.
+        left, full = c.get(layout.CONTEXT, context, "budget"), c.get(layout.LAUNCH, launch, "quantum")
+        stepped = c.ir.icmp_unsigned("!=", c.get(layout.WAVE, wave, "stepping"), c.number(0))
+        going_on = c.ir.and_(stepped, c.ir.icmp_signed(">=", left, c.number(0)))
+        c.set(layout.CONTEXT, context, "budget", c.ir.select(going_on, left, full))
         c.ir.store(wave, c.at(context, layout.CONTEXT["current"]))
+        unseen = c.ir.icmp_unsigned("!=", c.get(layout.WAVE, wave, "unseen"), c.number(0))
+        with c.ir.if_then(unseen, likely=False):
+            c.set(layout.WAVE, wave, "unseen", 0)
+            c.set(layout.CONTEXT, context, "resume", index)
+            c.ir.ret(ir.Constant(I32, layout.STEP))
         record = c.pointer(layout.WAVE, wave, "pc")
         function = c.ir.load(record, typ=NEXT.as_pointer())
         code = c.ir.call(function, [wave, record])
@@ -238,7 +247,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
         with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "architected_scratch"), 1)):
             c.set(layout.WAVE, wave, "flat_scratch", scratch)
             c.ir.store(scratch, c.at(wave, 102 * 4), align=8)
-        for name, value in (("status", layout.READY), ("barrier", 0), ("pending", 0), ("steps", 0)):
+        for name, value in (("status", layout.READY), ("barrier", 0), ("pending", 0), ("steps", 0), ("unseen", 0)):
             c.set(layout.WAVE, wave, name, value)
         c.set(layout.WAVE, wave, "scc", c.get(layout.LAUNCH, launch, "scc"))
         mode = c.get(layout.LAUNCH, launch, "mode")

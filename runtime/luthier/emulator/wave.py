@@ -193,6 +193,8 @@ class WaveBuilder(Builder):
     def stop(self, code: int, record: Any | None = None) -> None:
         """Return to the scheduler; the wave continues at `record`, at this instruction if none is given."""
         self.ir.store(self.record if record is None else record, self.wave_field("pc"))
+        if self.variant.stepping and record is not None and code in (layout.YIELD, layout.BARRIER, layout.MODE):
+            self.store(self.number(1), self.wave_field("unseen"))
         self.ir.ret(ir.Constant(I32, code))
 
     def following(self) -> Any:

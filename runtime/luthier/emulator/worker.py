@@ -59,6 +59,19 @@ class Copy:
         return self.keep.address
 
 
+@dataclass(frozen=True)
+class Access:
+    """A checked memory access of an instruction."""
+
+    hosts: NDArray[np.uint64]
+    """Host address of each lane in `lanes`."""
+    lanes: NDArray[np.intp]
+    size: int
+    """Bytes a lane."""
+    scalar: bool
+    """Made by the wave, not by a lane."""
+
+
 class Worker:
     """State of one thread, reused from launch to launch."""
 
@@ -193,6 +206,24 @@ class Worker:
         table = self._copies[key].address
         put_field(wave, layout.WAVE, "table", table)
         put_field(wave, layout.WAVE, "pc", table + record * layout.RECORD.size)
+
+    def take_accesses(self) -> list[Access]:
+        """What the instruction stepped last accessed, and forget it."""
+        count = min(self.field("accesses"), layout.ACCESSES)
+        if count == 0:
+            return []
+        put_field(self._context.array, layout.CONTEXT, "accesses", 0)
+        found = []
+        for number in range(count):
+            base = layout.CONTEXT["access_log"] + number * layout.ACCESS.size
+            mask, size, scalar = (
+                get_field(self._context.array, layout.ACCESS, name, base) for name in ("mask", "size", "scalar")
+            )
+            lanes = np.array([lane for lane in range(64) if mask >> lane & 1], np.intp)
+            start = base + layout.ACCESS["addresses"]
+            hosts = self._context.array[start : start + 64 * 8].view(np.uint64)[lanes]
+            found.append(Access(hosts, lanes, size, bool(scalar)))
+        return found
 
     def counts(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Executions and active lanes of every record in this launch."""

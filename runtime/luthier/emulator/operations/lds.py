@@ -16,6 +16,7 @@ from luthier.emulator.memory_code import (
     fetch,
     gather,
     gather_small,
+    note_access,
     put,
     scatter,
     scatter_small,
@@ -267,6 +268,7 @@ def _declare_counter(name: str, operation: str) -> None:
         with w.when((place.to("u64") + 4) > limit):
             fault(w, place, w.number(0), 4, FAULT_LDS)
         host = w.load(w.wave_field("lds"), "u64") + place.to("u64")
+        note_access(w, host, 4)
         amount = w.popcount(w.exec_bits).to("u32")
         old = w.ir.atomic_rmw(operation, w.ir.inttoptr(host.llvm, PTR), amount.llvm, "seq_cst")
         result.write(w.splat(w.wrap(old, "u32")))
