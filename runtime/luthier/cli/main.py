@@ -18,6 +18,7 @@ COMMANDS = {
     "patch": ("luthier.cli.patch", "write an instrumented code object"),
     "cost": ("luthier.cli.cost", "registers, instructions and bytes a tool would add"),
     "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),
+    "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),
     "tools": ("luthier.cli.tools", "list installed tools"),
     "build": ("luthier_build.cli.build", "compile device modules without pip"),
     "new": ("luthier_build.cli.new", "start a tool package"),

@@ -215,6 +215,8 @@ ATOMICS: tuple[Atomic, ...] = (
     Atomic(("fmax", "max_f32", "max_num_f32"), ("max_f32", "max_num_f32"), Type("f", 32), _float_max),
     Atomic(("fmin_x2", "min_f64", "min_num_f64"), ("min_f64", "min_num_f64"), Type("f", 64), _float_min),
     Atomic(("fmax_x2", "max_f64", "max_num_f64"), ("max_f64", "max_num_f64"), Type("f", 64), _float_max),
+    Atomic(("fcmpswap", "cmpswap_f32"), (), Type("f", 32), _swap_if_equal, "", 2),
+    Atomic(("fcmpswap_x2", "cmpswap_f64"), (), Type("f", 64), _swap_if_equal, "", 2),
     Atomic(("pk_add_f16",), ("pk_add_f16",), Type("f", 16, 2), _packed("f16")),
     Atomic(("pk_add_bf16",), ("pk_add_bf16",), Type("bf", 16, 2), _packed("bf16")),
 )

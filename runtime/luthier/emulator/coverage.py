@@ -21,6 +21,8 @@ from luthier.mc.instructions import InstructionFlag
 NOT_COMPUTE = InstructionFlag.IMAGE | InstructionFlag.EXPORT | InstructionFlag.GWS | InstructionFlag.INTERPOLATION
 """Classes that compute kernels do not use: no descriptors, no parameters, no global wave sync exist for them here."""
 
+_NO_OPERATION = ("v_illegal",)
+"""Encodings that LLVM knows as reserved."""
 _LOW_HALVES = (0x0000, 0x4000, 0x8000, 0xC000, 0x00FF, 0x00FA, 0x00F9, 0x00E9, 0x0100, 0x0180, 0x0081)
 _TAILS = (
     (0x00000000, 0x00000000),
@@ -58,37 +60,51 @@ class Coverage:
         return done / max(1, done + missing)
 
 
-def _words() -> Iterator[NDArray[np.uint32]]:
-    """Blocks of three dwords, one instruction each."""
-    tops = np.arange(65536, dtype=np.uint32) << 16
-    for low in _LOW_HALVES:
-        for second, third in _TAILS if low in (0x0000, 0x00FA, 0x00F9, 0x00FF) else _TAILS[:2]:
-            block = np.zeros((65536, 3), np.uint32)
-            block[:, 0] = tops | low
-            block[:, 1] = second
-            block[:, 2] = third
-            yield block
-    # SOP1 and VOP1 have their opcode in the lower half of the word.
+def _block(tops: NDArray[np.uint32], low: int, second: int, third: int) -> NDArray[np.uint32]:
+    """Three dwords for each upper half of a first dword."""
+    block = np.zeros((len(tops), 3), np.uint32)
+    block[:, 0] = tops | np.uint32(low)
+    block[:, 1] = second
+    block[:, 2] = third
+    return block
+
+
+def _lower_opcodes() -> Iterator[NDArray[np.uint32]]:
+    """SOP1 and VOP1 have their opcode in the lower half of the first dword."""
     for first in (0xBE800000, 0x7E000000, 0xBE820000, 0x7E0000FA, 0x7E0000F9, 0x7E000100, 0x7E000080):
         shift = 8 if first >> 24 == 0xBE else 9
+        firsts = first + (np.arange(256, dtype=np.uint32) << shift)
         for second, third in _TAILS:
-            block = np.zeros((256, 3), np.uint32)
-            block[:, 0] = first + (np.arange(256, dtype=np.uint32) << shift)
-            block[:, 1] = second
-            block[:, 2] = third
-            yield block
+            yield _block(firsts, 0, second, third)
 
 
 def samples(isa: Isa) -> dict[int, tuple[InstructionArray, int]]:
     """For every opcode of the target, one decoded instruction."""
     found: dict[int, tuple[InstructionArray, int]] = {}
-    for block in _words():
+
+    def look(block: NDArray[np.uint32]) -> NDArray[np.int32]:
+        """Decode; the opcode at each start, -1 where there is none."""
         code = isa.decode(block.tobytes())
-        starts = code.offset % 12 == 0
-        numbers, first = np.unique(np.where(starts, code.opcode, -1), return_index=True)
+        starts = np.flatnonzero(code.offset % 12 == 0)
+        numbers, first = np.unique(code.opcode[starts], return_index=True)
         for number, index in zip(numbers.tolist(), first.tolist(), strict=True):
             if number >= 0 and number not in found:
-                found[number] = (code, index)
+                found[number] = (code, int(starts[index]))
+        opcodes = np.full(len(block), -1, np.int32)
+        opcodes[code.offset[starts] // 12] = code.opcode[starts]
+        return opcodes
+
+    tops = np.arange(65536, dtype=np.uint32) << 16
+    plain = look(_block(tops, 0, 0, 0))
+    # Other surroundings only where they can tell something new: where nothing was decoded, and twice for each opcode.
+    order = np.argsort(plain, kind="stable")
+    position = np.arange(len(order)) - np.searchsorted(plain[order], plain[order])
+    interesting = tops[np.sort(order[(position < 2) | (plain[order] < 0)])]
+    for low in _LOW_HALVES:
+        for second, third in _TAILS if low in (0x0000, 0x00FA, 0x00F9, 0x00FF) else _TAILS[:2]:
+            look(_block(interesting, low, second, third))
+    for block in _lower_opcodes():
+        look(block)
     return found
 
 
@@ -101,7 +117,7 @@ def coverage(target: str, wave_size: int | None = None) -> Coverage:
     for number, (code, index) in samples(isa).items():
         opcode = isa.opcode(number)
         name = opcode.mnemonic
-        if opcode.flags & NOT_COMPUTE:
+        if opcode.flags & NOT_COMPUTE or name in _NO_OPERATION:
             result.outside.setdefault(name, set()).add(opcode.name)
             continue
         try:

@@ -161,16 +161,18 @@ def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value]) -> None:
 
 
 def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> None:
-    @operations.wave(f"global_load_lds_{name}", f"{_PLACE} ->", majors=(9,))
-    def load(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
-        """LDS[M0 + offset + lane * bytes] = memory[address]."""
-        hosts = check_global(w, _address(w, vaddr, saddr, offset), 4 * dwords or bits // 8, flat=False)
-        if dwords:
-            rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
-        else:
-            value = gather_small(w, hosts, bits)
-            rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]
-        to_lds(w, offset, rows)
+    for space in ("global", "scratch"):
+
+        @operations.wave(f"{space}_load_lds_{name}", f"{_PLACE} ->", majors=(9, 10))
+        def load(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
+            """LDS[M0 + offset + lane * bytes] = memory[address]."""
+            hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+            if dwords:
+                rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+            else:
+                value = gather_small(w, hosts, bits)
+                rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]
+            to_lds(w, offset, rows)
 
 
 for _name, _dwords, _bits, _signed in (

@@ -192,7 +192,7 @@ def _float_dot(names: str, element: str) -> None:
 
 
 _float_dot("v_dot2_f32_f16 v_dot2c_f32_f16 v_dot2acc_f32_f16", "f16")
-_float_dot("v_dot2_f32_bf16 v_dot2c_f32_bf16", "bf16")
+_float_dot("v_dot2_f32_bf16 v_dot2c_f32_bf16 v_dot2acc_f32_bf16", "bf16")
 
 
 @operations.lane("v_dot2_f16_f16", "f16x2 f16x2 f16 -> f16", exact=False)

@@ -166,6 +166,19 @@ def _load_small(bits: int, signed: bool) -> None:
         value = w.load(pointer, f"{'i' if signed else 'u'}{bits}", align=1)
         result.write_scalar(value.to("i32" if signed else "u32").as_("u32"))
 
+    buffer_names = f"s_buffer_load_{'i' if signed else 'u'}{bits}"
+
+    @operations.wave(buffer_names, "sbase:u32x4 soffset:u32 #offset -> sdst:u32", majors=(12,))
+    def buffer_load(w: WaveBuilder, result: Slot, base: Slot, soffset: Slot, offset: Slot) -> None:
+        """D = 8 or 16 bits of a buffer, extended; 0 beyond its number of records."""
+        start, size = _buffer(w, base)
+        place = _offset(soffset, offset)
+        result.write_scalar(w.number(0))
+        with w.ir.if_then((place + bits // 8 <= size).llvm):
+            pointer = check_scalar(w, start + place, bits // 8)
+            value = w.load(pointer, f"{'i' if signed else 'u'}{bits}", align=1)
+            result.write_scalar(value.to("i32" if signed else "u32").as_("u32"))
+
 
 for _bits in (8, 16):
     for _signed in (False, True):

@@ -1,0 +1,42 @@
+"""`luthier emulator`: what the emulated device can execute, and its cache of machine code."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from luthier.emulator.coverage import coverage, report
+from luthier.emulator.machine import cache_folder
+
+TARGETS = (
+    *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"),
+    *("gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
+)
+"""What is reported when no target is named."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True)
+    show = actions.add_parser("coverage", help="operations that LLVM knows, per target: exact, bounded, refused")
+    show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942; all supported ones if none is given")
+    show.add_argument("--refused", action="store_true", help="name every refused operation with the reason")
+    cache = actions.add_parser("cache", help="where machine code is kept")
+    cache.add_argument("--clear", action="store_true", help="remove it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report, or deal with the cache."""
+    if args.action == "coverage":
+        for target in args.targets or TARGETS:
+            print(report(coverage(target), names=args.refused), flush=True)
+        return 0
+    folder = cache_folder()
+    if folder is None:
+        print("no cache: LUTHIER_CACHE is empty")
+    elif args.clear:
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        print(f"removed {folder.parent}")
+    else:
+        files = list(folder.glob("*.o")) if folder.is_dir() else []
+        print(f"{folder}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
+    return 0
