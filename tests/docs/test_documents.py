@@ -1,0 +1,278 @@
+"""What the documents say: their tools are built and used, their commands, links and names exist."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from luthier.cli.main import COMMANDS, main
+from luthier.errors import EmulationError
+from luthier.objects import load_object
+from luthier.patch import patch_object
+
+from luthier_build.compile import compile_application, compile_device
+from luthier_build.workspace import build_folder
+
+ROOT = Path(__file__).parents[2]
+TARGET = "gfx90a"
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "CHANGELOG.md", "compiler_plugin/README.md", "examples/instr_count/README.md")
+] + sorted((ROOT / "docs").glob("*.md"))
+BIN = Path(sys.executable).parent
+
+
+def name_of(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    """The fenced code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def unfenced(document: Path) -> str:
+    """The text without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def indented_lines(document: Path) -> list[str]:
+    """The lines of commands that are set off by indentation, without their comments."""
+    lines = re.findall(r"^ {4}(\S.*)$", unfenced(document), re.MULTILINE)
+    return [re.split(r" {2,}#", line)[0].strip() for line in lines]
+
+
+def code_of(document: Path) -> Iterator[str]:
+    """Everything set as code: spans, indented lines, shell blocks."""
+    text = document.read_text()
+    for block in re.findall(r"^```(?:sh|bash|)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield from block.splitlines()
+    yield from indented_lines(document)
+    yield from re.findall(r"`([^`\n]+)`", unfenced(document))
+
+
+# The README's tool, built and used as the README says ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a reader stands: the repository's examples at hand, the README's tool not yet made."""
+    made: Path = tmp_path_factory.mktemp("reader")
+    (made / "examples").symlink_to(ROOT / "examples")
+    return made
+
+
+@pytest.fixture(scope="module")
+def environment(folder: Path) -> Mapping[str, str]:
+    """A reader's shell: the environment's programs first, packages go into a folder of this test, one target."""
+    return {
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder / "site"),
+        "LUTHIER_TARGETS": TARGET,
+        "HIP_PLATFORM": "amd",
+    }
+
+
+def shell(command: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """Run one command line of a document."""
+    argv = shlex.split(command)
+    if argv[:2] == ["pip", "install"]:
+        options = ["--disable-pip-version-check", "--no-deps", "--target", str(folder / "site")]
+        argv = [sys.executable, "-m", "pip", "install", "-q", *options, *argv[2:]]
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def readme_output(folder: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Every command of the README's walk, run in order: command line -> what it printed."""
+    readme = ROOT / "README.md"
+    commands = [line for line in indented_lines(readme) if not line.startswith(("make ", ". "))]
+    assert commands[0] == "luthier new store_count"
+    if shutil.which("hipcc") is None:
+        pytest.skip("no hipcc")
+    device = [block for block in blocks(readme, "cpp") if "add_lanes" in block]
+    host = [block for block in blocks(readme, "python") if "class StoreCount" in block]
+    output = {}
+    for command in commands:
+        output[command] = shell(command, folder, environment)
+        if command.startswith("luthier new"):
+            (folder / "store_count/store_count/device.hip").write_text(*device)
+            (folder / "store_count/store_count/__init__.py").write_text(*host)
+    return output
+
+
+def test_readme_walk(readme_output: Mapping[str, str]) -> None:
+    """Each command does what its comment promises."""
+    printed = {tuple(line.split()[:2]): text for line, text in readme_output.items()}
+    assert re.search(rf"^store_count .* {TARGET} .*device\.add_lanes\(\)", printed["luthier", "tools"], re.MULTILINE)
+    assert "variables: stored (8 bytes)" in printed["luthier", "patch"]
+    assert "waves a SIMD" in printed["luthier", "cost"]
+    assert "outputs equal" in printed["luthier", "verify"]
+
+
+def test_readme_python(readme_output: Mapping[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launch in the README gives the sums, and the tool's counter the number of elements stored."""
+    (block,) = (block for block in blocks(ROOT / "README.md", "python") if "open_device" in block)
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {}
+    exec(compile(block, "README.md", "exec"), names)
+    module, device = names["module"], names["device"]
+    assert np.array_equal(names["c"], np.arange(1000, dtype=np.float32) + 1)  # type: ignore[arg-type]
+    assert module.variable("stored").read(int) == 1000  # type: ignore[attr-defined]
+    assert device.stats.opcodes["global_atomic_add_x2"] > 0  # type: ignore[attr-defined]
+
+
+def test_emulator_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of docs/emulator.md run one after the other, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    compile_application(ROOT / "examples/apps/vector_add.hip", "gfx942", tmp_path / "vector_add.hsaco")
+    names: dict[str, object] = {"print": lambda *values: None}
+    document = ROOT / "docs/emulator.md"
+    for number, block in enumerate(blocks(document, "python")):
+        exec(compile(block, f"{name_of(document)} block {number + 1}", "exec"), names)
+    assert np.array_equal(names["c"], np.arange(1000, dtype=np.float32) + 2)  # type: ignore[arg-type]
+    assert isinstance(names["fault"], EmulationError)
+
+
+def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool of docs/writing-tools.md, in a real kernel: its counter is what NumPy counts."""
+    import luthier.tool_module as tool_module
+    from luthier import ToolModule, open_device
+
+    document = ROOT / "docs/writing-tools.md"
+    (device,) = blocks(document, "cpp")
+    (host,) = blocks(document, "python")
+    (tmp_path / "device.hip").write_text(device)
+    with build_folder(tmp_path / "build") as held:
+        built = compile_device([tmp_path / "device.hip"], [TARGET], folder=held, report=lambda line: None)
+    made = ToolModule.load(built.bundle)
+    monkeypatch.setattr(tool_module, "_from_package", lambda package, name: made)
+    names: dict[str, object] = {"__name__": "stores"}
+    monkeypatch.setitem(sys.modules, "stores", type(sys)("stores"))
+    exec(compile(host, name_of(document), "exec"), names)
+    tool = names["Stores"](minimum=250.0)  # type: ignore[operator]
+
+    app = compile_application(ROOT / "examples/apps/vector_add.hip", TARGET, tmp_path / "vector_add.hsaco")
+    patched = patch_object(load_object(app), tool.instrument)
+    assert [kernel.sites for kernel in patched.report.kernels] == [1]
+    module = open_device(f"emu:{TARGET}").load(patched.data)
+    a, b, c = np.arange(1000, dtype=np.float32), np.full(1000, 0.5, np.float32), np.zeros(1000, np.float32)
+    module.kernel("vector_add").launch(a, b, c, 1000, grid=4, block=256)
+    assert np.array_equal(c, a + b)
+    assert module.variable("large").read(int) == np.count_nonzero(c >= 250)
+
+
+# What the documents name ------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def help_of(*command: str) -> str:
+    """What `luthier COMMAND --help` prints."""
+    import contextlib
+    import io
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_documented_and_has_help(command: str) -> None:
+    assert f"usage: luthier {command}" in help_of(command)
+    assert f"`luthier {command}" in (ROOT / "README.md").read_text()
+
+
+@every_document
+def test_commands_and_options_exist(document: Path) -> None:
+    for line in code_of(document):
+        for command, rest in re.findall(r"(?:^|&& )luthier ([a-z]\w*)((?: [^&]+)?)", line):
+            assert command in COMMANDS, f"{line!r} in {name_of(document)}"
+            text = help_of(command)
+            actions = re.search(r"\{([\w,]+)\} \.\.\.", text)
+            if actions and rest:
+                assert rest.split()[0] in actions[1].split(","), f"{line!r} in {name_of(document)}"
+                text = help_of(command, rest.split()[0])
+            for option in re.findall(r"(?<=\s)--?[a-zA-Z][\w-]*", rest):
+                assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), f"{option} of {line!r}"
+
+
+def test_programs_exist() -> None:
+    """Programs of the package that documents speak of, and targets of `make`."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in DOCUMENTS:
+        for line in code_of(document):
+            for program in re.findall(r"\bluthier-(?:hipcc|cc)\b", line):
+                assert (BIN / program).is_file()
+            if found := re.match(r"make ([a-z]+)$", line):
+                assert found[1] in targets, f"{line!r} in {name_of(document)}"
+
+
+def anchors(document: Path) -> set[str]:
+    """What links into a document can name: its headings as GitHub spells them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_document
+def test_links_resolve(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        place = (document.parent / path).resolve() if path else document
+        assert place.exists(), f"{link} in {name_of(document)}"
+        assert not anchor or anchor in anchors(place), f"{link} in {name_of(document)}"
+
+
+@every_document
+def test_files_and_variables_exist(document: Path) -> None:
+    """Paths of the repository and environment variables are spelled as they are."""
+    sources = _sources()
+    for line in code_of(document):
+        for path in re.findall(
+            r"^(?:runtime|docs|examples|tests|luthier_build|compiler_plugin|scripts)/[\w./-]+$", line
+        ):
+            assert (ROOT / path).exists(), f"{path} in {name_of(document)}"
+        for variable in re.findall(r"\bLUTHIER_[A-Z_]+[A-Z]\b", line):
+            key = variable.removeprefix("LUTHIER_").lower()
+            assert variable in sources or re.search(rf"\b{key}\b", sources), f"{variable} in {name_of(document)}"
+
+
+@functools.cache
+def _sources() -> str:
+    folders = ("runtime/luthier", "luthier_build", "compiler_plugin/include", "compiler_plugin/src", "scripts")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    return "\n".join(path.read_text() for path in files if path.suffix in (".py", ".h", ".cpp", ".cmake", ""))
+
+
+def test_index_lists_every_document() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    for document in (ROOT / "docs").glob("*.md"):
+        assert document.name == "README.md" or f"]({document.name})" in index
+
+
+def test_architecture_names_exist() -> None:
+    """The main names in the table of packages can be imported from there."""
+    rows = re.findall(r"^\| (`luthier[^|]*`) \|[^|]*\| ([^|]*) \|$", (ROOT / "docs/architecture.md").read_text(), re.M)
+    assert len(rows) > 8
+    for modules, names in rows:
+        loaded = [importlib.import_module(module) for module in re.findall(r"`([\w.]+)`", modules)]
+        for name in re.findall(r"`(\w+)`", names):
+            assert any(hasattr(module, name) for module in loaded), f"{name} in {modules}"
