@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -29,6 +30,9 @@ DOCUMENTS = [
     ROOT / name for name in ("README.md", "CHANGELOG.md", "compiler_plugin/README.md", "examples/instr_count/README.md")
 ] + sorted((ROOT / "docs").glob("*.md"))
 BIN = Path(sys.executable).parent
+FILE = re.compile(r"^(?:runtime|docs|examples|tests|luthier_build|compiler_plugin|scripts)/[\w./-]+$")
+NO_MODULES = {"luthier.tools", "luthier.NAME", "luthier.manifest", "luthier.so", "luthier.h"}
+"""Dotted names in documents that are none of Python's: an entry-point group, settings, metadata in bitcode, files."""
 
 
 def name_of(document: Path) -> str:
@@ -63,7 +67,7 @@ def code_of(document: Path) -> Iterator[str]:
     yield from re.findall(r"`([^`\n]+)`", unfenced(document))
 
 
-# The README's tool, built and used as the README says ------------------------------------------------------------------
+# The README's tool, built and used as the README says -------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +181,7 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert module.variable("large").read(int) == np.count_nonzero(c >= 250)
 
 
-# What the documents name ------------------------------------------------------------------------------------------------
+# What the documents name -----------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -260,6 +264,37 @@ def _sources() -> str:
     folders = ("runtime/luthier", "luthier_build", "compiler_plugin/include", "compiler_plugin/src", "scripts")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return "\n".join(path.read_text() for path in files if path.suffix in (".py", ".h", ".cpp", ".cmake", ""))
+
+
+@every_document
+def test_blocks_are_well_formed(document: Path) -> None:
+    for block in blocks(document, "toml"):
+        assert tomllib.loads(block)
+    for block in blocks(document, "python"):
+        compile(block, name_of(document), "exec")
+
+
+@every_document
+def test_python_names_exist(document: Path) -> None:
+    """Dotted names of the packages, set as code, can be imported."""
+    for line in code_of(document):
+        for name in re.findall(r"(?<![\w.:/-])luthier(?:_build)?(?:\.\w+)+", line):
+            assert name in NO_MODULES or _exists(name), f"{name} in {name_of(document)}"
+
+
+def _exists(name: str) -> bool:
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
 
 
 def test_index_lists_every_document() -> None:
