@@ -87,7 +87,9 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     """`compile_kernel(function, target, arguments, constants, **options)`.
 
     `arguments` are those of the launch: an array says the type of a pointer (``(array, "bf16")`` another one of its
-    size), a number is a 32-bit integer or float. `options` are Triton's: num_warps, num_stages, matrix_instr_nonkdim.
+    size), a number is a 32-bit integer or float. Pointers are declared to reach less than 2 GiB, as they are for small
+    tensors, which makes buffer instructions, unless `small_pointers` is false. `options` are Triton's: num_warps,
+    num_stages, matrix_instr_nonkdim.
     """
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -96,7 +98,13 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton-cache")))
 
     def compile(
-        function: Any, target: str, arguments: list[Any], constants: Mapping[str, Any] | None = None, **options: Any
+        function: Any,
+        target: str,
+        arguments: list[Any],
+        constants: Mapping[str, Any] | None = None,
+        *,
+        small_pointers: bool = True,
+        **options: Any,
     ) -> Compiled:
         constants = dict(constants or {})
         names = [name for name in function.arg_names if name not in constants]
@@ -107,6 +115,8 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
             if isinstance(value, (tuple, np.ndarray)):
                 signature[name] = f"*{value[1] if isinstance(value, tuple) else TYPES[str(value.dtype)]}"
                 attributes[position] = [["tt.divisibility", 16]]
+                if small_pointers:
+                    attributes[position].append(["tt.pointer_range", 32])
             else:
                 signature[name] = "fp32" if isinstance(value, float) else "i32"
                 if isinstance(value, int) and value % 16 == 0:

@@ -91,13 +91,13 @@ def operands(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     return (*stored, *(x.astype(np.float64) for x in stored))
 
 
-def compile_product(compile_kernel, target: str, kind: str, precision: str = "ieee"):
+def compile_product(compile_kernel, target: str, kind: str, precision: str = "ieee", **options):
     a, b, left, right = operands(kind)
     c = np.zeros((M, N), {"i8": np.int32, "fp64": np.float64}.get(kind, np.float32))
     accumulator = {"i8": tl.int32, "fp64": tl.float64}.get(kind, tl.float32)
     typed = [(a, kind), (b, kind), c, M, N, K]
     constants = {**CONSTANTS, "ACCUMULATOR": accumulator, "PRECISION": precision, "ZERO": 0 if kind == "i8" else 0.0}
-    return compile_kernel(matmul, target, typed, constants), [a, b, c, M, N, K], left @ right
+    return compile_kernel(matmul, target, typed, constants, **options), [a, b, c, M, N, K], left @ right
 
 
 @pytest.mark.parametrize("kind", ["fp32", "fp16", "bf16", "i8"])
@@ -110,6 +110,17 @@ def test_product(compile_kernel, target: str, kind: str) -> None:
     else:
         # 72 products below 1: the sum's rounding errors stay below the products' number times half a unit.
         np.testing.assert_allclose(given[2], expected, rtol=0, atol=72 * 8 * 2**-24)
+
+
+@pytest.mark.parametrize("options", [{"small_pointers": False}, {"num_warps": 2, "num_stages": 3}, {"num_warps": 8}])
+@pytest.mark.parametrize("target", TARGETS)
+def test_product_compiled_otherwise(compile_kernel, target: str, options: dict) -> None:
+    """Memory by pointers instead of buffers, other work-group sizes, deeper pipelines."""
+    compiled, given, expected = compile_product(compile_kernel, target, "fp16", **options)
+    stats = compiled.launch(*given, grid=(2, 2))
+    loads = "buffer_load" if options.get("small_pointers", True) else "global_load"
+    assert any(name.startswith(loads) for name in stats.opcodes)
+    np.testing.assert_allclose(given[2], expected, rtol=0, atol=72 * 8 * 2**-24)
 
 
 @pytest.mark.parametrize(
