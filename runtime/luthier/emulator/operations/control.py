@@ -185,6 +185,8 @@ def s_barrier_wait(w: WaveBuilder, number: Slot) -> None:
             w.stop(layout.RETRY)
         w.store(w.number(0, "u64"), signals_place)
         w.store(phase + 1, phase_place)
+    # In a loop the wave may stop at this same place again: only this tells that it went on.
+    w.store(w.number(1, "u64"), _group_field(w, "progress"))
     w.next()
 
 

@@ -1,0 +1,76 @@
+// Kernels that use memory wrongly, and ones that only look like it.
+#include <hip/hip_runtime.h>
+
+extern "C" __global__ void sum_of_two(const int *in, int *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n)
+    out[i] = in[i] + in[i + 1];
+}
+
+extern "C" __global__ void bytes_only(unsigned char *bytes, int *out) {
+  // Writes two of four bytes; the dword is read if `out` is given.
+  bytes[4 * threadIdx.x] = 1;
+  bytes[4 * threadIdx.x + 3] = 2;
+  if (out)
+    out[threadIdx.x] = *(volatile int *)(bytes + 4 * threadIdx.x);
+}
+
+extern "C" __global__ void count_up(unsigned *cells) { atomicAdd(&cells[threadIdx.x & 3], 1u); }
+
+extern "C" __global__ void read_uniform(const int *in, int *out) { out[threadIdx.x] = in[blockIdx.x]; }
+
+extern "C" __global__ void half_written(int *out, int written) {
+  __shared__ int shared[256];
+  if ((int)threadIdx.x < written)
+    shared[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  out[threadIdx.x] = shared[threadIdx.x ^ 1];
+}
+
+extern "C" __global__ void neighbours(int *out, int barrier) {
+  // Reads what another work-item wrote; waves race at their borders unless there is a barrier.
+  __shared__ int shared[257];
+  shared[threadIdx.x] = threadIdx.x;
+  if (threadIdx.x == 0)
+    shared[256] = -1;
+  if (barrier)
+    __syncthreads();
+  out[threadIdx.x] = ((volatile int *)shared)[threadIdx.x + 1];
+}
+
+extern "C" __global__ void anti(int *out) {
+  // The second write needs a barrier against the reads.
+  __shared__ int shared[256];
+  volatile int *cells = shared;
+  cells[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  int value = cells[255 - threadIdx.x];
+  cells[threadIdx.x] = value;
+  __syncthreads();
+  out[threadIdx.x] = cells[threadIdx.x];
+}
+
+extern "C" __global__ void histogram_lds(const unsigned *in, unsigned *out, int atomic) {
+  __shared__ unsigned bins[8];
+  if (threadIdx.x < 8)
+    bins[threadIdx.x] = 0;
+  __syncthreads();
+  unsigned bin = in[threadIdx.x] % 8;
+  if (atomic)
+    atomicAdd(&bins[bin], 1u);
+  else
+    ((volatile unsigned *)bins)[bin] = ((volatile unsigned *)bins)[bin] + 1;
+  __syncthreads();
+  if (threadIdx.x < 8)
+    out[threadIdx.x] = bins[threadIdx.x];
+}
+
+extern "C" __global__ void flat_place(int *memory, int *out, int pick) {
+  // A pointer that is into LDS in some lanes only: FLAT instructions.
+  __shared__ int shared[64];
+  if (threadIdx.x < 32)
+    shared[threadIdx.x] = 7;
+  __syncthreads();
+  int *place = (int)threadIdx.x >= pick ? memory + threadIdx.x : shared + threadIdx.x;
+  out[threadIdx.x] = *(volatile int *)place;
+}
