@@ -216,3 +216,26 @@ def test_instr_count_of_a_product(compile_kernel, counter, target: str, per_wave
     assert verdict.counters["counter"] == verdict.expected["counter"] > 1000
     if per_wave:
         assert verdict.counters["counter"] == verdict.instructions[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "warps"), [("gfx90a", 1), ("gfx942", 1), ("gfx950", 4), ("gfx1100", 4), ("gfx1201", 4)]
+)
+def test_instr_count_of_a_large_product(compile_kernel, counter, target: str, warps: int) -> None:
+    """A tile of 128 x 128: most of the register file, with one wave accumulation registers too."""
+    generator = np.random.default_rng(9)
+    a, b = (
+        generator.uniform(-1, 1, (128, 64)).astype(np.float16),
+        generator.uniform(-1, 1, (64, 128)).astype(np.float16),
+    )
+    c = np.zeros((128, 128), np.float32)
+    constants = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "ACCUMULATOR": tl.float32, "PRECISION": "ieee"}
+    given = [a, b, c, 128, 128, 64]
+    compiled = compile_kernel(matmul, target, given, {**constants, "ZERO": 0.0}, num_warps=warps)
+    kernel = compiled.object.kernels[compiled.name]
+    assert kernel.vgpr_count > 100
+    assert (kernel.agpr_count > 200) == (warps == 1)
+    verdict = compiled.verify(counter(), *given)
+    assert verdict.problems == ()
+    compiled.launch(*given)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=0, atol=64 * 8 * 2**-24)
