@@ -238,4 +238,6 @@ def test_instr_count_of_a_large_product(compile_kernel, counter, target: str, wa
     verdict = compiled.verify(counter(), *given)
     assert verdict.problems == ()
     compiled.launch(*given)
-    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=0, atol=64 * 8 * 2**-24)
+    # GFX90A's matrix units take 16-bit denormals as zero.
+    atol = 2e-4 if target == "gfx90a" else 64 * 8 * 2**-24
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=0, atol=atol)
