@@ -15,9 +15,9 @@ from luthier.emulator.emit import emit
 from luthier.emulator.variant import Variant
 from luthier.mc import Isa
 
-TARGETS = ("gfx906", "gfx950", "gfx1030", "gfx1151", "gfx1201")
+TARGETS = ("gfx906", "gfx950", "gfx1151", "gfx1201")
 if "LUTHIER_FUZZ" in os.environ:
-    TARGETS += ("gfx908", "gfx90a", "gfx942", "gfx1100", "gfx1200")
+    TARGETS += ("gfx1030", "gfx908", "gfx90a", "gfx942", "gfx1100", "gfx1200")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -29,9 +29,9 @@ def test_at_least_95_percent(target: str) -> None:
 
 
 def test_command_names_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["emulator", "coverage", "gfx90a", "--refused"]) == 0
+    assert main(["emulator", "coverage", "gfx950", "--refused"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("gfx90a: 9")
+    assert text.startswith("gfx950: 9")
     assert "s_rfe_b64: no operation s_rfe_b64" in text
 
 
@@ -43,8 +43,8 @@ def test_command_refuses_an_unknown_target(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("mode", "targets"),
     [
-        (FloatMode(), ("gfx950", "gfx1201")),
-        (FloatMode(round32=3, round16_64=1, denorm32=0, denorm16_64=0, dx10_clamp=False, ieee=False), ("gfx1151",)),
+        (FloatMode(), ("gfx950",)),
+        (FloatMode(round32=3, round16_64=1, denorm32=0, denorm16_64=0, dx10_clamp=False, ieee=False), ("gfx1201",)),
     ],
     ids=["usual", "unusual"],
 )
@@ -66,4 +66,4 @@ def test_code_is_generated_for_every_operation(mode: FloatMode, targets: tuple[s
                 done.add(variant)
                 emit(module, variant)
         llvm.parse_assembly(str(module)).verify()
-    assert len(done) > 1500
+    assert len(done) > 800

@@ -238,7 +238,7 @@ def test_integer_atomic_with_return(target: str, bits: int, name: str, space: st
     memory = Memory()
     place = filled(memory)
     cells = place.view().view(f"<u{bits // 8}")
-    cells[:8] = RNG.choice([0, 1, (1 << bits) - 1, 1 << (bits - 1), 77, 1000], 8).astype(cells.dtype)
+    cells[:8] = RNG.choice(np.array([0, 1, (1 << bits) - 1, 1 << (bits - 1), 77, 1000], cells.dtype), 8)
     state_before = [int(cell) for cell in cells]
     which = RNG.integers(0, 8, lanes)  # several lanes share a cell: they act one after another
     data = RNG.integers(0, 1 << bits, lanes, cells.dtype) >> RNG.integers(0, bits - 8, lanes).astype(cells.dtype)

@@ -6,6 +6,7 @@ surroundings, and the opcodes that come back are counted.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -78,6 +79,7 @@ def _lower_opcodes() -> Iterator[NDArray[np.uint32]]:
             yield _block(firsts, 0, second, third)
 
 
+@functools.lru_cache(maxsize=4)
 def samples(isa: Isa) -> dict[int, tuple[InstructionArray, int]]:
     """For every opcode of the target, one decoded instruction."""
     found: dict[int, tuple[InstructionArray, int]] = {}
