@@ -200,7 +200,10 @@ def help_of(*command: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_documented_and_has_help(command: str) -> None:
     assert f"usage: luthier {command}" in help_of(command)
-    assert f"`luthier {command}" in (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert f"`luthier {command}" in readme
+    if command in ("objects", "disasm", "lift", "patch", "cost", "verify", "tools", "build", "doctor"):
+        assert "--json" in help_of(command)  # "those that tell about files or tools have `--json`"
 
 
 @every_document
