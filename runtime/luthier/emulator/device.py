@@ -209,7 +209,11 @@ class KernelHandle:
             usable.
         """
         device = self.module.device
-        geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), dynamic_lds)
+        if not self.module.image.allocations:
+            raise DeviceError("the kernel's module was unloaded", kernel=self.name)
+        if not isinstance(dynamic_lds, (int, np.integer)):
+            raise DeviceError(f"dynamic LDS is a number of bytes, not {dynamic_lds!r}", kernel=self.name)
+        geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), int(dynamic_lds))
         if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
             raw = abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue)
             return device.run(self, raw, geometry, trace, breakpoints)

@@ -37,10 +37,7 @@ def note_access(w: WaveBuilder, hosts: Value, size: int, mask: Value | None = No
     w.store(number + 1, place)
     entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
     scalar = not isinstance(hosts.llvm.type, ir.VectorType)
-    if scalar:
-        lanes = w.number(1, "u64")
-    else:
-        lanes = w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
+    lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
     w.store(lanes, w.address(entry, layout.ACCESS["mask"]))
     w.store(w.number(size), w.address(entry, layout.ACCESS["size"]))
     w.store(w.number(int(scalar)), w.address(entry, layout.ACCESS["scalar"]))

@@ -91,7 +91,17 @@ def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geomet
 
 
 def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queue: int) -> bytes:
-    """The kernarg segment from the raw bytes of its explicit part; a whole segment keeps its hidden arguments."""
+    """The kernarg segment from the raw bytes of its explicit part; a whole segment keeps its hidden arguments.
+
+    Raises:
+        DeviceError: fewer bytes than the explicit arguments have, or more than the segment.
+    """
+    needed = max((argument.offset + argument.size for argument in kernel.arguments if not argument.hidden), default=0)
+    if not needed <= len(explicit) <= (kernel.kernarg_size + 15) // 16 * 16:
+        raise DeviceError(
+            f"the kernel takes {needed} bytes of arguments, in a segment of {kernel.kernarg_size}, not {len(explicit)}",
+            kernel=kernel.name,
+        )
     if len(explicit) >= kernel.kernarg_size:
         return explicit
     segment = bytearray(explicit) + bytes(kernel.kernarg_size - len(explicit))
@@ -126,7 +136,14 @@ def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel
         layout_code = {2: "<e", 4: "<f", 8: "<d"}.get(size)
         if layout_code is None:
             raise DeviceError(f"{name} has {size} bytes and takes no float", kernel=kernel.name)
-        return struct.pack(layout_code, value)
+        if argument.value_kind == "global_buffer":
+            raise DeviceError(f"{name} is a pointer and takes no float", kernel=kernel.name)
+        try:
+            return struct.pack(layout_code, value)
+        except OverflowError:
+            raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name) from None
+    if not isinstance(value, int):
+        raise DeviceError(f"{name} cannot be {value!r}, a {type(value).__name__}", kernel=kernel.name)
     if not -(1 << 8 * size - 1) <= value < 1 << 8 * size:
         raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name)
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
@@ -268,6 +285,10 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
     for name, sizes in (("grid", geometry.grid), ("block", geometry.block)):
         if len(sizes) != 3 or any(not isinstance(size, int) or size < 1 or size >= 1 << 32 for size in sizes):
             raise DeviceError(f"{name} {sizes} must be three positive numbers", kernel=kernel.name)
+    if any(groups * items >= 1 << 32 for groups, items in zip(geometry.grid, geometry.block, strict=True)):
+        raise DeviceError(
+            f"grid {geometry.grid} of {geometry.block} has 2**32 work-items on a side", kernel=kernel.name
+        )
     limit = kernel.max_flat_workgroup_size or 1024
     if geometry.items > min(limit, 1024):
         raise DeviceError(
@@ -280,7 +301,11 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
 
 def as_triple(size: int | Sequence[int]) -> Triple:
     """One to three numbers as three."""
-    values: list[Any] = [size] if isinstance(size, (int, np.integer)) else list(size)
+    values: list[Any] = [size]
+    if isinstance(size, (Sequence, np.ndarray)) and not isinstance(size, (str, bytes)):
+        values = list(size)
+    if any(not isinstance(value, (int, np.integer)) for value in values):
+        raise DeviceError(f"a size is made of whole numbers, not {size!r}")
     if not 1 <= len(values) <= 3:
         raise DeviceError(f"a size has one to three numbers, not {size!r}")
     x, y, z = (int(value) for value in (*values, 1, 1)[:3])
