@@ -4,6 +4,7 @@ each."""
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from luthier.objects import CodeObject, load_object
 
 INPUTS = Path(__file__).parent / "inputs"
+sys.path.append(str(Path(__file__).parent))  # the modules lift_*.py, which tests share
 
 PREAMBLE = """
 .amdgcn_target "amdgcn-amd-amdhsa--{target}"
@@ -20,6 +22,14 @@ PREAMBLE = """
   .p2align 8
   .type \\name,@function
 \\name:
+.endm
+.macro fill
+  # Something in every register, then a block of its own.
+  .irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+  v_mov_b32_e32 v\\number, 0
+  .endr
+  s_branch .Lfilled
+.Lfilled:
 .endm
 .macro endfunc name
   .size \\name, .-\\name

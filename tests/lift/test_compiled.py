@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from luthier.lifting import LiftedRepresentation, lift
+from luthier.lifting.registers import SCALAR_MASK, UnitSet
 from luthier.objects import CodeObject, load_object
 
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
@@ -30,6 +31,10 @@ FUNCTIONS = {
     "from_argument": set(),
 }
 UNKNOWN = {"from_variable", "from_argument"}
+SOURCES = {
+    "calls.hip": list(FUNCTIONS),
+    "divergence.hip": ["nested", "branches", "arms", "waterfall", "calls_in_branches", "atomics", "search"],
+}
 CASES = [(target, kernel) for target in TARGETS for kernel in FUNCTIONS]
 
 
@@ -152,19 +157,30 @@ def test_tables_of_functions(target: str, compiled: Callable[..., CodeObject]) -
     assert [lifted.pc_references[index].target for index in found.references] == [table.address]
 
 
-@pytest.mark.parametrize(("target", "kernel"), CASES)
-def test_liveness_is_plausible(target: str, kernel: str, compiled: Callable[..., CodeObject]) -> None:
-    """At the entry only what the hardware sets is live; what an instruction reads is live before it."""
-    lifted = lift(compiled(target, "calls.hip"), kernel)
+@pytest.mark.parametrize(
+    ("target", "source", "kernel"),
+    [(target, source, kernel) for target in TARGETS for source, kernels in SOURCES.items() for kernel in kernels],
+)
+def test_liveness_is_plausible(target: str, source: str, kernel: str, compiled: Callable[..., CodeObject]) -> None:
+    """At the entry only what the hardware sets is live; what an instruction reads is live before it, unless it may be
+    garbage."""
+    lifted = lift(compiled(target, source), kernel)
     for block in lifted.blocks:
+        filled = SCALAR_MASK
         for index in range(block.first, block.last + 1):
             before = lifted.liveness.live_before(index)
-            assert int(lifted.effects(index).reads) & ~before.active == 0
+            assert int(lifted.effects(index).reads) & filled & ~before.active == 0
+            filled |= lifted.effects(index).writes
         if block.exit == "end":
             assert not lifted.liveness.live_out(block.index).all_lanes
+    entry = lifted.liveness.live_in(lifted.functions[0].entry_block)
+    saved = 0  # callees save registers that nobody has written
+    for instruction in lifted.instructions:
+        if instruction.block >= 0 and instruction.mnemonic.startswith("buffer_store"):
+            saved |= instruction.uses
+    assert {unit for unit in UnitSet(entry.active & ~saved) if unit >= 256} <= {256, 257, 258}
+    assert entry.inactive & ~SCALAR_MASK == 0  # every lane that was launched is active
     if len(lifted.functions) == 1 and not lifted.unknown and kernel != "trapped":  # a trap may read everything
-        entry = lifted.liveness.live_in(lifted.functions[0].entry_block)
-        assert {unit for unit in entry.active if unit >= 256} <= {256, 257, 258}
         assert {unit for unit in entry.active if unit < 106} <= set(range(lifted.kernel.sgpr_count))
 
 

@@ -10,6 +10,7 @@ import pytest
 from luthier.errors import LiftError, LuthierError
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.listing import as_data, as_text
+from luthier.lifting.registers import SCALAR_MASK
 from luthier.objects import CodeObject, load_object
 
 ROUNDS = int(os.environ.get("LUTHIER_FUZZ", "40"))
@@ -21,6 +22,7 @@ def check(lifted: LiftedRepresentation) -> None:
     covered: set[int] = set()
     for block in lifted.blocks:
         assert block.first <= block.last
+        filled = SCALAR_MASK
         for index in range(block.first, block.last + 1):
             assert index not in covered
             covered.add(index)
@@ -28,7 +30,8 @@ def check(lifted: LiftedRepresentation) -> None:
             assert lifted.block_of[index] == block.index
             assert index == block.first or lifted.columns.address[index] == ends[index - 1]
             live = lifted.liveness.live_before(index)
-            assert int(lifted.effects(index).reads) & ~live.active == 0
+            assert int(lifted.effects(index).reads) & filled & ~live.active == 0
+            filled |= lifted.effects(index).writes
         for edge in block.successors:
             assert block.index in lifted.blocks[edge.to].predecessors
     for reference in lifted.pc_references:

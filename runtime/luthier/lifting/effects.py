@@ -49,6 +49,8 @@ class OpcodeEffects:
     implicit_kills: int
     cross_lane: bool
     ignores_exec: bool
+    writes_anywhere: bool
+    """Whether vector registers may be written in lanes that are not active."""
     special: str
     """What else has to be looked at in each instruction: "dpp", "sdwa", "hwreg", "movrel", "everything" or ""."""
 
@@ -134,7 +136,7 @@ class EffectTable:
             writes |= self.vector_universe
             kills &= r.SCALAR_MASK
         lanes = Lanes.UNCHANGED
-        if writes & r.EXEC_MASK:
+        if writes & (r.EXEC_MASK if self.wave_size == 64 else 1 << r.EXEC_LO):  # wave32 has no lanes in EXEC_HI
             lanes = self._exec_change(entry, columns.values(index), registers, writes)
         cross = reads if entry.cross_lane else reads & r.SCALAR_MASK
         hard = kills if entry.ignores_exec else kills & r.SCALAR_MASK
@@ -270,6 +272,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         or pseudo.startswith(sem.CROSS_LANE_PREFIXES)
         or sem.TRANSPOSING_LOAD.search(pseudo) is not None,
         ignores_exec=pseudo.startswith(sem.EXEC_IGNORED_PREFIXES) and not narrow,
+        writes_anywhere=pseudo.startswith(sem.WRITES_ANYWHERE_PREFIXES),
         special=special,
     )
 

@@ -1,43 +1,51 @@
 """Register liveness that is right for divergent code.
 
 A vector register has one value a lane, and a lane takes part in vector instructions only while it is active. So
-liveness is that of
-*one lane*, seen along the path of its wave: what may be read later of a lane that is active here, and of a lane that
-is inactive here. Backward over an instruction:
+liveness is that of *one lane*, seen along the path of its wave. The lanes are told apart by the groups of
+`lane_masks`: at each point a group is active or inactive as a whole, and each has its own set of live units. Backward
+over an instruction:
 
-* a vector read makes the register live for an active lane; a read across lanes makes it live for both;
-* a vector write ends its life for an active lane; only writes that ignore EXEC (matrix operations) end it for both;
-* an EXEC write lets lanes change sides. ``s_and_saveexec`` can only make lanes inactive, ``s_or exec, exec`` only
-  active, and so on (`Lanes`); an active lane's liveness is the union over the sides it may be on afterwards.
+* a vector read makes the register live for active groups; a read across lanes makes it live for all;
+* a vector write ends its life for active groups; only writes that ignore EXEC (matrix operations) end it for all;
+* a write of EXEC moves lanes from groups to groups, and a group's liveness is the union over where its lanes may be
+  afterwards. What is known of saved masks bounds that: lanes that an ``s_or`` at the end of a branch brings back are
+  those that left at its beginning, and where EXEC is the mask the wave began with there is no inactive group but that
+  of the lanes that were never launched;
 * behind the branch of ``s_cbranch_execz`` no lane is active.
 
-A scalar has one value a wave and is in both sets or none. Calls are followed through summaries of the callees, so what
-is live after one call of a function is not taken to be live after another; where a target is not known, everything is
-live.
+A value only matters in a register that something has filled (`written`): what a kernel reads of others is left over
+from earlier waves, and so is what operations that ignore EXEC read of lanes that were never launched, unless the kernel
+itself wrote such lanes.
 
-The effect of a stretch of code on both sets is linear: a constant part and which bits pass from which set to which.
-Composing such `Transfer`s gives blocks and whole functions.
+A scalar has one value a wave and is live for all groups or none. Calls are followed through summaries of the callees,
+so what is live after one call of a function is not taken to be live after another; where a target is not known,
+everything is live.
+
+A callee's effect on liveness is linear: a constant part and which bits pass from which set to which (`Transfer`). It is
+found by running the same analysis with the bits behind its return as unknowns, three sets side by side in one integer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from luthier.lifting import registers as r
-from luthier.lifting.effects import Effects
+from luthier.lifting.lane_flow import BlockLanes, LaneFlow, SegmentLanes
 from luthier.lifting.registers import RegisterSet, UnitSet
-from luthier.lifting.semantics import Lanes
+from luthier.lifting.segments import cut_blocks
+from luthier.lifting.written import Filled, Written
 
 if TYPE_CHECKING:
-    from luthier.lifting.model import BasicBlock, CallSite, Function, LiftedRepresentation
+    from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
 
 ALL_UNITS = r.SCALAR_MASK | r.VECTOR_MASK
+Groups: TypeAlias = list[int]
+"""Live units of each group."""
 
 
 class Live(NamedTuple):
-    """Units live for a lane that is active at a point, and for one that is inactive."""
+    """Units live for lanes that are active at a point, and for those that are inactive."""
 
     active: int
     inactive: int
@@ -51,7 +59,7 @@ NOTHING = Live(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """How liveness behind a stretch of code becomes liveness before it.
+    """How liveness behind a call becomes liveness before it.
 
     ``active = from_active & behind.active | from_inactive & behind.inactive | gain_active``, the second line likewise.
     """
@@ -65,22 +73,6 @@ class Transfer:
     gain_active: int
     gain_inactive: int
 
-    def __call__(self, behind: Live) -> Live:
-        return Live(
-            self.active_active & behind.active | self.active_inactive & behind.inactive | self.gain_active,
-            self.inactive_active & behind.active | self.inactive_inactive & behind.inactive | self.gain_inactive,
-        )
-
-    def after(self, first: Transfer) -> Transfer:
-        """The transfer of the code of `first` followed by that of `self`."""
-        return Transfer(
-            first.active_active & self.active_active | first.active_inactive & self.inactive_active,
-            first.active_active & self.active_inactive | first.active_inactive & self.inactive_inactive,
-            first.inactive_active & self.active_active | first.inactive_inactive & self.inactive_active,
-            first.inactive_active & self.active_inactive | first.inactive_inactive & self.inactive_inactive,
-            *first(Live(self.gain_active, self.gain_inactive)),
-        )
-
     def __or__(self, other: Transfer) -> Transfer:
         """Either of two ways."""
         return Transfer(
@@ -93,62 +85,36 @@ class Transfer:
         )
 
 
-IDENTITY = Transfer(ALL_UNITS, 0, 0, ALL_UNITS, 0, 0)
 STOP = Transfer(0, 0, 0, 0, 0, 0)
 """Nothing is read any more."""
-NO_LANE_ACTIVE = Transfer(r.SCALAR_MASK, 0, 0, ALL_UNITS, 0, 0)
-"""An edge that is only taken when EXEC is zero."""
-
-
-def step(effects: Effects, behind: Live) -> Live:
-    """Liveness before an instruction from that behind it."""
-    active, inactive = behind
-    lanes = effects.lanes
-    if lanes is not Lanes.UNCHANGED:
-        active, inactive = (
-            (active if lanes & Lanes.STAYS_ACTIVE else 0) | (inactive if lanes & Lanes.BECOMES_INACTIVE else 0),
-            (active if lanes & Lanes.BECOMES_ACTIVE else 0) | (inactive if lanes & Lanes.STAYS_INACTIVE else 0),
-        )
-    return Live(active & ~effects.kills | effects.reads, inactive & ~effects.hard_kills | effects.cross_reads)
-
-
-def transfer_of(effects: Effects) -> Transfer:
-    """The transfer of one instruction."""
-    lanes = effects.lanes
-    kept, hard_kept = ALL_UNITS & ~effects.kills, ALL_UNITS & ~effects.hard_kills
-    return Transfer(
-        kept if lanes & Lanes.STAYS_ACTIVE else 0,
-        kept if lanes & Lanes.BECOMES_INACTIVE else 0,
-        hard_kept if lanes & Lanes.BECOMES_ACTIVE else 0,
-        hard_kept if lanes & Lanes.STAYS_INACTIVE else 0,
-        effects.reads,
-        effects.cross_reads,
-    )
+WIDTH = r.UNIT_LIMIT
+FROM_ACTIVE, FROM_INACTIVE = ALL_UNITS << WIDTH, ALL_UNITS << 2 * WIDTH
+"""Unknowns of a summary, above the constant part: bits that are set if they are behind the return."""
+REPEATED = 1 | 1 << WIDTH | 1 << 2 * WIDTH
+"""A set times this is the set in each of the three parts."""
 
 
 class Liveness:
-    """Liveness at every point of a `LiftedRepresentation`.
+    """Liveness at every point of a `LiftedRepresentation`."""
 
-    Args:
-        lifted: the kernel.
-        also_read: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
-    """
-
-    def __init__(self, lifted: LiftedRepresentation, also_read: Mapping[int, int] | None = None) -> None:
+    def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
-        self._also_read = also_read or {}
         everything = lifted.effect_table.everything
         self._unknown = Transfer(0, 0, 0, 0, everything, everything)
         self._calls: dict[int, CallSite] = {call.index: call for f in lifted.functions for call in f.calls}
-        self._own = [self._straight(block) for block in lifted.blocks]
+        self._segments = cut_blocks(lifted)
+        self._flow = LaneFlow(lifted, self._segments, self._calls)
+        self._written = Written(lifted, self._segments, self._flow, self._calls)
+        self._owners = self._flow.owners
         self._summary: list[Transfer] = [STOP] * len(lifted.functions)
-        if len(lifted.functions) > 1:
-            self._summarise()
         self._return = [NOTHING] * len(lifted.functions)
         """What is live where each function returns to."""
-        self._in: list[Live] = [NOTHING] * len(lifted.blocks)
+        self._in: list[Groups] = []
+        """Live units at the start of each block."""
+        if len(lifted.functions) > 1:
+            self._summarise()
         self._solve()
-        self._inside: dict[int, list[Live]] = {}
+        self._inside: dict[int, list[RegisterSet]] = {}
 
     # What is asked
 
@@ -159,17 +125,17 @@ class Liveness:
             IndexError: control never reaches that instruction.
         """
         block = self._block(index)
-        return _public(self._points(block)[index - block.first])
+        return self._points(block)[index - block.first]
 
     def live_after(self, index: int) -> RegisterSet:
         """What is live just behind instruction `index`: for a call, when it has returned; for a branch, on any of its
         ways."""
         block = self._block(index)
-        return _public(self._points(block)[index - block.first + 1])
+        return self._points(block)[index - block.first + 1]
 
     def live_in(self, block: int) -> RegisterSet:
         """What is live at the start of a block."""
-        return _public(self._in[block])
+        return self._points(self._lifted.blocks[block])[0]
 
     def live_out(self, block: int) -> RegisterSet:
         """What is live behind the last instruction of a block."""
@@ -181,160 +147,235 @@ class Liveness:
             raise IndexError(f"instruction {index} is never reached")
         return self._lifted.blocks[number]
 
-    def _points(self, block: BasicBlock) -> list[Live]:
+    def _points(self, block: BasicBlock) -> list[RegisterSet]:
         """Liveness before each instruction of the block and behind the last."""
         known = self._inside.get(block.index)
         if known is None:
-            live = self._behind(block)
-            points = [live]
-            if block.last in self._calls:
-                live = self._call(self._calls[block.last])(live)
-            for index in range(block.last, block.first - 1, -1):
-                live = step(self._effects(index), live)
-                points.append(live)
-            known = self._inside[block.index] = points[::-1]
+            known = self._inside[block.index] = self._walk(block)
         return known
 
-    def _effects(self, index: int) -> Effects:
-        effects = self._lifted.effects(index)
-        more = self._also_read.get(index)
-        return effects if more is None else effects._replace(reads=effects.reads | more)
+    def _walk(self, block: BasicBlock) -> list[RegisterSet]:
+        lanes = self._flow.blocks[block.index]
+        filled = self._written.inside(block)
+        live = self._behind(block, lanes)
+        points = [_public(lanes.behind, live, filled[-1], self._written.never(block, lanes.behind))]
+        if block.last in self._calls:
+            live = self._before_call(block, lanes, live)
+        effects_of = self._lifted.effects
+        for segment, here in zip(reversed(self._segments[block.index]), reversed(lanes.segments), strict=True):
+            if here.spread is not None:
+                live = _gather(live, here.spread)
+            never = self._written.never(block, here)
+            for index in range(segment.last, segment.first - 1, -1):
+                reads, cross, _, kills, hard, _ = effects_of(index)
+                live = _over(live, here.on, reads, kills, cross, hard)
+                points.append(_public(here, live, filled[index - block.first], never))
+        return points[::-1]
 
     # Blocks
 
-    def _straight(self, block: BasicBlock) -> Transfer:
-        """The transfer of a block's own instructions, without what it calls."""
-        active_active = inactive_inactive = ALL_UNITS
-        active_inactive = inactive_active = gain_active = gain_inactive = 0
-        effects_of = self._effects
-        for index in range(block.last, block.first - 1, -1):
-            reads, cross, _, kills, hard, lanes = effects_of(index)
-            if lanes is not Lanes.UNCHANGED:
-                behind = Transfer(
-                    active_active, active_inactive, inactive_active, inactive_inactive, gain_active, gain_inactive
-                )
-                both = behind.after(transfer_of(effects_of(index)))
-                active_active, active_inactive = both.active_active, both.active_inactive
-                inactive_active, inactive_inactive = both.inactive_active, both.inactive_inactive
-                gain_active, gain_inactive = both.gain_active, both.gain_inactive
-                continue
-            if kills:
-                kept = ~kills
-                active_active &= kept
-                active_inactive &= kept
-                gain_active &= kept
-                if hard:
-                    kept = ~hard
-                    inactive_active &= kept
-                    inactive_inactive &= kept
-                    gain_inactive &= kept
-            gain_active |= reads
-            gain_inactive |= cross
-        return Transfer(active_active, active_inactive, inactive_active, inactive_inactive, gain_active, gain_inactive)
+    def _behind(self, block: BasicBlock, lanes: BlockLanes, summary: bool = False) -> Groups:
+        """What is live behind a block's last instruction; behind a call, when it has returned."""
+        active = inactive = 0
+        if block.exit in ("return", "tail"):
+            if summary:
+                active, inactive = FROM_ACTIVE, FROM_INACTIVE
+            else:
+                for function in self._owners[block.index]:
+                    active |= self._return[function].active
+                    inactive |= self._return[function].inactive
+        elif block.exit == "unknown":
+            active = inactive = self._unknown.gain_active
+        on = lanes.behind.on
+        live = [active if on >> group & 1 else inactive for group in range(lanes.behind.groups)]
+        for edge, into in zip(block.successors, lanes.edges, strict=True):
+            there = self._in[edge.to]
+            for group, place in enumerate(into):
+                live[group] |= there[place] if place >= 0 else there[0] & r.SCALAR_MASK * REPEATED
+        return live
 
-    def _call(self, call: CallSite) -> Transfer:
-        """The transfer of what a call or tail call runs, up to its return."""
-        result = STOP if call.known else self._unknown
+    def _before_call(self, block: BasicBlock, lanes: BlockLanes, behind: Groups, repeated: int = 1) -> Groups:
+        """From behind a call or tail call to before it."""
+        call = self._calls[block.last]
+        through = STOP if call.known else self._unknown
         for callee in call.callees:
-            result |= self._summary[callee]
+            through |= self._summary[callee]
+        here, after = lanes.segments[-1], lanes.behind
+        result = []
+        for group in range(here.groups):
+            targets = 1 << group if lanes.call is None else lanes.call[group]
+            active = inactive = 0
+            for place, units in enumerate(behind):
+                if targets >> place & 1:
+                    if after.on >> place & 1:
+                        active |= units
+                    else:
+                        inactive |= units
+            if here.on >> group & 1:
+                passed = active & through.active_active * repeated | inactive & through.active_inactive * repeated
+                result.append(passed | through.gain_active)
+            else:
+                passed = active & through.inactive_active * repeated | inactive & through.inactive_inactive * repeated
+                result.append(passed | through.gain_inactive)
         return result
 
-    def _edges(self, block: BasicBlock) -> list[tuple[Transfer, int]]:
-        """Successors, with what the way there tells of EXEC."""
-        name = self._lifted.effect_table.opcode(self._lifted.columns.opcode[block.last]).opcode.pseudo
-        empty = {"S_CBRANCH_EXECZ": "taken", "S_CBRANCH_EXECNZ": "fallthrough"}.get(name)
-        return [(NO_LANE_ACTIVE if edge.kind == empty else IDENTITY, edge.to) for edge in block.successors]
+    def _start(self, block: BasicBlock, lanes: BlockLanes, live: Groups, repeated: int = 1) -> Groups:
+        """From behind a block's own instructions to its start."""
+        for segment, here in zip(reversed(self._segments[block.index]), reversed(lanes.segments), strict=True):
+            if here.spread is not None:
+                live = _gather(live, here.spread)
+            live = _over(
+                live,
+                here.on,
+                segment.reads,
+                segment.kills * repeated,
+                segment.cross_reads,
+                segment.hard_kills * repeated,
+            )
+        return live
 
     # Whole functions
+
+    def _nothing_live(self) -> list[Groups]:
+        return [[0] * lanes.segments[0].groups for lanes in self._flow.blocks]
 
     def _summarise(self) -> None:
         """Find the summaries of all functions, callees and callers together until nothing changes."""
         lifted = self._lifted
-        at_start: list[Transfer] = [STOP] * len(lifted.blocks)
+        self._in = self._nothing_live()
         callers: dict[int, set[int]] = {}
-        for function in lifted.functions:
-            for call in function.calls:
-                for callee in call.callees:
-                    callers.setdefault(callee, set()).add(lifted.block_of[call.index])
-        entry_of = {function.entry_block: function.index for function in lifted.functions}
+        for call in self._calls.values():
+            for callee in call.callees:
+                callers.setdefault(callee, set()).add(lifted.block_of[call.index])
         work = [block.index for block in lifted.blocks]
         queued = set(work)
         while work:
             block = lifted.blocks[work.pop()]
             queued.discard(block.index)
-            behind = STOP
-            if block.exit == "return" or block.exit == "tail":
-                behind = IDENTITY
-            elif block.exit == "unknown":
-                behind = self._unknown
-            for way, successor in self._edges(block):
-                behind |= at_start[successor].after(way)
+            lanes = self._flow.blocks[block.index]
+            live = self._behind(block, lanes, summary=True)
             if block.last in self._calls:
-                behind = behind.after(self._call(self._calls[block.last]))
-            new = behind.after(self._own[block.index])
-            if new == at_start[block.index]:
+                live = self._before_call(block, lanes, live, REPEATED)
+            live = self._start(block, lanes, live, REPEATED)
+            if live == self._in[block.index]:
                 continue
-            at_start[block.index] = new
+            self._in[block.index] = live
             dependants = set(block.predecessors)
-            if block.index in entry_of:
-                self._summary[entry_of[block.index]] = new
-                dependants |= callers.get(entry_of[block.index], set())
+            if block.index in self._flow.roots:
+                inactive, active = (live[group] for group in self._flow.entries[block.index])
+                summary = Transfer(
+                    active >> WIDTH & ALL_UNITS,
+                    active >> 2 * WIDTH,
+                    inactive >> WIDTH & ALL_UNITS,
+                    inactive >> 2 * WIDTH,
+                    active & ALL_UNITS,
+                    inactive & ALL_UNITS,
+                )
+                for callee in self._flow.roots[block.index]:
+                    self._summary[callee] = summary
+                    dependants |= callers.get(callee, set())
             for other in dependants - queued:
                 work.append(other)
                 queued.add(other)
 
-    def _behind(self, block: BasicBlock) -> Live:
-        """What is live behind a block's last instruction; behind a call, when it has returned."""
-        live = NOTHING
-        if block.exit in ("return", "tail"):
-            for function in self._owners.get(block.index, ()):
-                live |= self._return[function]
-        elif block.exit == "unknown":
-            live |= Live(self._unknown.gain_active, self._unknown.gain_inactive)
-        for way, successor in self._edges(block):
-            live |= way(self._in[successor])
-        return live
-
     def _solve(self) -> None:
         lifted = self._lifted
-        self._owners: dict[int, list[int]] = {}
+        self._in = self._nothing_live()
+        allowed = [
+            self._allowed(block, self._flow.blocks[block.index].segments[0], self._written.before[block.index])
+            for block in lifted.blocks
+        ]
         returns: dict[int, list[int]] = {}
         for function in lifted.functions:
-            for block in function.blocks:
-                if block.exit in ("return", "tail"):
-                    self._owners.setdefault(block.index, []).append(function.index)
-                    returns.setdefault(function.index, []).append(block.index)
-        # A call's callees must learn what is live where it comes back to.
-        informs: dict[int, list[Function]] = {}
-        calls_of: dict[int, CallSite] = {}
+            returns[function.index] = [block.index for block in function.blocks if block.exit in ("return", "tail")]
+        # Whoever is called must learn what is live where it comes back to: by an unknown target, perhaps any function.
+        informs: dict[int, tuple[int, ...]] = {}
+        anyone = tuple(function.index for function in lifted.functions[1:])
         for call in self._calls.values():
-            block_index = lifted.block_of[call.index]
-            calls_of[block_index] = call
-            informs[block_index] = [lifted.functions[callee] for callee in call.callees]
+            informs[lifted.block_of[call.index]] = call.callees if call.known else anyone
+        for block in lifted.blocks:
+            if block.exit == "unknown":
+                informs[block.index] = anyone
         work = [block.index for block in lifted.blocks]
         queued = set(work)
         while work:
             block = lifted.blocks[work.pop()]
             queued.discard(block.index)
-            live = behind = self._behind(block)
-            if block.index in calls_of:
-                live = self._call(calls_of[block.index])(live)
-                for function in informs[block.index]:
-                    merged = self._return[function.index] | behind
-                    if merged != self._return[function.index]:
-                        self._return[function.index] = merged
-                        for other in returns.get(function.index, ()):
-                            if other not in queued:
-                                work.append(other)
-                                queued.add(other)
-            live = self._own[block.index](live)
+            lanes = self._flow.blocks[block.index]
+            live = behind = self._behind(block, lanes)
+            changed: list[int] = []
+            if block.index in informs:
+                here = self._merged(block, lanes, behind)
+                for callee in informs[block.index]:
+                    merged = self._return[callee] | here
+                    if merged != self._return[callee]:
+                        self._return[callee] = merged
+                        changed += returns[callee]
+            if block.last in self._calls:
+                live = self._before_call(block, lanes, live)
+            live = self._start(block, lanes, live)
+            live = [units & mask for units, mask in zip(live, allowed[block.index], strict=True)]
             if live != self._in[block.index]:
                 self._in[block.index] = live
-                for other in block.predecessors:
-                    if other not in queued:
-                        work.append(other)
-                        queued.add(other)
+                changed += block.predecessors
+            for other in changed:
+                if other not in queued:
+                    work.append(other)
+                    queued.add(other)
+
+    def _allowed(self, block: BasicBlock, lanes: SegmentLanes, filled: Filled) -> Groups:
+        """For each group, the units whose value can matter."""
+        never = self._written.never(block, lanes)
+        return [
+            r.SCALAR_MASK | (filled.unlaunched if never >> group & 1 else filled.anywhere)
+            for group in range(lanes.groups)
+        ]
+
+    def _merged(self, block: BasicBlock, lanes: BlockLanes, behind: Groups) -> Live:
+        """What is live where a call returns to, for its callee."""
+        active = inactive = 0
+        for group, units in enumerate(behind):
+            if lanes.behind.on >> group & 1:
+                active |= units
+            else:
+                inactive |= units
+        scalars = behind[0] & r.SCALAR_MASK
+        return Live(active | scalars, inactive | scalars)
 
 
-def _public(live: Live) -> RegisterSet:
-    return RegisterSet(UnitSet(live.active), UnitSet(live.inactive))
+def _gather(behind: Groups, spread: tuple[int, ...]) -> Groups:
+    """Over a write of EXEC: each group has what is live in any of those its lanes may be in afterwards."""
+    result = []
+    for groups in spread:
+        units = 0
+        while groups:
+            low = groups & -groups
+            units |= behind[low.bit_length() - 1]
+            groups ^= low
+        result.append(units)
+    return result
+
+
+def _over(live: Groups, on: int, reads: int, kills: int, cross: int, hard: int) -> Groups:
+    """Over instructions."""
+    return [
+        (units & ~kills | reads) if on >> group & 1 else (units & ~hard | cross) for group, units in enumerate(live)
+    ]
+
+
+def _public(lanes: SegmentLanes, live: Groups, filled: Filled, never: int) -> RegisterSet:
+    """What is told of a point.
+
+    Args:
+        never: groups of lanes that were never launched.
+    """
+    scalars = live[0] & r.SCALAR_MASK
+    active = inactive = 0
+    for group, units in enumerate(live):
+        if lanes.on >> group & 1:
+            active |= units
+        elif never >> group & 1:
+            inactive |= units & filled.unlaunched
+        else:
+            inactive |= units & filled.anywhere
+    return RegisterSet(UnitSet(scalars | active & filled.anywhere), UnitSet(scalars | inactive))

@@ -142,6 +142,18 @@ besides."""
 EXEC_IGNORED_PREFIXES = ("V_MFMA", "V_SMFMAC", "V_WMMA", "V_SWMMAC")
 """Operations that write every lane of their vector destination whatever EXEC says."""
 
+WRITES_ANYWHERE_PREFIXES = (
+    *EXEC_IGNORED_PREFIXES,
+    "V_WRITELANE",
+    "V_ACCVGPR",
+    "V_PERMLANE16_SWAP",
+    "V_PERMLANE32_SWAP",
+    "V_INTERP",
+    "LDS_",
+    "IMAGE_",
+)
+"""Operations that may write their vector destination in lanes that are not active."""
+
 CONDITIONAL_SCALAR_WRITES = frozenset({"S_CMOV_B32", "S_CMOV_B64", "S_CMOVK_I32"})
 """Scalar operations whose destination keeps its value when SCC is 0."""
 
