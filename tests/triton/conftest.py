@@ -16,8 +16,6 @@ from luthier.objects import CodeObject, load_object
 from luthier.tool import Tool
 from luthier.verify import KernelVerdict, verify_kernel
 
-triton = pytest.importorskip("triton", reason="needs the triton extra")
-
 TYPES = {
     "float32": "fp32",
     "float16": "fp16",
@@ -91,6 +89,7 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     tensors, which makes buffer instructions, unless `small_pointers` is false. `options` are Triton's: num_warps,
     num_stages, matrix_instr_nonkdim.
     """
+    import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 

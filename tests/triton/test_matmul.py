@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import triton
-import triton.language as tl
+
+triton = pytest.importorskip("triton", reason="needs the triton extra")
+tl = pytest.importorskip("triton.language")
 
 TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 
