@@ -33,6 +33,22 @@ LUTHIER_HOOK_ANNOTATE registers() {
 
 LUTHIER_HOOK_ANNOTATE unknown_register(int which) { managed_counter = luthier::readReg<uint32_t>(which); }
 
+LUTHIER_HOOK_ANNOTATE thread() { managed_counter = threadIdx.x; }
+LUTHIER_HOOK_ANNOTATE block() { managed_counter = blockIdx.x; }
+LUTHIER_HOOK_ANNOTATE size() { managed_counter = blockDim.x; }
+
+LUTHIER_HOOK_ANNOTATE two_ways(uint32_t x) {
+  if (x == 3) return;
+  luthier::writeReg<uint32_t>(luthier::VGPR4, x);
+}
+
+LUTHIER_HOOK_ANNOTATE shared(uint32_t x) {
+  __shared__ uint32_t cell;
+  cell = x;
+  __syncthreads();
+  managed_counter = cell;
+}
+
 LUTHIER_HOOK_ANNOTATE needs_stack(int index) {
   volatile int array[64];
   array[index] = 1;
@@ -101,6 +117,10 @@ def test_templates_are_made_once(module) -> None:
         ("unknown_register", (RegisterArgument(True),), "compile-time constant"),
         ("needs_stack", (RegisterArgument(True),), "private memory"),
         ("add", (), "takes 1 arguments, 0 given"),
+        ("thread", (), "reads v31, which nothing has set"),
+        ("block", (), "which nothing has set"),
+        ("size", (), "which nothing has set"),
+        ("shared", (RegisterArgument(False),), "uses LDS"),
     ],
 )
 def test_what_a_payload_cannot_do_is_refused(module, hook: str, arguments, message: str) -> None:
@@ -216,3 +236,14 @@ def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -
     reads = [line.split(", ") for line in text if line.startswith("v_readlane")]
     assert len(writes) == len(reads) == len(binding.parked) > 0
     assert [(w[1], w[2]) for w in writes] == [(r[0].split()[1], r[2]) for r in reads]
+
+
+def test_a_hook_of_the_other_wave_size_is_refused(module) -> None:
+    with pytest.raises(HookError, match="built for wave32, the kernel runs as wave64"):
+        template_for(module.registers, (), TargetId.parse("gfx1100"), 64)
+
+
+def test_an_early_return_keeps_the_register_as_it_was(module) -> None:
+    made = template(module, "two_ways", RegisterArgument(False))
+    assert len(made.outputs) == 1
+    assert {taken.source.unit for taken in made.inputs} >= {256 + 4}

@@ -234,6 +234,15 @@ def _features(target: Target, wave_size: int) -> str:
     return "+wavefrontsize64,-wavefrontsize32" if wave_size == 64 else "+wavefrontsize32,-wavefrontsize64"
 
 
+def _check_wave_size(function: llvm.ValueRef, hook: str, target: Target, wave_size: int) -> None:
+    """Code built for one wave size means something else under the other: masks and ballots have its width."""
+    if target.major == 9:
+        return
+    built_for = 64 if any(b"+wavefrontsize64" in attribute for attribute in function.attributes) else 32
+    if built_for != wave_size:
+        raise HookError(f"hook {hook} was built for wave{built_for}, the kernel runs as wave{wave_size}")
+
+
 def _generate(
     bitcode: bytes,
     hook: str,
@@ -246,6 +255,7 @@ def _generate(
     types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
     if len(types) != len(arguments):
         raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
+    _check_wave_size(_hook_function(module, hook), hook, target.target, wave_size)
     cpu, features = target.target.name, _features(target.target, wave_size)
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=features, opt=2)
     attributes = f'"target-cpu"="{cpu}"' + (f' "target-features"="{features}"' if features else "")
@@ -280,6 +290,9 @@ def _generate(
 
     text = str(module)
     match = _payload_body(text)
+    shared = re.search(r'(@[\w.$"]+) = [^\n]*addrspace\(3\)[^\n]* global', text)
+    if shared and shared[1] in match[1]:
+        raise HookError(f"hook {hook} uses LDS ({shared[1]}), which hooks cannot have")
     lowering = Lowering(target.target, wave_size)
     outputs: list[int] = []
     body = _with_register_file(lower_intrinsics(match[1], lowering), lowering, inputs, outputs)

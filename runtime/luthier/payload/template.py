@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from luthier.errors import DecodeError, HookError
@@ -117,6 +117,9 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     if last is not None and not text[last.end() :].strip():
         text = text[: last.start()]
     text = _RETURN.sub("\ts_branch luthier_end\n", text) + "luthier_end:\n"
+    markers = [match.group() for match in _MARKER.finditer(text)]
+    if len(set(markers)) != len(markers):
+        raise HookError(f"hook {hook} writes registers and has several ways out; give it one")
     text = _MARKER.sub(lambda match: f"luthier_{match[1]}_{match[2]}_{match[3]}:", text)
     try:
         assembly = isa.assemble(text)
@@ -148,6 +151,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     waits = 0
     while waits < len(code) and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
         waits += 1
+    _refuse_launch_state(code, isa, hook, branches, inputs)
     mnemonics = {isa.opcode(int(number)).mnemonic for number in code.opcode}
     takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
     groups, written, clobbers = _registers(code, isa, hook, [*(i.unit for i in inputs), *(o.unit for o in outputs)])
@@ -165,6 +169,48 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         payload.runs_without_lanes and not takes_lane_values,
         payload.writes_inactive_lanes,
     )
+
+
+def _refuse_launch_state(
+    code: InstructionArray, isa: Isa, hook: str, branches: Mapping[int, int], inputs: Sequence[TemplateInput]
+) -> None:
+    """A register that is read before anything wrote it would be set up by a function's caller: a payload has none."""
+    count = len(code)
+    uses, defs = [0] * (count + 1), [0] * (count + 1)
+    for taken in inputs:
+        defs[taken.position] |= 1 << taken.unit  # before the instruction: none reads it in the same place first
+    taken_at = list(defs)
+    for index in range(count):
+        opcode = isa.opcode(int(code.opcode[index]))
+        for position, (kind, value) in enumerate(code.operands(index)):
+            if kind != OperandKind.REGISTER or isa.register_first_unit[value] < 0:
+                continue
+            first = int(isa.register_first_unit[value])
+            mask = ((1 << int(isa.register_unit_count[value])) - 1) << first
+            operand = opcode.operands[position] if position < len(opcode.operands) else None
+            if operand is not None and operand.is_def:
+                defs[index] |= mask
+            elif operand is None or operand.tied_to < 0:  # a tied operand's old value may well be undefined
+                uses[index] |= mask & ~taken_at[index]
+    files = mask_of(SGPRS) | mask_of(VGPRS)
+    needed = [0] * (count + 1)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(count - 1, -1, -1):
+            falls_through = not code.flags[index] & InstructionFlag.BARRIER
+            behind = (needed[index + 1] if falls_through else 0) | needed[branches.get(index, count)]
+            now = uses[index] | (behind & ~defs[index])
+            if now != needed[index]:
+                needed[index], changed = now, True
+    missing = needed[0] & files & ~taken_at[0]
+    if missing:
+        unit = (missing & -missing).bit_length() - 1
+        name = f"v{unit - VGPRS.start}" if unit in VGPRS else f"s{unit}"
+        raise HookError(
+            f"hook {hook} reads {name}, which nothing has set: "
+            "threadIdx, blockIdx, blockDim, gridDim, printf and the like are not available in hooks"
+        )
 
 
 def _unit_named(name: str, hook: str) -> int:
