@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,7 @@ class Coverage:
         return done / max(1, done + missing)
 
 
-def _block(tops: NDArray[np.uint32], low: int, second: int, third: int) -> NDArray[np.uint32]:
+def _block(tops: NDArray[Any], low: int, second: int, third: int) -> NDArray[np.uint32]:
     """Three dwords for each upper half of a first dword."""
     block = np.zeros((len(tops), 3), np.uint32)
     block[:, 0] = tops | np.uint32(low)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from luthier.mc import Isa
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.targets import TargetId
 
+Share = TypeVar("Share")
 Source = bytes | str | os.PathLike[str] | CodeObject
 
 
@@ -190,23 +191,25 @@ class KernelHandle:
         dynamic_lds: int = 0,
         trace: Trace | None = None,
         breakpoints: Collection[int] | None = None,
+        cooperative: bool = False,
     ) -> LaunchStats:
         """Run the kernel to its end.
 
         Args:
             arguments: NumPy arrays (copied in, and back after the launch), numbers, `DeviceBuffer`s; or one `bytes`
-            object as
-                the whole explicit kernarg segment. Hidden arguments are filled in.
+                object as the whole explicit kernarg segment. Hidden arguments are filled in.
             grid: size in work-groups, one to three numbers.
             block: work-items of a work-group, one to three numbers.
             dynamic_lds: bytes of LDS beyond the kernel's own.
             trace: called before every instruction of every wave, with all waves on one thread; returning False ends
-            the launch. breakpoints: virtual addresses (in the code object) to which calls of `trace` are limited.
+                the launch.
+            breakpoints: virtual addresses (in the code object) to which calls of `trace` are limited.
+            cooperative: all work-groups run at once, so that they may wait for each other.
 
         Raises:
             DeviceError: arguments or sizes the kernel does not take.
             EmulationError: a fault, an unimplemented operation, a deadlock. Arrays are not copied back; the device is
-            usable.
+                usable.
         """
         device = self.module.device
         if not self.module.image.allocations:
@@ -216,7 +219,7 @@ class KernelHandle:
         geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), int(dynamic_lds))
         if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
             raw = abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue)
-            return device.run(self, raw, geometry, trace, breakpoints)
+            return device.run(self, raw, geometry, trace, breakpoints, cooperative)
         buffers: list[tuple[NDArray[Any], Allocation]] = []
         try:
             values: list[int | float | bytes] = []
@@ -231,7 +234,7 @@ class KernelHandle:
                 else:
                     values.append(argument)
             raw = abi.pack_arguments(self.kernel, values, geometry, device.queue)
-            stats = device.run(self, raw, geometry, trace, breakpoints)
+            stats = device.run(self, raw, geometry, trace, breakpoints, cooperative)
             for array, allocation in buffers:
                 array[...] = allocation.view().view(array.dtype).reshape(array.shape)
             return stats
@@ -373,21 +376,25 @@ class EmulatedDevice:
         geometry: abi.Geometry,
         trace: Trace | None = None,
         breakpoints: Collection[int] | None = None,
+        cooperative: bool = False,
     ) -> LaunchStats:
         """Run a kernel whose kernarg segment is ready. One launch runs at a time."""
         if self.session is not None and self.session is not threading.current_thread():
             raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
         with self._lock:
-            launch = Launch(self, handle, kernarg, geometry, trace, breakpoints)
+            launch = Launch(self, handle, kernarg, geometry, trace, breakpoints, cooperative)
+            if cooperative:  # a worker holds one work-group: as many workers as work-groups
+                extra = range(len(self._workers), geometry.groups)
+                return launch.run(self._workers + [Worker(number) for number in extra])
             return launch.run(self._workers[:1] if launch.stepped else self._workers)
 
     def remember(self, stats: LaunchStats) -> None:
         """Make `stats` those of the last launch."""
         self._stats = stats
 
-    def spread(self, work: Callable[[Worker], None], workers: list[Worker], abort: Callable[[], None]) -> None:
-        """Call `work` for each worker, each on its own thread; at an interrupt, `abort` and wait for them."""
-        futures = [self._pool.submit(work, worker) for worker in workers]
+    def spread(self, work: Callable[[Share], None], shares: Sequence[Share], abort: Callable[[], None]) -> None:
+        """Call `work` for each share, each on its own thread; at an interrupt, `abort` and wait for them."""
+        futures = [self._pool.submit(work, share) for share in shares]
         try:
             for future in futures:
                 future.result()

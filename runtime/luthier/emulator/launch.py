@@ -18,11 +18,15 @@ from luthier.emulator.memory import Allocation, Arena
 from luthier.emulator.report import explain
 from luthier.emulator.stats import AddressCounts, LaunchStats
 from luthier.emulator.worker import Worker, put_field, table_key
-from luthier.errors import EmulationError
+from luthier.errors import DeviceError, EmulationError
 
 if TYPE_CHECKING:
     from luthier.emulator.device import EmulatedDevice, KernelHandle
 
+GRID_PATIENCE = 5.0
+"""Seconds without progress of any work-group of a cooperative launch after which it is a deadlock."""
+RESIDENT_GROUPS = 1024
+"""Work-groups of the largest cooperative launch."""
 QUANTUM = 4096
 """Backward branches and jumps a wave takes in one turn."""
 STEPPED_QUANTUM = 16
@@ -40,7 +44,14 @@ class Launch:
         geometry: abi.Geometry,
         trace: Trace | None,
         breakpoints: Collection[int] | None,
+        cooperative: bool = False,
     ) -> None:
+        self.cooperative = cooperative
+        if cooperative and geometry.groups > RESIDENT_GROUPS:
+            raise DeviceError(
+                f"a cooperative launch of {geometry.groups} work-groups; at most {RESIDENT_GROUPS} are resident",
+                kernel=handle.name,
+            )
         self.trace = trace
         self.breakpoints = None if breakpoints is None else frozenset(breakpoints)
         self.checker = None if device.checks is None else LaunchChecker(device.checks, handle.kernel.name)
@@ -120,7 +131,12 @@ class Launch:
                     accesses=0,
                 )
             began = time.perf_counter()
-            self.device.spread(self._work, used, self._abort)
+            if self.cooperative:
+                threads = 1 if self.stepped else self.device.threads
+                shares = [used[start::threads] for start in range(threads)]
+                self.device.spread(self._work_together, [share for share in shares if share], self._abort)
+            else:
+                self.device.spread(self._work, used, self._abort)
             seconds = time.perf_counter() - began
             del keep
         finally:
@@ -200,6 +216,10 @@ class Launch:
             "packed_yz": int(image.packed_yz),
             "mode": self.mode,
             "stepping": stepping,
+            "cooperative": int(self.cooperative),
+            "waves": self.waves * self.geometry.groups,
+            "grid_arrived": 0,
+            "grid_phase": 0,
             "architected_scratch": int(self.target.architected_flat_scratch),
             "scratch_base": inputs.scratch_base,
             "entry": entry * layout.RECORD.size,
@@ -211,28 +231,55 @@ class Launch:
     # On the worker's thread -----------------------------------------------------------------------------------------
 
     def _work(self, worker: Worker) -> None:
-        """Run work-groups until there are none left, helping out where compiled code cannot go on."""
+        """Run work-groups until there are none left."""
         try:
-            while True:
-                code = worker.run()
-                if code == layout.DONE or code == layout.STOP:
-                    return
-                if code == layout.UNBOUND:
-                    wave = worker.current()
-                    key = table_key(wave)
-                    self.code.ensure(key, worker.record_of(wave))
-                    worker.sync(key)
-                elif code == layout.MODE:
-                    worker.switch_mode(worker.current())
-                elif code == layout.STEP:
-                    if not self._step(worker):
+            self._advance(worker)
+        except BaseException:
+            self._abort()
+            raise
+
+    def _work_together(self, workers: list[Worker]) -> None:
+        """Run the resident work-groups of a cooperative launch, a round of their waves at a time."""
+        try:
+            idle_since: float | None = None
+            while workers:
+                moved = False
+                for worker in list(workers):
+                    code = self._advance(worker)
+                    if code == layout.STOP:
                         return
-                else:
-                    self._fail(explain(self.device.memory, self.kernel.name, self.code, worker, code))
+                    if code == layout.DONE:
+                        workers.remove(worker)
+                    moved |= code == layout.DONE or worker.group_field("progress") != 0
+                now = time.perf_counter()
+                idle_since = None if moved else idle_since or now
+                if idle_since is not None and now - idle_since > GRID_PATIENCE:
+                    self._fail(explain(self.device.memory, self.kernel.name, self.code, workers[0], layout.DEADLOCK))
                     return
         except BaseException:
             self._abort()
             raise
+
+    def _advance(self, worker: Worker) -> int:
+        """Run a worker until it is done, stopped, or another's turn, helping where compiled code cannot go on."""
+        while True:
+            code = worker.run()
+            if code in (layout.DONE, layout.STOP, layout.SWITCH):
+                return code
+            if code == layout.UNBOUND:
+                wave = worker.current()
+                key = table_key(wave)
+                self.code.ensure(key, worker.record_of(wave))
+                worker.sync(key)
+            elif code == layout.MODE:
+                worker.switch_mode(worker.current())
+            elif code == layout.STEP:
+                if not self._step(worker):
+                    self._abort()
+                    return layout.STOP
+            else:
+                self._fail(explain(self.device.memory, self.kernel.name, self.code, worker, code))
+                return layout.STOP
 
     def _step(self, worker: Worker) -> bool:
         """Call the trace for the wave that has just stopped before an instruction; False ends the launch."""

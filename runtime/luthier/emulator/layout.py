@@ -162,6 +162,10 @@ LAUNCH = Layout(
     packed_yz=4,  # y and z share the place of y, 16 bits each
     mode=4,
     stepping=4,
+    cooperative=4,  # every work-group is resident and the scheduler returns after each round of its waves
+    waves=8,  # of the whole launch
+    grid_arrived=8,  # waves at the grid barrier
+    grid_phase=8,  # how often it opened
     scc=4,  # initial SCC
     lds_image=8,  # initial contents of LDS, 0 for zeros
     architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch
@@ -170,10 +174,10 @@ LAUNCH = Layout(
 )
 """One launch, shared by its threads."""
 
-YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP, TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP, RETRY = (
-    range(15)
-)
-"""Why compiled code came back. RETRY: the wave waits for others, at the same instruction."""
+YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP = range(8)
+TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP, RETRY, SWITCH = range(8, 16)
+"""Why compiled code came back. RETRY: the wave waits for others, at the same instruction; SWITCH: it is another
+work-group's turn."""
 
 MODE_MASK = 1023
 """Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""

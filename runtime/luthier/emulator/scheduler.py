@@ -121,6 +121,9 @@ def emit_scheduler(module: ir.Module, name: str) -> None:
     with c.ir.if_then(c.is_equal(c.get(layout.GROUP, group, "live"), 0)):
         c.set(layout.GROUP, group, "active", 0)
         c.ir.branch(again)
+    with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "cooperative"), 1)):
+        _return_if_aborted(c, launch)
+        c.ir.ret(ir.Constant(I32, layout.SWITCH))
     # A sweep that began in the middle (after a return to Python) proves nothing about the waves before it.
     idle = c.ir.and_(c.is_equal(c.get(layout.GROUP, group, "progress"), 0), c.is_equal(first, 0))
     with c.ir.if_then(idle):

@@ -7,7 +7,7 @@ from llvmlite import ir
 from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.builder import I32, I64, PTR
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.layout import FAULT_LDS
+from luthier.emulator.layout import FAULT_LDS, LAUNCH, RETRY
 from luthier.emulator.memory_code import (
     check_aligned,
     check_lds,
@@ -344,6 +344,39 @@ def _declare_transposing(bits: int, dwords: int) -> None:
 
 for _bits, _dwords in ((16, 2), (8, 2), (4, 2), (6, 3)):
     _declare_transposing(_bits, _dwords)
+
+
+# Global wave sync: a barrier of the whole grid ------------------------------------------------------------------------
+
+
+@operations.wave("ds_gws_init ds_gws_sema_release_all", "->", majors=(9, 10, 11))
+def gws_init(w: WaveBuilder) -> None:
+    """Sets how many waves the barrier waits for: here always all of the launch."""
+
+
+@operations.control("ds_gws_barrier", majors=(9, 10, 11))
+def gws_barrier(w: WaveBuilder) -> None:
+    """Wait until every wave of the grid is here. Only a cooperative launch has them all running."""
+    launch = w.pointer(w.context_field("launch"))
+    arrived, phase_place = (w.address(launch, LAUNCH[name]) for name in ("grid_arrived", "grid_phase"))
+    phase = w.wrap(w.ir.load_atomic(phase_place, "seq_cst", 8, typ=I64), "u64")
+    target_place = w.wave_field("pending")
+    target = w.load(target_place, "u32")
+    with w.ir.if_then((target == 0).llvm):
+        before = w.ir.atomic_rmw("add", arrived, ir.Constant(I64, 1), "seq_cst")
+        last = w.wrap(before, "u64") + 1 == w.load(w.address(launch, LAUNCH["waves"]), "u64")
+        with w.ir.if_then(last.llvm):
+            w.ir.atomic_rmw("xchg", arrived, ir.Constant(I64, 0), "seq_cst")
+            w.ir.atomic_rmw("add", phase_place, ir.Constant(I64, 1), "seq_cst")
+            w.next()
+        w.store((phase + 1).to("u32"), target_place)
+        w.uncount()
+        w.stop(RETRY)
+    with w.ir.if_then((target.to("u64") > phase).llvm):
+        w.uncount()
+        w.stop(RETRY)
+    w.store(w.number(0), target_place)
+    w.next()
 
 
 # Exchanges with a condition -------------------------------------------------------------------------------------------

@@ -1,0 +1,40 @@
+// Kernels whose work-groups wait for each other.
+#include <hip/hip_runtime.h>
+
+// Every work-group adds to the neighbour's cell, in steps that a grid barrier made of atomics separates.
+__device__ void barrier(unsigned *arrived, unsigned *phase, unsigned groups) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    unsigned now = __hip_atomic_load(phase, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
+    if (__hip_atomic_fetch_add(arrived, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT) == groups - 1) {
+      __hip_atomic_store(arrived, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+      __hip_atomic_fetch_add(phase, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+    } else {
+      while (__hip_atomic_load(phase, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) == now)
+        __builtin_amdgcn_s_sleep(1);
+    }
+  }
+  __syncthreads();
+}
+
+extern "C" __global__ void software(unsigned *cells, unsigned *sync, int steps) {
+  unsigned groups = gridDim.x, next = (blockIdx.x + 1) % groups;
+  for (int step = 0; step < steps; ++step) {
+    unsigned value = cells[blockIdx.x * blockDim.x + threadIdx.x];
+    barrier(sync, sync + 1, groups);
+    cells[next * blockDim.x + threadIdx.x] = value + 1;
+    barrier(sync, sync + 1, groups);
+  }
+}
+
+#if defined(__gfx908__)
+extern "C" __global__ void hardware(unsigned *cells, int steps) {
+  unsigned next = (blockIdx.x + 1) % gridDim.x;
+  for (int step = 0; step < steps; ++step) {
+    unsigned value = cells[blockIdx.x * blockDim.x + threadIdx.x];
+    __builtin_amdgcn_ds_gws_barrier(0, 0);
+    cells[next * blockDim.x + threadIdx.x] = value + 1;
+    __builtin_amdgcn_ds_gws_barrier(0, 0);
+  }
+}
+#endif

@@ -1,0 +1,53 @@
+"""Cooperative launches: work-groups that wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from luthier.devices import open_device
+from luthier.emulator import Module
+from luthier.errors import DeviceError, EmulationError
+
+
+@pytest.fixture(scope="module", params=["gfx908", "gfx1100"])
+def module(request: pytest.FixtureRequest, build_kernels: Callable[[str, str], Path]) -> Module:
+    return open_device(f"emu:{request.param}", threads=2).load(build_kernels("cooperative", request.param))
+
+
+def moved(cells: np.ndarray, steps: int) -> np.ndarray:
+    """What the kernels compute: each group's cells go round, one more a step."""
+    return np.roll(cells, steps, axis=0) + steps
+
+
+def test_barrier_made_of_atomics(module: Module) -> None:
+    cells = np.arange(7 * 128, dtype=np.uint32).reshape(7, 128)
+    found, sync = cells.copy(), np.zeros(2, np.uint32)
+    stats = module.kernel("software").launch(found, sync, 5, grid=7, block=128, cooperative=True)
+    assert np.array_equal(found, moved(cells, 5))
+    assert sync[1] == 10
+    assert stats.waves == 7 * 128 // module.object.kernels["software"].wave_size
+
+
+def test_barrier_of_the_hardware(module: Module) -> None:
+    if "hardware" not in module.object.kernels:
+        pytest.skip("compiled for gfx908 only")
+    cells = np.arange(5 * 128, dtype=np.uint32).reshape(5, 128)
+    found = cells.copy()
+    stats = module.kernel("hardware").launch(found, 3, grid=5, block=128, cooperative=True)
+    assert np.array_equal(found, moved(cells, 3))
+    assert stats.opcodes["ds_gws_barrier"] == 6 * stats.waves
+
+
+def test_barrier_of_the_hardware_without_a_cooperative_launch(module: Module) -> None:
+    if "hardware" not in module.object.kernels:
+        pytest.skip("compiled for gfx908 only")
+    with pytest.raises(EmulationError, match="deadlock"):
+        module.kernel("hardware").launch(np.zeros(5 * 128, np.uint32), 3, grid=5, block=128)
+
+
+def test_too_many_groups(module: Module) -> None:
+    with pytest.raises(DeviceError, match="at most 1024 are resident"):
+        module.kernel("software").launch(np.zeros(1), np.zeros(1), 1, grid=2000, block=64, cooperative=True)
