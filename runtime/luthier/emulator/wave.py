@@ -220,7 +220,8 @@ class Slot:
     def is_vector(self) -> bool:
         return self.access.kind == "v"
 
-    def _base(self) -> Any:
+    def base(self) -> Any:
+        """Where the operand is: its first register in the wave, its literal in the record."""
         w = self.w
         if self.spec.type.kind == "scc":
             return w.wave_field("scc")
@@ -238,12 +239,12 @@ class Slot:
         if self.access.kind == "i":
             return w.slot_value(self.position)
         if kind.kind == "scc":
-            return w.wrap(w.ir.icmp_unsigned("!=", w.load(self._base(), "u32").llvm, ir.Constant(I32, 0)), SCC)
+            return w.wrap(w.ir.icmp_unsigned("!=", w.load(self.base(), "u32").llvm, ir.Constant(I32, 0)), SCC)
         if self.access.kind == "v":
             return self.read_lane(w.first_active())
         if kind.kind == "mask":
-            return w.load(self._base(), f"u{w.wave_size}", align=4)
-        base = self._base()
+            return w.load(self.base(), f"u{w.wave_size}", align=4)
+        base = self.base()
         if kind.bits < 32:
             word = w.load(base, "u32")
             if self.access.high:
@@ -255,7 +256,7 @@ class Slot:
     def scalars(self) -> list[Value]:
         """Consecutive SGPRs of an operand of several elements."""
         w, kind = self.w, self.spec.type
-        base = self._base()
+        base = self.base()
         step = kind.bits // 8
         return [w.load(w.address(base, index * step), str(kind.element), align=4) for index in range(kind.count)]
 
@@ -269,11 +270,11 @@ class Slot:
         if value.type.bits < 32:
             integer = value.as_(f"u{value.type.bits}")
             value = w.wrap(w.ir.zext(integer.llvm, I32), "u32")
-        w.store(value, self._base(), align=4)
+        w.store(value, self.base(), align=4)
 
     def write_scalars(self, values: Sequence[Value]) -> None:
         """Write consecutive SGPRs."""
-        base = self._base()
+        base = self.base()
         for index, value in enumerate(values):
             self.w.store(value, self.w.address(base, index * value.type.bits // 8), align=4)
 
@@ -285,7 +286,7 @@ class Slot:
     def row(self, index: int) -> Value:
         """Register `index` of the operand: a vector of u32; a scalar operand in every lane."""
         w = self.w
-        base = self._base()
+        base = self.base()
         if self.access.kind == "v":
             address = w.address(base, 4 * w.wave_size * index) if index else base
             return w.wrap(w.ir.load(address, typ=self._row_type(), align=4 * w.wave_size), "u32")
@@ -323,7 +324,7 @@ class Slot:
         if self.access.kind != "v":
             return self.scalar()
         offset = w.ir.zext((lane << 2).llvm, I64)
-        base = w.address(self._base(), offset)
+        base = w.address(self.base(), offset)
         kind = self.spec.type.element
         if kind.bits == 64:
             low, high = (w.load(w.address(base, 4 * w.wave_size * part), "u32").to("u64") for part in (0, 1))
@@ -334,14 +335,14 @@ class Slot:
     def write_lane(self, lane: Value, value: Value, index: int = 0) -> None:
         """Set one lane of register `index`, whatever EXEC is."""
         w = self.w
-        base = w.address(self._base(), w.ir.zext((lane << 2).llvm, I64))
+        base = w.address(self.base(), w.ir.zext((lane << 2).llvm, I64))
         w.store(value, w.address(base, 4 * w.wave_size * index))
 
     def store_row(self, index: int, value: Value, mask: Value | None) -> None:
         """Write register `index` where `mask` holds; None: every lane."""
         w = self.w
         row = value.as_("u32")
-        base = self._base()
+        base = self.base()
         address = w.address(base, 4 * w.wave_size * index) if index else base
         if mask is not None:
             old = w.wrap(w.ir.load(address, typ=self._row_type(), align=4 * w.wave_size), "u32")

@@ -75,11 +75,6 @@ class Product:
     """Integers: add the products to C with saturation."""
 
 
-def registers(slot: Slot) -> Any:
-    """Where an operand's registers are, one after the other."""
-    return slot._base()
-
-
 def stack(w: WaveBuilder, kind: ir.Type) -> Any:
     """Room on the stack; only outside of loops."""
     place = w.ir.alloca(kind)
@@ -260,7 +255,7 @@ class _Emitter:
             place = register * self.row_bytes + 4 * lane
             table.append((place, shift, place + self.row_bytes if shift + form.bits > 32 else place, element & 1))
         constants = Table(w, table)
-        origin = base if base is not None else registers(side.slot)
+        origin = base if base is not None else side.slot.base()
         origin = w.address(origin, w.ir.mul(block, ir.Constant(I64, 4 * lanes)))
         shape = ir.VectorType(I32, lanes)
 
@@ -304,7 +299,7 @@ class _Emitter:
         w = self.w
         if scale.slot.is_vector:
             place = w.ir.mul(w.ir.lshr(k, ir.Constant(I64, 5)), ir.Constant(I64, 4 * lanes))
-            address = w.address(registers(scale.slot), place)
+            address = w.address(scale.slot.base(), place)
             word = w.wrap(w.ir.load(address, typ=ir.VectorType(I32, lanes), align=4), "u32")
         else:
             word = self._splat(scale.slot.scalar(), lanes)
@@ -327,7 +322,7 @@ class _Emitter:
 
         def step(c: Any, _: list[Value]) -> list[Value]:
             shape = ir.VectorType(I32, p.rows)
-            word = w.wrap(w.ir.load(w.address(registers(slot), constants.read(c, 0)), typ=shape, align=4), "u32")
+            word = w.wrap(w.ir.load(w.address(slot.base(), constants.read(c, 0)), typ=shape, align=4), "u32")
             shift = self._splat(w.wrap(w.ir.trunc(constants.read(c, 1), I32), "u32"), p.rows)
             first = self._splat(w.wrap(w.ir.trunc(constants.read(c, 2), I32), "u32"), p.rows)
             chosen = (((word >> shift) & 3) + first) * p.columns
@@ -363,9 +358,9 @@ class _Emitter:
         """A row of C."""
         w, p = self.w, self.p
         if p.c.is_vector:
-            value = self._load_row(registers(p.c), offset, shift)
+            value = self._load_row(p.c.base(), offset, shift)
         else:
-            word = w.load(registers(p.c), "u64" if self.kind.bits == 64 else "u32", align=4)
+            word = w.load(p.c.base(), "u64" if self.kind.bits == 64 else "u32", align=4)
             narrow = word.to("u16") if self.kind.bits == 16 else word
             value = self._splat(narrow.as_(self.kind), p.columns)
         if self.kind.bits == 16:
@@ -413,7 +408,7 @@ class _Emitter:
     def _write(self) -> None:
         """The results into the registers of D."""
         w, p = self.w, self.p
-        base = registers(p.d)
+        base = p.d.base()
 
         def row(place: Any, _: list[Value]) -> list[Value]:
             offset, shift = self.places.read(place, 0), self.places.read(place, 1)
