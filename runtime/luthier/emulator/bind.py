@@ -27,6 +27,7 @@ _SPECIAL = {
 }
 _DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
 _DPP8_FETCH_INACTIVE = 0xEA
+_REGISTER = int(OperandKind.REGISTER)
 _SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
 
@@ -179,7 +180,7 @@ class Binder:
             for position, role in plan.roles:
                 if role == _MODIFIER:
                     key.append(values[position])
-                elif kinds[position] == OperandKind.REGISTER:
+                elif kinds[position] == _REGISTER:
                     key.append(self._register(values[position]).token)
                 else:
                     key.append(inline_offset(values[position], role) is not None)
@@ -190,11 +191,10 @@ class Binder:
         if isinstance(shape, Unsupported):
             raise shape
         slots = tuple(self._fill(shape.recipe, values, target, following))
-        registers = [
-            self._register(values[position]) for position in shape.registers if kinds[position] == OperandKind.REGISTER
-        ]
-        vgprs = max((place.vgprs for place in registers), default=0)
-        agprs = max((place.agprs for place in registers), default=0)
+        vgprs = agprs = 0
+        for position in shape.registers:
+            place = self._registers[values[position]]
+            vgprs, agprs = max(vgprs, place.vgprs), max(agprs, place.agprs)
         return Bound(shape.variant, slots, vgprs, agprs)
 
     def _shape(
@@ -399,7 +399,7 @@ class Binder:
         if place.operand < 0:
             return self._implicit(plan, place, recipe, target)
         kind, value = operands[place.operand]
-        if kind == OperandKind.REGISTER:
+        if kind == _REGISTER:
             access = self._register_access(spec, place.operand, value, recipe)
         elif spec.is_immediate:
             recipe.append((_Fill.SIGNED16 if place.name == "simm16" else _Fill.IMMEDIATE, place.operand))

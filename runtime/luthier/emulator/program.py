@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.bind import Binder, Unsupported
+from luthier.emulator.bind import Binder, Bound, Unsupported
 from luthier.emulator.builder import FloatMode
 from luthier.emulator.machine import machine_code
 from luthier.emulator.variant import Access, Variant
@@ -20,7 +20,9 @@ RECORD_TYPE = np.dtype(
     [("function", "<u8"), ("count", "<u8"), ("lanes", "<u8"), ("slots", "<u4", (layout.RECORD_SLOTS,))]
 )
 NO_RECORD = 0xFFFFFFFF
-_ENDS = InstructionFlag.BARRIER
+_ENDS = int(InstructionFlag.BARRIER)
+_ENDS_OR_CALLS = int(InstructionFlag.BARRIER | InstructionFlag.CALL)
+_NO_SLOTS = (0,) * layout.RECORD_SLOTS
 
 
 def float_mode(key: int) -> FloatMode:
@@ -109,9 +111,9 @@ class Code:
         place = self.locate(record)
         if place is None:
             part, position = self.locate(record - 1) or (self.parts[0], 0)
-            return int(part.addresses[position]) + int(part.size[position])
+            return part.address + int(part.offset[position]) + int(part.size[position])
         part, position = place
-        return int(part.addresses[position])
+        return part.address + int(part.offset[position])
 
     def addresses(self) -> NDArray[np.int64]:
         """Virtual address of every record; -1 for the ones that stand for running off the end."""
@@ -157,19 +159,25 @@ class Code:
             reached = self._reach(table, record)
             settings = float_mode(key)
             stepping = bool(key & layout.STEPPING)
-            pending: dict[int, tuple[Variant, tuple[int, ...]]] = {}
+            indices: list[int] = []
+            variants: list[Variant] = []
+            slots: list[tuple[int, ...]] = []
             for index in reached:
                 try:
-                    variant, slots, self.vgprs[index], self.agprs[index] = self._bind(index, settings)
-                    pending[index] = (replace(variant, stepping=True) if stepping else variant, slots)
+                    bound = self._bind(index, settings)
                 except Unsupported as problem:
                     self.refusals[index] = Refusal(index, str(problem))
                     table.records["function"][index] = self._unsupported
-            addresses = machine_code().addresses({variant for variant, _ in pending.values()})
-            for index, (variant, slots) in pending.items():
-                row = table.records[index]
-                row["slots"][: len(slots)] = slots
-                row["function"] = addresses[variant]
+                    continue
+                indices.append(index)
+                variants.append(replace(bound.variant, stepping=True) if stepping else bound.variant)
+                slots.append(bound.slots + _NO_SLOTS[len(bound.slots) :])
+                if bound.vgprs or bound.agprs:
+                    self.vgprs[index], self.agprs[index] = bound.vgprs, bound.agprs
+            if indices:
+                addresses = machine_code().addresses(set(variants))
+                table.records["slots"][indices] = np.array(slots, np.uint32)
+                table.records["function"][indices] = np.array([addresses[variant] for variant in variants], np.uint64)
             table.bound[reached] = True
             table.version += 1
 
@@ -183,22 +191,20 @@ class Code:
                 records["function"][changed] = table.records["function"][changed]
             return table.version
 
-    def _bind(self, record: int, mode: FloatMode) -> tuple[Variant, tuple[int, ...], int, int]:
+    def _bind(self, record: int, mode: FloatMode) -> Bound:
         place = self.locate(record)
         if place is None:
             raise Unsupported("control runs off the end of the code")
         part, position = place
-        address, size = int(part.addresses[position]), int(part.size[position])
+        following = part.address + int(part.offset[position]) + int(part.size[position]) - self.base
         target = None
-        if part.target[position] != NO_TARGET:
-            found = self.record_at(int(part.target[position]))
+        address = int(part.target[position])
+        if address != NO_TARGET:
+            found = self.record_at(address)
             if found is None:
-                raise Unsupported(
-                    f"a branch into the middle of an instruction or out of the code, {int(part.target[position]):#x}"
-                )
+                raise Unsupported(f"a branch into the middle of an instruction or out of the code, {address:#x}")
             target = found - record
-        bound = self.binder.bind(part, position, target, mode, address + size - self.base)
-        return bound.variant, bound.slots, bound.vgprs, bound.agprs
+        return self.binder.bind(part, position, target, mode, following)
 
     def _reach(self, table: RecordTable, start: int) -> list[int]:
         """Records reachable from `start` that are not bound yet."""
@@ -206,20 +212,21 @@ class Code:
         seen: set[int] = set()
         while work:
             index = work.pop()
+            place = self.locate(index)
+            if place is None:
+                seen.add(index)
+                continue
+            part, position = place
             while index not in seen and not table.bound[index]:
                 seen.add(index)
-                place = self.locate(index)
-                if place is None:
+                if position == len(part) or part.opcode[position] < 0:
                     break
-                part, position = place
-                if part.opcode[position] < 0:
-                    break
-                if part.target[position] != NO_TARGET:
-                    target = self.record_at(int(part.target[position]))
+                address = int(part.target[position])
+                if address != NO_TARGET:
+                    target = self.record_at(address)
                     if target is not None:
                         work.append(target)
-                flags = int(part.flags[position])
-                if flags & _ENDS and not flags & InstructionFlag.CALL:
+                if int(part.flags[position]) & _ENDS_OR_CALLS == _ENDS:
                     break
-                index += 1
+                index, position = index + 1, position + 1
         return sorted(seen)
