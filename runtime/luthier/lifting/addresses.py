@@ -190,7 +190,8 @@ class AddressAnalysis:
             return Resolution(reason="its address comes from memory or arithmetic that cannot be followed")
         targets: set[int] = set()
         references: set[int] = set()
-        slots: set[int] = set()
+        slots: dict[int, set[int]] = {}
+        elsewhere: set[int] = set()
         direct = False
         reason = ""
         for value in low:
@@ -208,10 +209,11 @@ class AddressAnalysis:
             elif isinstance(value, Slot | Element):
                 words = self._words(value) if value.half == 0 and replace(value, half=1) in high else []
                 references.add(value.getpc)
-                slots |= set(words)
+                slots.setdefault(value.getpc, set()).update(words)
                 found = [self.world.slot_value(word) for word in words]
                 if None in found or not found:
                     reason = "its address is loaded from memory that may change at run time"
+                    elsewhere.add(value.getpc)
             elif isinstance(value, Entry):
                 reason = "its address is an argument of the function or kernel"
             if not found:
@@ -225,7 +227,8 @@ class AddressAnalysis:
             targets=tuple(sorted(targets)),
             reason=reason,
             references=tuple(sorted(references)),
-            slots=tuple(sorted(slots)),
+            # Words around which there may be others that matter must stay where they are.
+            slots=tuple(sorted({word for getpc in slots.keys() - elsewhere for word in slots[getpc]})),
             direct=direct,
         )
 

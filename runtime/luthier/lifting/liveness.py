@@ -95,15 +95,20 @@ REPEATED = 1 | 1 << WIDTH | 1 << 2 * WIDTH
 
 
 class Liveness:
-    """Liveness at every point of a `LiftedRepresentation`."""
+    """Liveness at every point of a `LiftedRepresentation`.
 
-    def __init__(self, lifted: LiftedRepresentation) -> None:
+    Args:
+        lifted: the kernel.
+        lane_flow: its masks, if they are known already.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, lane_flow: LaneFlow | None = None) -> None:
         self._lifted = lifted
         everything = lifted.effect_table.everything
         self._unknown = Transfer(0, 0, 0, 0, everything, everything)
         self._calls: dict[int, CallSite] = {call.index: call for f in lifted.functions for call in f.calls}
         self._segments = cut_blocks(lifted)
-        self._flow = LaneFlow(lifted, self._segments, self._calls)
+        self.lane_flow = self._flow = lane_flow or LaneFlow(lifted, self._segments, self._calls)
         self._written = Written(lifted, self._segments, self._flow, self._calls)
         self._owners = self._flow.owners
         self._summary: list[Transfer] = [STOP] * len(lifted.functions)

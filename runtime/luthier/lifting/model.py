@@ -15,6 +15,7 @@ from luthier.objects import CodeObject, Kernel
 from luthier.targets import Target
 
 if TYPE_CHECKING:
+    from luthier.lifting.lane_flow import LaneFlow
     from luthier.lifting.liveness import Liveness
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
@@ -314,7 +315,10 @@ class LiftedRepresentation:
     effect_table: EffectTable = field(repr=False)
     index_mode: frozenset[int] = field(repr=False)
     """Instructions that run in VGPR index mode (s_set_gpr_idx_on)."""
+    read_by_inserted: int = 0
+    """Bit set of units that inserted code reads, where this is the kernel `also_reading` gives."""
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
+    _lane_flow: LaneFlow | None = field(repr=False, default=None)
 
     @cached_property
     def instructions(self) -> InstructionSequence:
@@ -326,7 +330,7 @@ class LiftedRepresentation:
         """Registers that may be read later; computed at first use."""
         from luthier.lifting.liveness import Liveness
 
-        return Liveness(self)
+        return Liveness(self, self._lane_flow)
 
     def effects(self, index: int) -> Effects:
         """Registers instruction `index` reads, writes and replaces."""
@@ -342,10 +346,17 @@ class LiftedRepresentation:
             reads: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
         """
         changed = {}
+        total = self.read_by_inserted
         for index, units in reads.items():
             effects = self.effects(index)
             changed[index] = effects._replace(reads=effects.reads | units)
-        return replace(self, _effects={**self._effects, **changed})
+            total |= units
+        return replace(
+            self,
+            read_by_inserted=total,
+            _effects={**self._effects, **changed},
+            _lane_flow=self.liveness.lane_flow,  # masks do not depend on what is read
+        )
 
     def index_at(self, address: int) -> int | None:
         """Index of the reachable instruction that begins at virtual `address`."""

@@ -397,24 +397,44 @@ class Operations:
         return one, other, self.is_immediate(index, 2)
 
     def _load(self, index: int, state: State, notes: Notes | None) -> Results:
-        # sdst, sbase, offset or soffset, …: only a plain immediate offset is followed.
-        registers, values = self.columns.registers(index), self.columns.values(index)
+        return self._load_at(index, state, self.columns.values(index)[2], frozenset([Const(0)]))
+
+    def _load_indexed(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._load_at(index, state, 0, self._offset_register(index, state))
+
+    def _load_both(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._load_at(index, state, self.columns.values(index)[3], self._offset_register(index, state))
+
+    def _offset_register(self, index: int, state: State) -> Values | None:
+        unit = self.unit(index, 2)
+        return state[unit] if unit >= 0 else frozenset([Const(0)])  # SGPR_NULL
+
+    def _load_at(self, index: int, state: State, immediate: int, register: Values | None) -> Results:
+        """A scalar load from a base pair plus an immediate and what a register holds."""
         unit, base = self.unit(index, 0), self.unit(index, 1)
-        if unit < 0 or base < 0 or any(register and self.first_unit[register] >= 0 for register in registers[2:]):
+        if unit < 0 or base < 0:
             return {}
-        immediate = next((value for value, register in zip(values[2:], registers[2:], strict=True) if not register), 0)
-        result: Results = {}
+        count = self.unit_count[self.columns.registers(index)[0]]
         pair = pair_of(state[base], state[base + 1])
         near = near_of(state[base], state[base + 1])
+        starts: set[tuple[int, int]] = set()
         if near is not None:
-            getpc, offset = near
-            for one in range(self.unit_count[registers[0]]):
-                result[unit + one] = frozenset([Element(getpc, offset, one & 1)])
+            starts.add(near)
         elif pair is not None:
             getpc, offset = pair
-            for one in range(self.unit_count[registers[0]]):
-                result[unit + one] = frozenset([Slot(getpc, offset + immediate + (one & ~1) * 4 & MASK64, one & 1)])
-        return result
+            amount = next(iter(register)) if register is not None and len(register) == 1 else None
+            if isinstance(amount, Const):
+                at = offset + immediate + amount.value
+                return {
+                    unit + one: frozenset([Slot(getpc, at + (one & ~1) * 4 & MASK64, one & 1)]) for one in range(count)
+                }
+            if offset:  # an element of what a finished address points to; the immediate alone must not leave it
+                starts = {(getpc, offset), (getpc, offset + immediate & MASK64)}
+        if not starts:
+            return {}
+        return {
+            unit + one: frozenset([Element(getpc, offset, one & 1) for getpc, offset in starts]) for one in range(count)
+        }
 
     def _write_lane(self, index: int, state: State, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
@@ -481,8 +501,9 @@ _ACTIONS: dict[str, Action] = {
     "V_READLANE_B32": Operations._read_lane,
 }
 for _words in ("", "X2", "X4", "X8", "X16"):
-    for _form in ("IMM", "SGPR_IMM", "SGPR"):
-        _ACTIONS[f"S_LOAD_DWORD{_words}_{_form}"] = Operations._load
+    _ACTIONS[f"S_LOAD_DWORD{_words}_IMM"] = Operations._load
+    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR"] = Operations._load_indexed
+    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR_IMM"] = Operations._load_both
 
 _MOVES = frozenset(
     {

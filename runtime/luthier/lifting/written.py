@@ -1,6 +1,7 @@
 """Which vector registers hold anything: those the launch sets, and those that code on the way here may have written.
 
-What a kernel reads of other registers is left over from earlier waves. The same goes for lanes that were not launched,
+What a kernel reads of other registers is left over from earlier waves. Even so they are left alone where that can be
+seen from outside: if they are stored, or if inserted code reads them. The same goes for lanes that were not launched,
 of all registers but those the program writes in such lanes, which takes an EXEC with more lanes than the wave began
 with, ``v_writelane``, or a matrix operation.
 """
@@ -52,7 +53,7 @@ class Written:
         first = (1 << lifted.kernel.descriptor.enable_vgpr_workitem_id + 1) - 1 << r.VGPR_FIRST
         self.before = self._solve(first)
         """By block: what may hold something at its start."""
-        seen = self._stored_unwritten()
+        seen = self._stored_unwritten() | lifted.read_by_inserted & r.VECTOR_MASK
         if seen:
             self.before = self._solve(first | seen)
 
