@@ -1,23 +1,18 @@
-"""Speed of the emulated device: wave-instructions a second, start-up, the cost of counting.
-
-Run: ``python benchmarks/bench_emulator.py [--quick]``. Prints one line a figure; ``--json FILE`` writes them down.
-"""
+"""The emulated device: wave-instructions a second, and the time to a first launch."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from luthier.devices import open_device
-from luthier.emulator.bench import assemble
 from luthier.mc import Isa
+from run import Row
 
 from luthier_build.toolchain import Toolchain
 
@@ -138,66 +133,42 @@ def big_kernel(folder: Path) -> Path:
     return output
 
 
-def start_up(folder: Path) -> dict[str, float]:
-    """Seconds to the end of the first launch: nothing compiled before, everything on disk, second launch."""
+def start_up(folder: Path) -> Iterable[Row]:
+    """Seconds to the end of the first launch in a process: nothing compiled before, then everything on disk."""
     big = big_kernel(folder)
-    found = {}
     environment = {**os.environ, "LUTHIER_CACHE": str(folder / "cache")}
     for key in ("cold", "warm"):
         done = subprocess.run(
             [sys.executable, "-c", COLD, str(big)], check=True, capture_output=True, text=True, env=environment
         )
         first, second = (float(line) for line in done.stdout.split())
-        found[f"first launch of 2,000 instructions, {key} (s)"] = first
-        found["second launch of it (s)"] = second
-    return found
+        yield Row(f"first launch of 2,000 instructions in a process, {key}", first, "s")
+    yield Row("second launch of it", second * 1e3, "ms")
 
 
-def main() -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    figures: dict[str, float] = {}
+def measure() -> Iterable[Row]:
+    """Rates on straight vector code and on whole kernels, then start-up."""
     random = np.random.default_rng(0)
     cores = len(os.sched_getaffinity(0))
+    unit = "M wave-instructions/s"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for target in ("gfx942", "gfx1100"):
             path = straight_line(target, folder)
-            for threads in {1, cores}:
+            for threads in sorted({1, cores}):
                 speed, _ = rate(target, path, "straight", threads=threads, grid=threads * 2, block=64)
-                figures[f"{target} vector code, {threads} threads (M wave-instructions/s)"] = speed / 1e6
-        n = 1 << 16 if options.quick else 1 << 18
+                yield Row(f"{target} vector code, {threads} threads", speed / 1e6, unit)
+        n = 1 << 18
         groups, plain = build("groups", "gfx942", folder), build("plain", "gfx942", folder)
+        floats = random.random(n, np.float32)
+        numbers = random.integers(0, 99, n).astype(np.uint32)
         work = {
-            "reduction": (groups, (random.random(n, np.float32), np.zeros(n // 256, np.float32), n), 256),
-            "histogram": (
-                groups,
-                (random.integers(0, 99, n).astype(np.uint32), np.zeros(16, np.uint32), np.zeros(n, np.uint32), n),
-                256,
-            ),
-            "vector_add": (
-                plain,
-                (random.random(n, np.float32), random.random(n, np.float32), np.zeros(n, np.float32), n),
-                256,
-            ),
-            "collatz": (plain, (np.arange(n, dtype=np.uint32), np.zeros(n, np.uint32), n), 256),
+            "reduction": (groups, (floats, np.zeros(n // 256, np.float32), n)),
+            "histogram": (groups, (numbers, np.zeros(16, np.uint32), np.zeros(n, np.uint32), n)),
+            "vector_add": (plain, (floats, random.random(n, np.float32), np.zeros(n, np.float32), n)),
+            "collatz": (plain, (np.arange(n, dtype=np.uint32), np.zeros(n, np.uint32), n)),
         }
-        for kernel, (path, arguments, block) in work.items():
-            speed, count = rate("gfx942", path, kernel, *arguments, threads=cores, grid=n // block, block=block)
-            figures[f"gfx942 {kernel}, {count} instructions, {cores} threads (M wave-instructions/s)"] = speed / 1e6
-        began = time.perf_counter()
-        assemble(Isa.of("gfx942"), "s_nop 0\n" * 10)
-        figures["assembling, for scale (s)"] = time.perf_counter() - began
-        figures.update(start_up(folder))
-    for key, value in figures.items():
-        print(f"{value:12.4g}  {key}")
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+        for kernel, (path, arguments) in work.items():
+            speed, count = rate("gfx942", path, kernel, *arguments, threads=cores, grid=n // 256, block=256)
+            yield Row(f"gfx942 {kernel}, {count} wave-instructions, {cores} threads", speed / 1e6, unit)
+        yield from start_up(folder)
