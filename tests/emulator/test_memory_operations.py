@@ -375,6 +375,22 @@ def test_permutations() -> None:
     assert state.vgpr(4).tolist() == data[lanes & 0xF8 | 3].tolist()
 
 
+def test_swizzle_rotates_and_reverses() -> None:
+    lanes = np.arange(64, dtype=np.uint32)
+    data = RNG.integers(0, 1 << 32, 64, np.uint32)
+    state = lane_test(
+        "gfx942",
+        "ds_swizzle_b32 v2, v1 offset:0xc0a0\nds_swizzle_b32 v3, v1 offset:0xc4a1\n"
+        "ds_swizzle_b32 v4, v1 offset:0xe000\nds_swizzle_b32 v5, v1 offset:0xe010",
+        v1=data,
+    )
+    assert state.vgpr(2).tolist() == data[(lanes & 32) | ((lanes + 5) & 31)].tolist()
+    assert state.vgpr(3).tolist() == data[(lanes & 32) | (lanes & 1) | ((lanes - 5) & 30)].tolist()
+    turned = np.array([int(f"{lane & 31:05b}"[::-1], 2) for lane in range(64)], np.uint32)
+    assert state.vgpr(4).tolist() == data[(lanes & 32) | turned].tolist()
+    assert state.vgpr(5).tolist() == data[(lanes & 32) | (turned >> 1) | (lanes & 16)].tolist()
+
+
 def test_two_addresses_and_counters() -> None:
     lanes = np.arange(64, dtype=np.uint32)
     state = lane_test(

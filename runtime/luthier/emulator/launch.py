@@ -101,7 +101,9 @@ class Launch:
         temporary: list[Allocation] = []
         try:
             temporary.append(memory.register(scratch_base, max(1, scratch.size - 512), "scratch", scratch))
-            kernarg = memory.allocate(max(len(self.kernarg), 1), f"arguments of {kernel.name}")
+            # Compilers widen scalar loads within what alignment makes safe on hardware.
+            padded = max(1, -(-len(self.kernarg) // 64)) * 64
+            kernarg = memory.allocate(padded, f"arguments of {kernel.name}")
             temporary.append(kernarg)
             kernarg.view()[: len(self.kernarg)] = np.frombuffer(self.kernarg, np.uint8)
             packet = memory.allocate(64, "dispatch packet")

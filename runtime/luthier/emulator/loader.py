@@ -38,14 +38,18 @@ class Image:
         if high - low > 1 << 32:
             raise ObjectError("segments span more than 4 GiB", object=code.name)
         # One block for all, so that PC-relative addresses hold; only the segments in it may be touched.
-        self._block = memory.allocate(high - low, f"image of {code.name}", PAGE)
+        self._block = memory.allocate(high - low + 64, f"image of {code.name}", PAGE)
         memory.free(self._block)
         self.bias = self._block.address - low
+        starts = [*sorted(segment.vaddr for segment in code.segments), high + PAGE]
         for number, segment in enumerate(code.segments):
             if segment.memsz == 0:
                 continue
             label = f"segment {number} of {code.name}"
-            allocation = memory.register(self.bias + segment.vaddr, segment.memsz, label, self._block)
+            # Up to a cache line more, where the next segment is not: compilers widen scalar loads that far.
+            following = next(start for start in starts if start > segment.vaddr)
+            size = max(segment.memsz, min(-(-segment.memsz // 64) * 64, following - segment.vaddr))
+            allocation = memory.register(self.bias + segment.vaddr, size, label, self._block)
             self.allocations.append(allocation)
             contents = code.data[segment.offset : segment.offset + segment.filesz]
             allocation.view()[: len(contents)] = np.frombuffer(contents, np.uint8)

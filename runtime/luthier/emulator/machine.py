@@ -11,9 +11,11 @@ import functools
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -48,6 +50,14 @@ def cache_folder() -> Path | None:
     host = f"{llvm.get_host_cpu_name()}|{llvm.get_host_cpu_features().flatten()}|{sys.maxsize}"
     key = hashlib.sha256(f"{_source_hash()}|{llvmlite.__version__}|{host}".encode()).hexdigest()[:24]
     return base / "emulator" / key
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove the code of other sources or hosts that nobody has added to for a month."""
+    limit = time.time() - 30 * 24 * 3600
+    for other in folder.parent.iterdir():
+        if other != folder and other.is_dir() and other.stat().st_mtime < limit:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 class MachineCode:
@@ -162,7 +172,9 @@ class MachineCode:
         header = json.dumps(names).encode() + b"\n"
         path = self._folder / f"{hashlib.sha256(header + code).hexdigest()[:24]}.o"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            if not self._folder.is_dir():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                _forget_old(self._folder)
             with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
                 file.write(header + code)
             os.replace(file.name, path)

@@ -240,13 +240,10 @@ def swizzle(w: WaveBuilder, result: Slot, addr: Slot) -> None:
 
 
 def _swizzle_source(pattern: int, lane: int) -> int:
-    if pattern >= 0xE000:  # FFT mode: a bit reversal of five bits, rotated
+    if pattern >= 0xE000:  # FFT mode: the lane's five bits reversed, as many dropped as the mask keeps of the lane
         mask = pattern & 0x1F
-        within = lane & 31
-        reversed_bits = int(f"{within:05b}"[::-1], 2)
-        count = bin(mask).count("1")
-        rest = (1 << count) - 1
-        return (lane & 32) | (within if mask == 0x1F else reversed_bits >> count | (within & ~(0x1F >> count) & rest))
+        reversed_lane = int(f"{lane & 31:05b}"[::-1], 2)
+        return (lane & 32) | (reversed_lane >> bin(mask).count("1")) | (lane & mask)
     if pattern & 0xC000 == 0xC000:  # rotate mode
         amount = pattern >> 5 & 0x1F
         mask = pattern & 0x1F
