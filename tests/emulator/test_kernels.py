@@ -13,7 +13,8 @@ from luthier.devices import open_device
 from luthier.emulator import Module
 from numpy.typing import NDArray
 
-TARGETS = ("gfx90a", "gfx942", "gfx1100")
+TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx1100 wave64")
+WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 ITEMS = 300
 EDGES = [0, 1, 2, 3, 5, 31, 32, 33, 255, 256, 65535, 65536, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF]
 
@@ -24,13 +25,19 @@ def target(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def plain(target: str, build_kernels: Callable[[str, str], Path]) -> Module:
-    return open_device(f"emu:{target}").load(build_kernels("plain", target))
+def plain(target: str, build_kernels: Callable[..., Path]) -> Module:
+    return loaded("plain", target, build_kernels)
 
 
 @pytest.fixture(scope="module")
-def groups(target: str, build_kernels: Callable[[str, str], Path]) -> Module:
-    return open_device(f"emu:{target}").load(build_kernels("groups", target))
+def groups(target: str, build_kernels: Callable[..., Path]) -> Module:
+    return loaded("groups", target, build_kernels)
+
+
+def loaded(name: str, target: str, build_kernels: Callable[..., Path]) -> Module:
+    """The kernels of a file on a new device; ``wave64`` after the target asks for waves of 64 lanes."""
+    processor, _, wave = target.partition(" ")
+    return open_device(f"emu:{processor}").load(build_kernels(name, processor, *(WAVE64 if wave else ())))
 
 
 def inputs(name: str, random: np.random.Generator) -> tuple[list[NDArray[Any]], int, Any]:
@@ -130,7 +137,7 @@ def test_cross_lane(groups: Module, target: str) -> None:
     data = np.random.default_rng(3).integers(0, 50, n).astype(np.int32)
     out = np.zeros(n, np.int32)
     groups.kernel("lanes").launch(data, out, n, grid=2, block=128)
-    wave = 32 if target == "gfx1100" else 64
+    wave = 32 if target in ("gfx1100", "gfx1201") else 64
     sums = np.repeat(data.reshape(-1, 32).sum(1), 32)
     moved = sums + np.arange(n) % 128
     up = np.where(np.arange(n) % 32 == 0, moved, np.roll(moved, 1))
