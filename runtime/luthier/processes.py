@@ -25,8 +25,8 @@ def run(
     What a successful program writes to standard error goes to `warnings`, if there is anything and it is given.
 
     Raises:
-        LuthierError: of class `error`, if the program is missing or exits with another code than 0; the message holds the
-            command line, the exit code and the standard error.
+        LuthierError: of class `error`, if the program is missing or exits with another code than 0; the message
+            holds the command line, the exit code and the standard error.
     """
     argv = [os.fspath(part) for part in command]
     try:
