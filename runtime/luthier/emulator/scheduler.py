@@ -16,6 +16,8 @@ from luthier.emulator import layout
 from luthier.emulator.builder import I8, I32, I64, PTR
 from luthier.emulator.wave import NEXT
 
+_LINE = ir.VectorType(I32, 32)
+
 
 class Code:
     """Short names for the few things the scheduler does."""
@@ -79,6 +81,18 @@ class Code:
     def clear(self, target: Any, size: Any) -> None:
         callee = self._declare("llvm.memset.p0.i64", [PTR, I8, I64, ir.IntType(1)])
         self.ir.call(callee, [target, ir.Constant(I8, 0), size, ir.Constant(ir.IntType(1), 0)])
+
+    def clear_lines(self, target: Any, size: Any) -> None:
+        """Zeros over `size` bytes, a multiple of 128: most sizes are too small for a call."""
+        with self.loop(self.number(0), self.ir.lshr(size, self.number(7))) as line:
+            place = self.at(target, self.ir.shl(line, self.number(7)))
+            self.ir.store(ir.Constant(_LINE, None), place, align=64)
+
+    def copy_lines(self, target: Any, source: Any, size: Any) -> None:
+        """Copy `size` bytes, a multiple of 128."""
+        with self.loop(self.number(0), self.ir.lshr(size, self.number(7))) as line:
+            offset = self.ir.shl(line, self.number(7))
+            self.ir.store(self.ir.load(self.at(source, offset), typ=_LINE, align=8), self.at(target, offset), align=64)
 
     def _declare(self, name: str, arguments: list[ir.Type]) -> Any:
         module = self.function.module
@@ -231,15 +245,15 @@ def _emit_start(module: ir.Module) -> ir.Function:
     with c.loop(c.number(0), count) as index:
         stride = c.get(layout.GROUP, group, "wave_stride")
         wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
-        c.copy(wave, c.pointer(layout.LAUNCH, launch, "sgpr_image"), c.number(512))
+        c.copy_lines(wave, c.pointer(layout.LAUNCH, launch, "sgpr_image"), c.number(512))
         vectors = c.at(wave, layout.VECTORS)
-        c.clear(vectors, c.get(layout.LAUNCH, launch, "vgpr_bytes"))
+        c.clear_lines(vectors, c.get(layout.LAUNCH, launch, "vgpr_bytes"))
         accumulators = c.at(wave, c.get(layout.LAUNCH, launch, "agprs"))
-        c.clear(accumulators, c.get(layout.LAUNCH, launch, "agpr_bytes"))
+        c.clear_lines(accumulators, c.get(layout.LAUNCH, launch, "agpr_bytes"))
         image_stride = c.get(layout.LAUNCH, launch, "lane_image_stride")
         image = c.at(c.pointer(layout.LAUNCH, launch, "lane_images"), c.ir.mul(index, image_stride))
         c.ir.store(c.ir.load(image, typ=I64), c.at(wave, layout.EXEC))
-        c.copy(vectors, c.at(image, 64), c.get(layout.LAUNCH, launch, "lane_image_size"))
+        c.copy_lines(vectors, c.at(image, 64), c.get(layout.LAUNCH, launch, "lane_image_size"))
         for axis, value in (("x", x), ("z", z), ("y", y)):
             c.store_word(wave, c.get(layout.LAUNCH, launch, f"group_id_{axis}"), value)
         shift = c.get(layout.LAUNCH, launch, "wave_id_shift")
