@@ -34,7 +34,7 @@ class WaveState(WaveRegisters):
 
 def run_assembly(
     target: str,
-    source: str,
+    source: str | bytes,
     vgprs: Mapping[int, Any] | None = None,
     sgprs: Mapping[int, int] | None = None,
     *,
@@ -46,7 +46,7 @@ def run_assembly(
     scratch: int = 0,
     memory: Memory | None = None,
 ) -> WaveState:
-    """Run `source` (assembly; `s_endpgm` is appended) on one wave.
+    """Run `source` (assembly or machine code; `s_endpgm` is appended) on one wave.
 
     Args:
         vgprs: register index to an array with one value a lane (64-bit values fill two registers), or one number for
@@ -60,7 +60,7 @@ def run_assembly(
     """
     isa = Isa.of(target, wave_size)
     size = isa.wave_size
-    code = Code(isa, [(0, assemble(isa, source + "\ns_endpgm\n"))])
+    code = Code(isa, [(0, _code_of(isa, source))])
     code.ensure(mode, 0)
     space = memory or Memory()
     table = space.table()
@@ -131,6 +131,12 @@ def run_assembly(
             raise explain(space, "assembly", code, worker, reason)
     counts, _ = worker.counts()
     return WaveState(worker.wave(0).copy(), size, worker.lds()[: len(contents)].copy(), counts[:-1])
+
+
+def _code_of(isa: Isa, source: str | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source + assemble(isa, "s_endpgm\n")
+    return assemble(isa, source + "\ns_endpgm\n")
 
 
 def assemble(isa: Isa, source: str) -> bytes:
