@@ -62,8 +62,9 @@ Live = dict[int, dict[int, set[int]]]
 """By step, by whether a lane is active: live units."""
 
 
-def reference(steps: list[Step], units: set[int], launched_registers: int) -> Live:
+def reference(program: Sample, units: set[int]) -> Live:
     """For each reachable step the units live for an active and for an inactive lane."""
+    steps = program.steps
     result: Live = {}
     at_launch: set[int] = set()
     for scalar in (True, False):
@@ -77,7 +78,9 @@ def reference(steps: list[Step], units: set[int], launched_registers: int) -> Li
                 work += after[point]
         if scalar:
             result = {index: {0: set(), 1: set()} for index in {point.index for point in after}}
-            at_launch = {unit for unit in units if unit < V + launched_registers or seen_unwritten(steps, after, unit)}
+            at_launch = set(range(V, V + program.launched_registers))
+            if len(program.lifted.functions) == 1:  # else what a call writes is not told as exactly as it is here
+                at_launch |= {unit for unit in units if seen_unwritten(steps, after, unit)}
         for unit in units:
             if scalar == (unit < V):
                 for point in meaningful(steps, after, unit, unit in at_launch):
@@ -155,10 +158,18 @@ class Sample:
     launched_registers: int
 
 
-def sample(seed: int, assembled: Callable[..., CodeObject]) -> Sample:
+def sample(seed: int, assembled: Callable[..., CodeObject], functions: int | None = None) -> Sample:
+    """The program with this number."""
     rng = random.Random(seed)
-    steps = program(rng, rng.choice([1, 1, 2, 3, 4]))
-    identifiers = rng.randrange(3)
+    return lifted_sample(program(rng, functions or rng.choice([1, 1, 2, 3, 4])), assembled, rng.randrange(3))
+
+
+def lifted_sample(steps: list[Step], assembled: Callable[..., CodeObject], identifiers: int = 0) -> Sample:
+    """A program.
+
+    Args:
+        identifiers: work-item ids that the launch sets beyond the first.
+    """
     code_object = assembled(
         "gfx90a", assembly(steps), vgprs=32, descriptor=f".amdhsa_system_vgpr_workitem_id {identifiers}"
     )

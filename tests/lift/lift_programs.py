@@ -148,7 +148,7 @@ def operation(rng: random.Random, only: str = "") -> Op:
             m.vector[A] = result
 
         return Op(text, reads, [A], across=True, every_lane=True, run=matrix)
-    if not only and rng.random() < 0.02:  # overwrites what is kept in lanes, if they are active
+    if only == "overwrite" or (not only and rng.random() < 0.02):  # what is kept in lanes, if they are active
 
         def overwrite(m: Machine) -> None:
             m.each(KEPT, lambda lane: None if m.scalar[x].garbage else m.scalar[x].value)
@@ -173,6 +173,8 @@ class Step:
     to: int = -1
     """Step a branch goes to, or first step of the function called."""
     function: int = 0
+    by: int = 0
+    """Steps a branch goes on or back; 0: anywhere in the function."""
 
 
 def divergent(rng: random.Random, function: int, depth: int = 0) -> list[Step]:
@@ -181,6 +183,8 @@ def divergent(rng: random.Random, function: int, depth: int = 0) -> list[Step]:
     def body() -> list[Step]:
         if depth < 2 and rng.random() < 0.4:
             return divergent(rng, function, depth + 1)
+        if rng.random() < 0.2:
+            return [plain(rng, function), Step(Op(""), "call", function=function)]
         return [plain(rng, function) for _ in range(rng.randint(1, 3))]
 
     def named(text: str) -> Step:
@@ -191,7 +195,16 @@ def divergent(rng: random.Random, function: int, depth: int = 0) -> list[Step]:
     if depth:
         inner = [compare, named("s_and_saveexec_b64 s[6:7]"), *body()]
         return [*inner, named("s_or_b64 exec, exec, s[6:7]")]
-    shape = rng.choice(["if", "else", "else2", "loop"])
+    shape = rng.choice(["if", "else", "else2", "loop", "kept", "moved"])
+    if shape == "moved":
+        head = [compare, named("s_and_saveexec_b64 s[8:9], vcc"), *body()]
+        low = rng.choice(["s_mov_b32 s6, s8", "s_mov_b32 s6, s9"])
+        moves = rng.choice([["s_cselect_b64"], ["s_mov_b32 s7, s9", low]])
+        return [*head, *[named(text) for text in moves], named("s_or_b64 exec, exec, s[6:7]")]
+    if shape == "kept":
+        head = [compare, named("s_and_saveexec_b64 s[8:9], vcc"), named("v7, s8, 0"), named("v7, s9, 1"), *body()]
+        middle = [named("overwrite")] if rng.random() < 0.3 else []
+        return [*head, *middle, named("s6, v7, 0"), named("s7, v7, 1"), named("s_or_b64 exec, exec, s[6:7]")]
     if shape == "if":
         return [compare, named("s_and_saveexec_b64 s[8:9], vcc"), *body(), named("s_or_b64 exec, exec, s[8:9]")]
     if shape == "else":
@@ -207,7 +220,7 @@ def divergent(rng: random.Random, function: int, depth: int = 0) -> list[Step]:
         named("s_or_b64 s[6:7], vcc, s[6:7]"),
         named("s_andn2_b64 exec, exec, s[6:7]"),
     ]
-    back = Step(Op(""), "execnz", to=-len(loop), function=function)
+    back = Step(Op(""), "execnz", function=function, by=-len(loop))
     return [named("s_mov_b64 s[6:7], 0"), *loop, back, named("s_or_b64 exec, exec, s[6:7]")]
 
 
@@ -227,30 +240,46 @@ def program(rng: random.Random, functions: int) -> list[Step]:
         start = len(steps)
         if function == 0:
             steps += [Step(operation(rng, "v_mov_b32_e32 v"), function=0) for _ in range(rng.randint(0, 6))]
+        if function > 0 and rng.random() < 0.3:  # changes a mask, or not
+            changing = [Step(operation(rng, "s_mov_b64 s[8:9], s[6:7]"), function=function)] * rng.randint(1, 2)
+            steps += [Step(Op(""), "scc0", function=function, by=1 + len(changing)), *changing]
+            steps += [Step(Op(""), "return", function=function)]
+            steps[start].to = start + steps[start].by
+            continue
+        saves = function > 0 and rng.random() < 0.5
+        if saves:  # what callees do that keep registers for their callers
+            steps += [Step(operation(rng, only), function=function) for only in ("v7, s8, 0", "v7, s9, 1")]
         for _ in range(rng.randint(2, 4)):
             if rng.random() < 0.5:
                 steps += divergent(rng, function)
             else:
                 steps += [Step(operation(rng), function=function) for _ in range(rng.randint(0, 4))]
             kind = rng.choice(["scc0", "execz", "execnz", "next", "call", "branch", "next"])
-            if kind == "call":
-                if function + 1 == functions:
-                    continue
-                calls.append((len(steps), rng.randrange(function + 1, functions)))
             if kind != "next":
                 steps.append(Step(Op(""), kind, function=function))
         if function == 0:  # some way to see what there is at the end
             steps += [Step(operation(rng, only), function=0) for only in ("s_or_b64 exec", "store", "store")]
+        if saves or (function > 0 and rng.random() < 0.2):  # the latter brings them what was kept last
+            steps += [Step(operation(rng, only), function=function) for only in ("s8, v7, 0", "s9, v7, 1")]
         steps.append(Step(Op(""), "end" if function == 0 else "return", function=function))
         for index, step in enumerate(steps[start:], start):
+            if step.kind == "call" and function + 1 < functions:
+                calls.append((index, rng.randrange(function + 1, functions)))
+            elif step.kind == "call":
+                steps[index] = plain(rng, function)
             if step.kind in ("branch", "scc0", "execz", "execnz"):
-                step.to = index + step.to if step.to < -1 else rng.randrange(start, len(steps))
+                step.to = index + step.by if step.by else rng.randrange(start, len(steps))
     for place, callee in calls:
         steps[place].to = firsts[callee]
+    return with_control(steps)
+
+
+def with_control(steps: list[Step]) -> list[Step]:
+    """The steps with the instructions that make calls, branches and ends."""
     for step in steps:
         link = 40 + 2 * step.function
         if step.kind == "call":
-            callee_link = 40 + 2 * firsts.index(step.to)
+            callee_link = 40 + 2 * steps[step.to].function
             step.op = Op(
                 f"s_call_b64 s[{callee_link}:{callee_link + 1}], f{step.to}", [], [callee_link, callee_link + 1]
             )

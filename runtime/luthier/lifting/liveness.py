@@ -206,10 +206,12 @@ class Liveness:
         for callee in call.callees:
             through |= self._summary[callee]
         here, after = lanes.segments[-1], lanes.behind
+        # A scalar is the wave's, not its lanes': it counts on both sides even where one has no lanes.
+        scalars = behind[0] & r.SCALAR_MASK * repeated
         result = []
         for group in range(here.groups):
             targets = 1 << group if lanes.call is None else lanes.call[group]
-            active = inactive = 0
+            active = inactive = scalars
             for place, units in enumerate(behind):
                 if targets >> place & 1:
                     if after.on >> place & 1:
