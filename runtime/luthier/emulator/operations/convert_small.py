@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from luthier.emulator.builder import Builder
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.operations.small_floats import FORMATS, block_scale, block_unscale, decode, encode
+from luthier.emulator.operations.number_formats import EIGHT_BIT
+from luthier.emulator.operations.small_floats import block_scale, block_unscale, decode, encode
 from luthier.emulator.operations.valu_bits import next_random
 from luthier.emulator.types import Type
 from luthier.emulator.values import Value
@@ -79,7 +80,7 @@ def _eight_bits(kind: str) -> None:
         """One byte of D = S0, rounded by the random bits S1."""
         return place(old, encode(b, x.to("f64"), kind, random), 8 * _destination_byte(b), 8)
 
-    for other in FORMATS:
+    for other in EIGHT_BIT:
         _dot(kind, other)
 
 
@@ -92,7 +93,7 @@ def _dot(left: str, right: str) -> None:
         return z
 
 
-for _kind in FORMATS:
+for _kind in EIGHT_BIT:
     _eight_bits(_kind)
 
 

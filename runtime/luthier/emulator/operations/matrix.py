@@ -1,7 +1,7 @@
 """Matrix multiply-accumulate: MFMA and SMFMAC of GFX9, WMMA of GFX11 and GFX12, SWMMAC of GFX12.
 
-`matrix_layout` says where elements are, `matrix_numbers` how they are read and summed, `matrix_code` makes the loops.
-Here are the operations' names and modifiers.
+`matrix_layout` says where elements are, `number_formats` what they are, `matrix_numbers` how they are summed,
+`matrix_code` makes the loops. Here are the operations' names and modifiers.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ from typing import TYPE_CHECKING
 from luthier.emulator.declare import OperationTable
 from luthier.emulator.operations import matrix_layout as layout
 from luthier.emulator.operations.matrix_code import Product, Scale, Side, multiply
-from luthier.emulator.operations.matrix_numbers import FORMATS, Chain, model_of
+from luthier.emulator.operations.matrix_numbers import Chain, model_of
+from luthier.emulator.operations.number_formats import EIGHT_BIT, FORMATS, format_of
 
 if TYPE_CHECKING:
     from luthier.emulator.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 
-EIGHT_BIT = ("fp8", "bf8")
 _NEGATE, _OTHER, _SELECT, _SELECT_HIGH = 1, 2, 4, 8
 """Bits of a source's modifiers, as LLVM's SISrcMods."""
-
-
-def _format(w: WaveBuilder, kind: str) -> str:
-    """The name in FORMATS: GFX94x encodes 8-bit floats in its own way."""
-    return f"{kind}_fnuz" if kind in EIGHT_BIT and w.processor.startswith("gfx94") else kind
 
 
 # GFX9 ---------------------------------------------------------------------------------------------------------------
@@ -51,7 +46,7 @@ def _mfma(names: Iterable[str], rows: int, steps: int, blocks: int, left: str, r
         """D = A * B + C. CBSZ and ABID repeat blocks of A; BLGP moves groups of B's lanes, or negates 64-bit floats."""
         pattern = w.modifiers.get("blgp", 0)
         signs = [bool(wide and pattern >> place & 1) for place in range(3)]
-        model = model_of(w.processor, _format(w, left), steps, each == 2)
+        model = model_of(w.processor, left, steps, each == 2)
         multiply(
             w,
             Product(
@@ -61,8 +56,8 @@ def _mfma(names: Iterable[str], rows: int, steps: int, blocks: int, left: str, r
                 result=places,
                 kind=result,
                 model=model,
-                a=Side(a, FORMATS[_format(w, left)], source, (signs[0], signs[0])),
-                b=Side(b, FORMATS[_format(w, right)], source, (signs[1], signs[1])),
+                a=Side(a, format_of(w.processor, left), source, (signs[0], signs[0])),
+                b=Side(b, format_of(w.processor, right), source, (signs[1], signs[1])),
                 c=c,
                 d=d,
                 broadcast=(w.modifiers.get("cbsz", 0), w.modifiers.get("abid", 0)),
@@ -168,9 +163,9 @@ def _smfmac(rows: int, steps: int, left: str, right: str, result: str) -> None:
                 blocks=1,
                 result=layout.mfma_result(rows, rows, 1, False),
                 kind=result,
-                model=model_of(w.processor, _format(w, left), steps // 2, False),
-                a=Side(a, FORMATS[_format(w, left)], a_source),
-                b=Side(b, FORMATS[_format(w, right)], b_source),
+                model=model_of(w.processor, left, steps // 2, False),
+                a=Side(a, format_of(w.processor, left), a_source),
+                b=Side(b, format_of(w.processor, right), b_source),
                 c=d,
                 d=d,
                 index=index,

@@ -1,4 +1,4 @@
-"""The element formats of matrix operations, and how each processor sums products.
+"""How each processor sums the products of matrix operations.
 
 Sums. No ISA document says in which order and with how many bits the matrix units add. Integers, 32-bit and 64-bit
 floats need no such statement or were found to be plain: a chain of fused multiply-adds over k. For the narrow formats
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from luthier.emulator.builder import I32, I64
+from luthier.emulator.operations.number_formats import Format, float_value, integer_value
 from luthier.emulator.rounding import sticky
 from luthier.emulator.values import Value
 
@@ -32,80 +33,6 @@ if TYPE_CHECKING:
 
 Fields = tuple[Value, ...]
 """What of an element a sum needs: its value, or significand, exponent and value."""
-
-
-@dataclass(frozen=True)
-class Format:
-    """An element format of A or B."""
-
-    bits: int
-    exponent: int = 0
-    """Bits of the exponent; 0 for integers."""
-    fraction: int = 0
-    bias: int = 0
-    special: str = "ieee"
-    """``ieee``: the highest exponent is infinity and NaN; ``one``: all ones is NaN; ``zero``: what would be -0 is NaN;
-    ``none``: there are only numbers."""
-    signed: bool = True
-    """Of integers."""
-
-    @property
-    def is_float(self) -> bool:
-        return self.exponent > 0
-
-
-FORMATS = {
-    "f64": Format(64, 11, 52, 1023),
-    "f32": Format(32, 8, 23, 127),
-    "xf32": Format(32, 8, 10, 127),
-    "f16": Format(16, 5, 10, 15),
-    "bf16": Format(16, 8, 7, 127),
-    "fp8": Format(8, 4, 3, 7, "one"),
-    "bf8": Format(8, 5, 2, 15),
-    "fp8_fnuz": Format(8, 4, 3, 8, "zero"),
-    "bf8_fnuz": Format(8, 5, 2, 16, "zero"),
-    "fp6": Format(6, 2, 3, 1, "none"),
-    "bf6": Format(6, 3, 2, 3, "none"),
-    "fp4": Format(4, 2, 1, 1, "none"),
-    "i8": Format(8),
-    "u8": Format(8, signed=False),
-    "i4": Format(4),
-    "u4": Format(4, signed=False),
-}
-
-
-def float_value(w: WaveBuilder, raw: Value, form: Format) -> Value:
-    """The number in 32 bits, exactly (in 64 for 64-bit ones). `raw` is an integer whose low bits are the element."""
-    if form.bits == 64:
-        return raw.as_("f64")
-    if form.bits == 32:
-        return (raw & (0xFFFFFFFF ^ ((1 << (23 - form.fraction)) - 1))).as_("f32")
-    if form.special == "ieee" and form.exponent == 8:
-        return (raw << 16).as_("f32")
-    if form.special == "ieee" and form.fraction == 10:
-        return raw.to("u16").as_("f16").to("f32")
-    top = form.bits - 1
-    magnitude = raw & ((1 << top) - 1)
-    sign = (raw >> top) << 31
-    # The same fields read as a 32-bit number have the wrong bias only; right for denormals too.
-    scaled = (magnitude << (23 - form.fraction)).as_("f32") * 2.0 ** (127 - form.bias)
-    value = (scaled.as_("u32") | sign).as_("f32")
-    nan = w.like(0x7FC00000, raw).as_("f32")
-    if form.special == "zero":
-        return w.select(raw == 1 << top, nan, value)
-    if form.special == "one":
-        return w.select(magnitude == (1 << top) - 1, nan, value)
-    if form.special == "ieee":
-        limit = ((1 << form.exponent) - 1) << form.fraction
-        infinity = (sign | 0x7F800000).as_("f32")
-        return w.select(magnitude > limit, nan, w.select(magnitude == limit, infinity, value))
-    return value
-
-
-def integer_value(raw: Value, form: Format) -> Value:
-    """A signed 32-bit integer."""
-    kind = "i32" if form.signed else "u32"
-    return raw.as_(kind).bits(0, form.bits).as_("i32")
 
 
 def significand(w: WaveBuilder, raw: Value, form: Format) -> tuple[Value, Value]:
@@ -307,12 +234,11 @@ def model_of(processor: str, kind: str, steps: int, pairs: bool) -> Model:
         pairs: GFX90A's older bfloat operations, which have two elements a lane.
     """
     narrow = {"f16": 8, "bf16": 8, "xf32": 4, "fp8": 16, "bf8": 16, "fp6": 16, "bf6": 16, "fp4": 16}
-    plain = kind.removesuffix("_fnuz")
-    if plain in narrow:
+    if kind in narrow:
         if processor == "gfx908":
             return Exact(min(steps, 4 if kind == "f16" else 2))
         if processor == "gfx90a":
             return Flushed(2 if pairs else 4)
         if processor.startswith(("gfx94", "gfx95")):
-            return Fused(min(steps, narrow[plain]), narrow[plain] == 16)
+            return Fused(min(steps, narrow[kind]), narrow[kind] == 16)
     return Chain(min(steps, 4))

@@ -1,0 +1,119 @@
+"""The number formats of matrix elements and small floats: fields, special codes, and how a code becomes a number.
+
+Two encodings of the 8-bit floats exist (OCP 8-bit floating point specification; ISA documents of CDNA3). OCP, of gfx950
+and GFX12: bf8 like a small IEEE float, fp8 with one NaN and no infinity. FNUZ, of GFX94x: no infinity, no -0 (its
+pattern is NaN), exponent bias one higher. Those of 4 and 6 bits (OCP microscaling formats) have neither infinity nor
+NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from luthier.emulator.builder import Builder
+from luthier.emulator.values import Value
+
+
+@dataclass(frozen=True)
+class Format:
+    """Widths of the fields in bits, and what the special codes are. Codes are given without sign."""
+
+    bits: int
+    exponent: int = 0
+    """Bits of the exponent; 0 for integers."""
+    fraction: int = 0
+    bias: int = 0
+    special: str = "ieee"
+    """``ieee``: the highest exponent is infinity and NaN; ``one``: all ones is NaN; ``zero``: what would be -0 is NaN;
+    ``none``: there are only numbers."""
+    signed: bool = True
+    """Of integers."""
+
+    @property
+    def is_float(self) -> bool:
+        return self.exponent > 0
+
+    @property
+    def sign(self) -> int:
+        """The sign bit."""
+        return 1 << (self.exponent + self.fraction)
+
+    @property
+    def infinity(self) -> int | None:
+        """None: what is too large becomes NaN, or the largest number where there is no NaN."""
+        return ((1 << self.exponent) - 1) << self.fraction if self.special == "ieee" else None
+
+    @property
+    def nan(self) -> int | None:
+        """The canonical NaN; of ``zero`` the code that would be -0."""
+        if self.infinity is not None:
+            return self.infinity | 1 << (self.fraction - 1)
+        return {"one": self.sign - 1, "zero": self.sign}.get(self.special)
+
+    @property
+    def largest(self) -> int:
+        """The largest number."""
+        if self.infinity is not None:
+            return self.infinity - 1
+        return self.sign - (2 if self.special == "one" else 1)
+
+
+FORMATS = {
+    "f64": Format(64, 11, 52, 1023),
+    "f32": Format(32, 8, 23, 127),
+    "xf32": Format(32, 8, 10, 127),
+    "f16": Format(16, 5, 10, 15),
+    "bf16": Format(16, 8, 7, 127),
+    "fp8": Format(8, 4, 3, 7, "one"),
+    "bf8": Format(8, 5, 2, 15),
+    "fp8_fnuz": Format(8, 4, 3, 8, "zero"),
+    "bf8_fnuz": Format(8, 5, 2, 16, "zero"),
+    "fp6": Format(6, 2, 3, 1, "none"),
+    "bf6": Format(6, 3, 2, 3, "none"),
+    "fp4": Format(4, 2, 1, 1, "none"),
+    "i8": Format(8),
+    "u8": Format(8, signed=False),
+    "i4": Format(4),
+    "u4": Format(4, signed=False),
+}
+
+
+EIGHT_BIT = ("fp8", "bf8")
+"""What operations call the 8-bit floats, whose encoding depends on the processor."""
+
+
+def format_of(processor: str, kind: str) -> Format:
+    """The format that an operation of `processor` calls `kind`."""
+    if kind in EIGHT_BIT and processor.startswith("gfx94"):
+        return FORMATS[f"{kind}_fnuz"]
+    return FORMATS[kind]
+
+
+def float_value(b: Builder, raw: Value, form: Format) -> Value:
+    """The number in 32 bits, exactly (in 64 for 64-bit ones). `raw` is an integer; above the element it is zero."""
+    if form.bits == 64:
+        return raw.as_("f64")
+    if form.bits == 32:
+        return (raw & (0xFFFFFFFF ^ ((1 << (23 - form.fraction)) - 1))).as_("f32")
+    if form.special == "ieee" and form.exponent == 8:
+        return (raw << 16).as_("f32")
+    if form.special == "ieee" and form.fraction == 10:
+        return raw.to("u16").as_("f16").to("f32")
+    magnitude = raw & (form.sign - 1)
+    sign = (raw >> (form.bits - 1)) << 31
+    # The same fields read as a 32-bit number, maybe denormal, have the wrong bias only.
+    scaled = (magnitude << (23 - form.fraction)).as_("f32") * 2.0 ** (127 - form.bias)
+    value = (scaled.as_("u32") | sign).as_("f32")
+    if form.nan is None:
+        return value
+    nan = b.like(0x7FC00000, raw).as_("f32")
+    if form.infinity is None:
+        return b.select((raw if form.special == "zero" else magnitude) == form.nan, nan, value)
+    infinity = (sign | 0x7F800000).as_("f32")
+    return b.select(magnitude > form.infinity, nan, b.select(magnitude == form.infinity, infinity, value))
+
+
+def integer_value(raw: Value, form: Format) -> Value:
+    """A signed 32-bit integer."""
+    kind = "i32" if form.signed else "u32"
+    return raw.as_(kind).bits(0, form.bits).as_("i32")
