@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from luthier.emulator.bench import run_assembly
+from matrix_cases import INDEX, execute, expect, random_codes, run, same
+from matrix_places import mfma, scaled, smfmac, wmma
 
 MFMA = {
     "gfx908": [
@@ -69,43 +71,43 @@ SWMMAC = [
 SWMMAC_INTEGER = ["i32_16x16x32_iu8", "i32_16x16x32_iu4", "i32_16x16x64_iu4"]
 
 
-def both(reference, case) -> None:
+def both(case) -> None:
     """Ordinary numbers; then numbers of all sizes, denormals, infinities and NaN, with hardly a lane active."""
-    reference.same(case.result, *reference.run(case, 1))
+    same(case.result, *run(case, 1))
     if case.result != "i32":
-        reference.same(case.result, *reference.run(case, 2, wild=True, exec=1))
+        same(case.result, *run(case, 2, wild=True, exec=1))
 
 
 @pytest.mark.parametrize(("target", "name"), [(target, name) for target, names in MFMA.items() for name in names])
-def test_mfma(reference, target: str, name: str) -> None:
-    case = reference.mfma(target, name)
-    reference.same(case.result, *reference.run(case, 1))
+def test_mfma(target: str, name: str) -> None:
+    case = mfma(target, name)
+    same(case.result, *run(case, 1))
     if case.result != "i32":
         # The moves from and to accumulation registers obey EXEC.
-        reference.same(case.result, *reference.run(case, 2, wild=True, exec=None if case.accumulation else 1))
+        same(case.result, *run(case, 2, wild=True, exec=None if case.accumulation else 1))
 
 
 @pytest.mark.parametrize(("target", "name"), [(target, name) for target, names in SMFMAC.items() for name in names])
-def test_smfmac(reference, target: str, name: str) -> None:
-    both(reference, reference.smfmac(target, name))
+def test_smfmac(target: str, name: str) -> None:
+    both(smfmac(target, name))
 
 
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("name", WMMA11)
-def test_wmma_of_gfx11(reference, name: str, wave_size: int) -> None:
-    both(reference, reference.wmma("gfx1100", f"v_wmma_{name}", wave_size))
+def test_wmma_of_gfx11(name: str, wave_size: int) -> None:
+    both(wmma("gfx1100", f"v_wmma_{name}", wave_size))
 
 
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("name", WMMA12)
-def test_wmma_of_gfx12(reference, name: str, wave_size: int) -> None:
-    both(reference, reference.wmma("gfx1200", f"v_wmma_{name}", wave_size))
+def test_wmma_of_gfx12(name: str, wave_size: int) -> None:
+    both(wmma("gfx1200", f"v_wmma_{name}", wave_size))
 
 
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("name", SWMMAC)
-def test_swmmac(reference, name: str, wave_size: int) -> None:
-    both(reference, reference.wmma("gfx1200", f"v_swmmac_{name}", wave_size))
+def test_swmmac(name: str, wave_size: int) -> None:
+    both(wmma("gfx1200", f"v_swmmac_{name}", wave_size))
 
 
 @pytest.mark.parametrize("wave_size", [32, 64])
@@ -118,9 +120,9 @@ def test_swmmac(reference, name: str, wave_size: int) -> None:
     ],
 )
 @pytest.mark.parametrize("signed", [(False, False), (True, False), (False, True), (True, True)])
-def test_integers(reference, target: str, name: str, wave_size: int, signed: tuple[bool, bool]) -> None:
+def test_integers(target: str, name: str, wave_size: int, signed: tuple[bool, bool]) -> None:
     text = f" neg_lo:[{int(signed[0])},{int(signed[1])},0]"
-    both(reference, reference.wmma(target, name, wave_size, text, signed))
+    both(wmma(target, name, wave_size, text, signed))
 
 
 # Modifiers ----------------------------------------------------------------------------------------------------------
@@ -129,112 +131,112 @@ def test_integers(reference, target: str, name: str, wave_size: int, signed: tup
 @pytest.mark.parametrize("left", range(5))
 @pytest.mark.parametrize("right", range(5))
 @pytest.mark.parametrize("m", [16, 32])
-def test_formats_of_f8f6f4(reference, m: int, left: int, right: int) -> None:
-    case = reference.scaled(m, left, right, f"v_mfma_f32_{m}x{m}x{128 if m == 16 else 64}_f8f6f4")
-    reference.same("f32", *reference.run(case, 3))
+def test_formats_of_f8f6f4(m: int, left: int, right: int) -> None:
+    case = scaled(m, left, right, f"v_mfma_f32_{m}x{m}x{128 if m == 16 else 64}_f8f6f4")
+    same("f32", *run(case, 3))
 
 
 @pytest.mark.parametrize("byte", range(4))
 @pytest.mark.parametrize(
     ("m", "left", "right"), [(16, 0, 0), (16, 4, 4), (16, 2, 1), (32, 0, 4), (32, 1, 3), (32, 4, 4)]
 )
-def test_scales(reference, m: int, left: int, right: int, byte: int) -> None:
+def test_scales(m: int, left: int, right: int, byte: int) -> None:
     """Each block of 32 steps has a scale in the lane of its row or column; NaN makes NaN."""
     text = f", v200, v201 op_sel:[{byte & 1},{byte & 1}] op_sel_hi:[{byte >> 1},{byte >> 1}]"
-    case = reference.scaled(m, left, right, f"v_mfma_scale_f32_{m}x{m}x{128 if m == 16 else 64}_f8f6f4", text)
+    case = scaled(m, left, right, f"v_mfma_scale_f32_{m}x{m}x{128 if m == 16 else 64}_f8f6f4", text)
     generator = np.random.default_rng(byte)
     shape = (1, m, case.k)
-    a, b = (reference.random_codes(generator, kind, shape, False) for kind in (case.left, case.right))
-    c = reference.random_codes(generator, "f32", (1, m, m), False)
+    a, b = (random_codes(generator, kind, shape, False) for kind in (case.left, case.right))
+    c = random_codes(generator, "f32", (1, m, m), False)
     words = generator.integers(0, 1 << 32, (2, 64), dtype=np.uint64)
     near = generator.integers(117, 137, (2, 64), dtype=np.uint64)
     words = (words & ~np.uint64(0xFF << (8 * byte))) | near << np.uint64(8 * byte)
     # By row (column) and block of 32.
     exponents = [(near[side].astype(int) - 127).astype(object).reshape(64 // m, m).T for side in (0, 1)]
     extra = {200: words[0].astype(np.uint32), 201: words[1].astype(np.uint32)}
-    got = reference.execute(case, a, b, c, extra=extra)
-    reference.same("f32", got, reference.expect(case, a, b, c, scales=exponents))
+    got = execute(case, a, b, c, extra=extra)
+    same("f32", got, expect(case, a, b, c, scales=exponents))
     extra[200][3] |= np.uint32(0xFF << (8 * byte))
-    got = reference.execute(case, a, b, c, extra=extra)
+    got = execute(case, a, b, c, extra=extra)
     assert (got[0, 3] == 0x7FC00000).all()
     assert (got[0, 2] != 0x7FC00000).all()
 
 
 @pytest.mark.parametrize(("cbsz", "abid"), [(1, 0), (1, 1), (2, 3), (3, 5), (4, 15)])
-def test_blocks_of_a_are_repeated(reference, cbsz: int, abid: int) -> None:
-    case = reference.mfma("gfx90a", "v_mfma_f32_4x4x1f32", f" cbsz:{cbsz} abid:{abid}")
+def test_blocks_of_a_are_repeated(cbsz: int, abid: int) -> None:
+    case = mfma("gfx90a", "v_mfma_f32_4x4x1f32", f" cbsz:{cbsz} abid:{abid}")
     generator = np.random.default_rng(4)
-    a, b = (reference.random_codes(generator, "f32", (16, 4, 1), False) for _ in "ab")
-    c = reference.random_codes(generator, "f32", (16, 4, 4), False)
+    a, b = (random_codes(generator, "f32", (16, 4, 1), False) for _ in "ab")
+    c = random_codes(generator, "f32", (16, 4, 4), False)
     source = [block - block % (1 << cbsz) + abid for block in range(16)]
-    reference.same("f32", reference.execute(case, a, b, c), reference.expect(case, a[source], b, c))
+    same("f32", execute(case, a, b, c), expect(case, a[source], b, c))
 
 
 @pytest.mark.parametrize("pattern", range(1, 8))
-def test_groups_of_lanes_of_b_are_moved(reference, pattern: int) -> None:
-    case = reference.mfma("gfx90a", "v_mfma_f32_16x16x4f32", f" blgp:{pattern}")
+def test_groups_of_lanes_of_b_are_moved(pattern: int) -> None:
+    case = mfma("gfx90a", "v_mfma_f32_16x16x4f32", f" blgp:{pattern}")
     generator = np.random.default_rng(5)
-    a, b = (reference.random_codes(generator, "f32", (1, 16, 4), False) for _ in "ab")
-    c = reference.random_codes(generator, "f32", (1, 16, 16), False)
+    a, b = (random_codes(generator, "f32", (1, 16, 4), False) for _ in "ab")
+    c = random_codes(generator, "f32", (1, 16, 16), False)
     # Group g of 16 lanes holds k = g.
     groups = {1: [0, 1, 0, 1], 2: [2, 3, 2, 3], 3: [1, 2, 3, 0], 4: [0] * 4, 5: [1] * 4, 6: [2] * 4, 7: [3] * 4}
     moved = b[:, :, groups[pattern]]
-    reference.same("f32", reference.execute(case, a, b, c), reference.expect(case, a, moved, c))
+    same("f32", execute(case, a, b, c), expect(case, a, moved, c))
 
 
 @pytest.mark.parametrize("signs", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)])
-def test_negation_of_doubles(reference, signs: tuple[int, int, int]) -> None:
-    case = reference.mfma("gfx942", "v_mfma_f64_16x16x4_f64", f" neg:[{signs[0]},{signs[1]},{signs[2]}]")
+def test_negation_of_doubles(signs: tuple[int, int, int]) -> None:
+    case = mfma("gfx942", "v_mfma_f64_16x16x4_f64", f" neg:[{signs[0]},{signs[1]},{signs[2]}]")
     generator = np.random.default_rng(6)
-    a, b = (reference.random_codes(generator, "f64", (1, 16, 4), False) for _ in "ab")
-    c = reference.random_codes(generator, "f64", (1, 16, 16), False)
+    a, b = (random_codes(generator, "f64", (1, 16, 4), False) for _ in "ab")
+    c = random_codes(generator, "f64", (1, 16, 16), False)
     given = [x ^ (sign << 63) for x, sign in zip((a, b, c), signs, strict=True)]
-    reference.same("f64", reference.execute(case, a, b, c), reference.expect(case, *given))
+    same("f64", execute(case, a, b, c), expect(case, *given))
 
 
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1200"])
 @pytest.mark.parametrize(
     ("low", "high"), [((1, 0, 0), (0, 0, 0)), ((0, 1, 0), (1, 0, 0)), ((0, 0, 1), (0, 0, 1)), ((1, 1, 0), (1, 1, 1))]
 )
-def test_negation_of_wmma(reference, target: str, low: tuple[int, ...], high: tuple[int, ...]) -> None:
+def test_negation_of_wmma(target: str, low: tuple[int, ...], high: tuple[int, ...]) -> None:
     """Even and odd elements of A and B apart; of C the second bit is the magnitude."""
     text = f" neg_lo:[{low[0]},{low[1]},{low[2]}] neg_hi:[{high[0]},{high[1]},{high[2]}]"
-    case = reference.wmma(target, "v_wmma_f32_16x16x16_f16", 32, text)
+    case = wmma(target, "v_wmma_f32_16x16x16_f16", 32, text)
     generator = np.random.default_rng(7)
-    a, b = (reference.random_codes(generator, "f16", (1, 16, 16), False) for _ in "ab")
-    c = reference.random_codes(generator, "f32", (1, 16, 16), False)
+    a, b = (random_codes(generator, "f16", (1, 16, 16), False) for _ in "ab")
+    c = random_codes(generator, "f32", (1, 16, 16), False)
     odd = np.arange(16) % 2
     given = [
         x ^ (np.where(odd, h, lo).astype(object) << 15) for x, lo, h in zip((a, b), low[:2], high[:2], strict=True)
     ]
     changed = (c & 0x7FFFFFFF if high[2] else c) ^ (low[2] << 31)
-    reference.same("f32", reference.execute(case, a, b, c), reference.expect(case, *given, changed))
+    same("f32", execute(case, a, b, c), expect(case, *given, changed))
 
 
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_high_halves_of_gfx11(reference, kind: str, wave_size: int) -> None:
-    case = reference.wmma("gfx1100", f"v_wmma_{kind}_16x16x16_{kind}", wave_size, " op_sel:[0,0,1]")
-    both(reference, replace(case, d_start=1))
+def test_high_halves_of_gfx11(kind: str, wave_size: int) -> None:
+    case = wmma("gfx1100", f"v_wmma_{kind}_16x16x16_{kind}", wave_size, " op_sel:[0,0,1]")
+    both(replace(case, d_start=1))
 
 
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1200"])
-def test_saturation(reference, target: str) -> None:
-    case = reference.wmma(target, "v_wmma_i32_16x16x16_iu8", 32, " neg_lo:[1,1,0] clamp")
+def test_saturation(target: str) -> None:
+    case = wmma(target, "v_wmma_i32_16x16x16_iu8", 32, " neg_lo:[1,1,0] clamp")
     a = np.full((1, 16, 16), 0x7F, object)
     b = np.full((1, 16, 16), 0x7F, object)
     b[:, 8:] = 0x80
     c = np.full((1, 16, 16), 0x7FFFFFF0, object)
     c[:, :, 8:] = 0x80000010
-    got = reference.execute(case, a, b, c)[0]
+    got = execute(case, a, b, c)[0]
     assert (got[:, :8] == 0x7FFFFFFF).all()
     assert (got[:, 8:] == 0x80000000).all()
 
 
 @pytest.mark.parametrize(("wave_size", "key"), [(32, 1), (64, 1), (64, 3)])
-def test_index_keys_of_swmmac(reference, wave_size: int, key: int) -> None:
-    case = reference.wmma("gfx1200", "v_swmmac_f32_16x16x32_f16", wave_size, f" index_key:{key}")
-    compare_with_index(reference, case, key * (16 if wave_size == 32 else 8))
+def test_index_keys_of_swmmac(wave_size: int, key: int) -> None:
+    case = wmma("gfx1200", "v_swmmac_f32_16x16x32_f16", wave_size, f" index_key:{key}")
+    compare_with_index(case, key * (16 if wave_size == 32 else 8))
 
 
 @pytest.mark.parametrize(
@@ -246,16 +248,16 @@ def test_index_keys_of_swmmac(reference, wave_size: int, key: int) -> None:
         ("v_smfmac_i32_16x16x64_i8", " abid:1", 16),
     ],
 )
-def test_index_sets_of_smfmac(reference, name: str, text: str, shift: int) -> None:
-    compare_with_index(reference, reference.smfmac("gfx942", name, text), shift)
+def test_index_sets_of_smfmac(name: str, text: str, shift: int) -> None:
+    compare_with_index(smfmac("gfx942", name, text), shift)
 
 
-def compare_with_index(reference, case, shift: int) -> None:
+def compare_with_index(case, shift: int) -> None:
     """The indices are `shift` bits up in their register, noise is around them."""
     generator = np.random.default_rng(8)
-    a = reference.random_codes(generator, case.left, (1, case.m, case.k // 2), False)
-    b = reference.random_codes(generator, case.right, (1, case.n, case.k), False)
-    c = reference.random_codes(generator, case.result, (1, case.m, case.n), False)
+    a = random_codes(generator, case.left, (1, case.m, case.k // 2), False)
+    b = random_codes(generator, case.right, (1, case.n, case.k), False)
+    c = random_codes(generator, case.result, (1, case.m, case.n), False)
     index = generator.integers(0, 4, (case.m, case.k // 2))
     words = generator.integers(0, 1 << 32, case.wave_size, dtype=np.uint64)
     for lane in range(case.wave_size):
@@ -263,13 +265,13 @@ def compare_with_index(reference, case, shift: int) -> None:
             bit = shift + 2 * element
             value = int(index[case.a(lane, element)[1:]])
             words[lane] = int(words[lane]) & ~(3 << bit) | value << bit
-    got = reference.execute(case, a, b, c, index, extra={reference.INDEX: words.astype(np.uint32)})
-    reference.same(case.result, got, reference.expect(case, a, b, c, index))
+    got = execute(case, a, b, c, index, extra={INDEX: words.astype(np.uint32)})
+    same(case.result, got, expect(case, a, b, c, index))
 
 
-def test_results_may_overlap_sources(reference) -> None:
+def test_results_may_overlap_sources() -> None:
     """All of A and B is read before D is written."""
-    case = reference.mfma("gfx90a", "v_mfma_f32_4x4x1f32")
+    case = mfma("gfx90a", "v_mfma_f32_4x4x1f32")
     generator = np.random.default_rng(9)
     values = {register: generator.uniform(-1, 1, 64).astype(np.float32) for register in (0, 1, 2, 3, 64, 128)}
     apart = run_assembly("gfx90a", "v_mfma_f32_4x4x1f32 v[4:7], v0, v1, v[0:3]", values)
