@@ -142,6 +142,9 @@ class Binder:
         self.major = isa.target.target.major
         self.wave_size = isa.wave_size
         self.agprs = layout.VECTORS + 256 * 4 * self.wave_size
+        target = isa.target
+        self._clears_halves = target.target.supports_sramecc if target.sramecc is None else target.sramecc
+        """Under SRAMECC a 16-bit load writes 0 to the other half; LLVM counts on nothing else unless told it is off."""
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
         self._shapes: dict[FloatMode, dict[tuple[object, ...], _Shape | Unsupported]] = {}
         self._registers: dict[int, _RegisterPlace] = {}
@@ -259,6 +262,8 @@ class Binder:
         extra = []
         if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
             extra.append(("tfe", 1))
+        if "d16" in name and self._clears_halves:
+            extra.append(("sramecc", 1))
         if "addressing" in operation.static:
             kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
             extra.append(("addressing", _ADDRESSING[kind[1]] if kind else 0))

@@ -19,16 +19,21 @@ from luthier.emulator.values import Value
 from luthier.emulator.wave import WaveBuilder
 
 
-def fault(w: WaveBuilder, address: Value, lane: Value, size: int, kind: int) -> None:
+def _scalar(w: WaveBuilder, size: int | Value, kind: str) -> Value:
+    """A number of bytes, known now or only later."""
+    return size.to(kind) if isinstance(size, Value) else w.number(size, kind)
+
+
+def fault(w: WaveBuilder, address: Value, lane: Value, size: int | Value, kind: int) -> None:
     """Stop the wave here."""
     w.store(address.to("u64"), w.context_field("fault_address"))
     w.store(lane.to("u32"), w.context_field("fault_lane"))
-    w.store(w.number(size), w.context_field("fault_size"))
+    w.store(_scalar(w, size, "u32"), w.context_field("fault_size"))
     w.store(w.number(kind), w.context_field("fault_kind"))
     w.stop(layout.FAULT)
 
 
-def note_access(w: WaveBuilder, hosts: Value, size: int, mask: Value | None = None) -> None:
+def note_access(w: WaveBuilder, hosts: Value, size: int | Value, mask: Value | None = None) -> None:
     """Stepped code tells what it accesses, for the checks: per-lane host addresses, or a scalar one."""
     if not w.variant.stepping:
         return
@@ -39,7 +44,7 @@ def note_access(w: WaveBuilder, hosts: Value, size: int, mask: Value | None = No
     scalar = not isinstance(hosts.llvm.type, ir.VectorType)
     lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
     w.store(lanes, w.address(entry, layout.ACCESS["mask"]))
-    w.store(w.number(size), w.address(entry, layout.ACCESS["size"]))
+    w.store(_scalar(w, size, "u32"), w.address(entry, layout.ACCESS["size"]))
     w.store(w.number(int(scalar)), w.address(entry, layout.ACCESS["scalar"]))
     w.ir.store(hosts.llvm, w.address(entry, layout.ACCESS["addresses"]), align=8)
 
@@ -54,7 +59,7 @@ def extract_at(w: WaveBuilder, value: Value, lane: Value) -> Value:
     return w.wrap(w.ir.extract_element(value.llvm, lane.llvm), value.type)
 
 
-def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int, kind: int) -> None:
+def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int | Value, kind: int) -> None:
     """Stop at the first active lane for which `bad` holds."""
     bits = w.mask_bits(bad & w.exec)
     with w.when(bits != 0):
@@ -62,7 +67,9 @@ def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int, kind: 
         fault(w, extract_at(w, addresses, lane), lane, size, kind)
 
 
-def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool, mask: Value | None = None) -> Value:
+def check_global(
+    w: WaveBuilder, addresses: Value, size: int | Value, *, flat: bool, mask: Value | None = None
+) -> Value:
     """Host addresses (u64) of lanes that access `size` bytes each; lanes outside `mask` (EXEC) may hold anything.
 
     The allocation that this instruction used last is in its record: if all lanes are in it, that is all the work.
@@ -73,8 +80,9 @@ def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool, mas
     entry = w.address(ranges, w.ir.zext((index << 4).llvm, I64))
     start = w.load(entry, "u64")
     length = w.load(w.address(entry, 8), "u64")
-    enough = w.wrap(w.ir.icmp_unsigned(">=", length.llvm, ir.Constant(I64, size)), "scc")
-    last = w.select(enough, length - size, 0)
+    amount = _scalar(w, size, "u64")
+    enough = length >= amount
+    last = w.select(enough, length - amount, 0)
     outside = (addresses - w.splat(start)) > w.splat(last)
     lanes = w.exec_bits if mask is None else w.mask_bits(mask)
     bits = w.mask_bits(outside & (w.exec if mask is None else mask))
@@ -88,7 +96,7 @@ def check_global(w: WaveBuilder, addresses: Value, size: int, *, flat: bool, mas
     w.ir.store(addresses.llvm, scratchpad, align=8)
     helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
     cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
-    arguments = [w.wave, cache, lanes.to("u64").llvm, ir.Constant(I64, size), ir.Constant(I64, int(flat))]
+    arguments = [w.wave, cache, lanes.to("u64").llvm, amount.llvm, ir.Constant(I64, int(flat))]
     code = w.wrap(w.ir.call(helper, arguments), "u32")
     with w.when(code != 0):
         w.stop(layout.FAULT)

@@ -12,7 +12,15 @@ _WHAT = {
     layout.FAULT_LDS: "LDS",
     layout.FAULT_SCRATCH: "scratch",
     layout.FAULT_ALIGNMENT: "memory, misaligned for an atomic operation,",
+    layout.FAULT_ELEMENT: "memory, misaligned for the buffer's data format,",
     layout.FAULT_BUFFER: "a buffer",
+}
+_FORMAT = {
+    layout.FAULT_FORMAT: "there is no buffer data format {}",
+    layout.FAULT_SCALED: "buffer data format {} holds scaled integers, which can be loaded but not stored",
+    layout.FAULT_SELECT: "the buffer descriptor selects components (DST_SEL) that data format {} does not have, or in "
+    "a way that is not defined for stores",
+    layout.FAULT_NARROWED: "how the 32-bit integers of buffer data format {} become 16 bits is not documented",
 }
 
 
@@ -53,6 +61,8 @@ def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
         return f"access to {where}: outside the lane's scratch; at {place}"
     if kind == layout.FAULT_MEMORY:
         return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
+    if kind in _FORMAT:
+        return f"{_FORMAT[kind].format(address)}; at {place}"
     return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}; at {place}"
 
 

@@ -76,7 +76,9 @@ def _half_directed(b: Builder, value: Value, result: Type, rounding: int) -> Val
     magnitude = abs(value)
     bits = magnitude.as_("u32")
     normal = (bits & 0xFFFFE000).as_("f32")
-    denormal = b.truncate(magnitude * 2.0**24) * 2.0**-24
+    # Exact, so no rounding mode is set: LLVM may move other plain operations to where one is.
+    scaled = _plain(b, "fmul", [magnitude, b.like(2.0**24, magnitude)], value.type)
+    denormal = _plain(b, "fmul", [b.truncate(scaled), b.like(2.0**-24, magnitude)], value.type)
     cut = b.select(magnitude < 2.0**-14, denormal, b.select(magnitude >= 65536.0, 65504.0, normal))
     half = _plain(b, "fptrunc", [cut], result).as_("u16")
     inexact = cut != magnitude

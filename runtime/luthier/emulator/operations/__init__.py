@@ -7,6 +7,7 @@ import functools
 from luthier.emulator.declare import Operation
 from luthier.emulator.operations import (
     buffer,
+    buffer_typed,
     compare,
     control,
     convert,
@@ -35,6 +36,7 @@ FAMILIES = (
     flat,
     indexed,
     buffer,
+    buffer_typed,
     salu,
     salu_bits,
     salu_float,

@@ -26,12 +26,12 @@ from luthier.emulator.wave import Slot, WaveBuilder
 operations = OperationTable()
 
 _SWIZZLE_BIT, _ADD_TID_BIT = 31, 23
-_PLACE = "vaddr:u32 srsrc:u32x4 soffset:u32 #offset"
-_STATIC = {"static": ("addressing",), "generations": True}
+PLACE = "vaddr:u32 srsrc:u32x4 soffset:u32 #offset"
+STATIC = {"static": ("addressing",), "generations": True}
 
 
 @dataclass
-class _Buffer:
+class BufferAccess:
     """One access, its addresses not checked yet."""
 
     w: WaveBuilder
@@ -51,7 +51,7 @@ class _Buffer:
     select: Value
     """OOB_SELECT (from GFX10 on)."""
 
-    def in_bounds(self, skip: int, size: int) -> Value:
+    def in_bounds(self, skip: int, size: int | Value) -> Value:
         """Active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
         w = self.w
         payload = size if w.major >= 11 else 1  # earlier generations check the first byte only
@@ -69,20 +69,27 @@ class _Buffer:
             good = w.select(self.select == 2, nonempty, good)
         return w.wrap(good.llvm, "mask") & w.exec
 
-    def hosts(self, skip: int, size: int, mask: Value) -> Value:
+    def hosts(self, skip: int, size: int | Value, mask: Value) -> Value:
         """Checked host addresses."""
         addresses = self.place + self.w.splat(self.base) + skip
         return check_global(self.w, addresses, size, flat=False, mask=mask)
 
 
-def _address(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> _Buffer:
+def buffer_access(
+    w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, *, formatted: bool = False
+) -> BufferAccess:
+    """What an instruction accesses. `formatted`: it converts data formats, so the descriptor holds one."""
     words = srsrc.scalars()
     form = w.modifiers.get("addressing", 0)
     base = words[0].to("u64") | ((words[1] & 0xFFFF).to("u64") << 32)
     stride = words[1] >> 16 & 0x3FFF
     add_tid = (words[3] >> _ADD_TID_BIT & 1) != 0
-    # With ADD_TID_ENABLE the data format holds the stride's upper bits.
-    stride = w.select(add_tid, stride | (words[3] >> 15 & 15) << 14, stride)
+    if w.major >= 12:
+        scale = words[3] >> 18 & 3
+        stride = stride << w.select(scale == 3, w.number(5), w.select(scale == 0, w.number(0), scale + 1))
+    elif not formatted:
+        # With ADD_TID_ENABLE the data format holds the stride's upper bits.
+        stride = w.select(add_tid, stride | (words[3] >> 15 & 15) << 14, stride)
     if w.major >= 11:
         mode = words[1] >> 30 & 3
         swizzled = mode != 0
@@ -107,9 +114,12 @@ def _address(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Sl
     shift = element_shift.to("u64")
     one = w.number(1, "u64")
     index_low = index & w.splat((one << index_shift) - 1)
-    offset_low = lane_offset & w.splat((one << shift) - 1)
+    inner = lane_offset
+    if w.major >= 12:  # the scalar offset is swizzled too
+        inner = (lane_offset + w.splat(scalar_offset)) & 0xFFFFFFFF
+    offset_low = inner & w.splat((one << shift) - 1)
     rows = (index >> w.splat(index_shift)) * w.splat(wide_stride)
-    rows = rows + ((lane_offset >> w.splat(shift)) << w.splat(shift))
+    rows = rows + ((inner >> w.splat(shift)) << w.splat(shift))
     twisted = (rows << w.splat(index_shift)) + (index_low << w.splat(shift)) + offset_low
     place = w.select(swizzled, twisted, linear)
     records = words[2].to("u64")
@@ -119,9 +129,10 @@ def _address(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Sl
         structured = has_stride & (swizzled if not form & 2 else w.wrap((stride == stride).llvm, SCC))
     else:
         structured = has_stride & swizzled
-    return _Buffer(
+    outer = w.select(swizzled, w.number(0, "u64"), scalar_offset) if w.major >= 12 else scalar_offset
+    return BufferAccess(
         w,
-        base + scalar_offset,
+        base + outer,
         place,
         index,
         lane_offset,
@@ -134,7 +145,7 @@ def _address(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Sl
     )
 
 
-def _no_failure(w: WaveBuilder, result: Slot, index: int) -> None:
+def no_failure(w: WaveBuilder, result: Slot, index: int) -> None:
     """With TFE the register after the data says whether a page was not resident: never."""
     if w.modifiers.get("tfe"):
         result.store_row(index, w.const("u32", 0), w.exec)
@@ -144,10 +155,10 @@ def _declare_dwords(names: str, count: int) -> None:
     loads = " ".join(f"buffer_load_{name}" for name in names.split())
     stores = " ".join(f"buffer_store_{name}" for name in names.split())
 
-    @operations.wave(loads, f"{_PLACE} -> vdata:u32x{count}", **_STATIC)
+    @operations.wave(loads, f"{PLACE} -> vdata:u32x{count}", **STATIC)
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
         """D = buffer[…], each dword checked by itself."""
-        access = _address(w, vaddr, srsrc, soffset, offset)
+        access = buffer_access(w, vaddr, srsrc, soffset, offset)
         rows = []
         for index in range(count):
             good = access.in_bounds(4 * index, 4)
@@ -157,12 +168,12 @@ def _declare_dwords(names: str, count: int) -> None:
             return
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
-        _no_failure(w, result, count)
+        no_failure(w, result, count)
 
-    @operations.wave(stores, f"{_PLACE} vdata:u32x{count} ->", **_STATIC)
+    @operations.wave(stores, f"{PLACE} vdata:u32x{count} ->", **STATIC)
     def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """buffer[…] = D, each dword checked by itself."""
-        access = _address(w, vaddr, srsrc, soffset, offset)
+        access = buffer_access(w, vaddr, srsrc, soffset, offset)
         masks = [access.in_bounds(4 * index, 4) for index in range(count)]
         hosts = [access.hosts(4 * index, 4, mask) for index, mask in enumerate(masks)]
         for index, (host, mask) in enumerate(zip(hosts, masks, strict=True)):
@@ -174,24 +185,24 @@ for _count, _names in {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "d
 
 
 def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
-    @operations.wave(" ".join(f"buffer_load_{name}" for name in names.split()), f"{_PLACE} -> vdata:u32", **_STATIC)
+    @operations.wave(" ".join(f"buffer_load_{name}" for name in names.split()), f"{PLACE} -> vdata:u32", **STATIC)
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
         """D = a byte or half-word of the buffer."""
-        access = _address(w, vaddr, srsrc, soffset, offset)
+        access = buffer_access(w, vaddr, srsrc, soffset, offset)
         good = access.in_bounds(0, bits // 8)
         value = gather_small(w, access.hosts(0, bits // 8, good), bits, good)
         if not result.present:
             to_lds(w, offset, [value.as_("i32").bits(0, bits).as_("u32") if signed else value])
             return
         result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
-        _no_failure(w, result, 1)
+        no_failure(w, result, 1)
 
 
 def _declare_small_store(names: str, bits: int, high: bool) -> None:
-    @operations.wave(" ".join(f"buffer_store_{name}" for name in names.split()), f"{_PLACE} vdata:u32 ->", **_STATIC)
+    @operations.wave(" ".join(f"buffer_store_{name}" for name in names.split()), f"{PLACE} vdata:u32 ->", **STATIC)
     def store(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """A byte or half-word of the buffer = D."""
-        access = _address(w, vaddr, srsrc, soffset, offset)
+        access = buffer_access(w, vaddr, srsrc, soffset, offset)
         good = access.in_bounds(0, bits // 8)
         row = data.row(0)
         scatter_small(w, access.hosts(0, bits // 8, good), row >> 16 if high else row, bits, good)
@@ -222,11 +233,11 @@ for _names, _bits, _high in (
 def _declare_atomic(atomic: Atomic) -> None:
     names = " ".join(f"buffer_atomic_{name}" for name in atomic.vector_names)
 
-    @operations.wave(names, f"{_PLACE} vdata_in:u32x{atomic.data_units} -> vdata:u32x{atomic.units}", **_STATIC)
+    @operations.wave(names, f"{PLACE} vdata_in:u32x{atomic.data_units} -> vdata:u32x{atomic.units}", **STATIC)
     def run(w: WaveBuilder, result: Slot, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot, data: Slot) -> None:
         """old = buffer[…]; buffer[…] = op(old, D); with return, D = old."""
         source = data if data.present else result
-        access = _address(w, vaddr, srsrc, soffset, offset)
+        access = buffer_access(w, vaddr, srsrc, soffset, offset)
         size = 4 * atomic.units
         good = access.in_bounds(0, size)
         hosts = access.hosts(0, size, good)

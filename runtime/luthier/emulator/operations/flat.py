@@ -81,7 +81,7 @@ def small_row(w: WaveBuilder, result: Slot, value: Value, bits: int, signed: boo
     row = value.as_("i32").bits(0, bits).as_("u32") if signed else value
     if half == "":
         return row
-    old = result.row(0)
+    old = w.const("u32", 0) if w.modifiers.get("sramecc") else result.row(0)
     if half == "hi":
         return (old & 0xFFFF) | (row << 16)
     return (old & 0xFFFF0000) | (row & 0xFFFF)

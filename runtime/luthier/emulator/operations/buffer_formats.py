@@ -1,0 +1,256 @@
+"""Data formats of typed buffer access: the tables of each generation, and conversion between memory and registers.
+
+Sources: ISA documents, "Buffer data", "Data formats" (numbers as LLVM names them); rules of Direct3D, which the texture
+unit follows, for what those leave open: stores clamp to what the format holds, NaN becomes 0 in an integer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from luthier.emulator.builder import I32
+from luthier.emulator.layout import FAULT_FORMAT, FAULT_NARROWED, FAULT_SCALED
+from luthier.emulator.memory_code import fault
+from luthier.emulator.values import Value
+from luthier.emulator.wave import WaveBuilder
+
+KINDS = ("UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT")
+"""Numeric formats by GFX9's number."""
+UNORM, SNORM, USCALED, SSCALED, UINT, SINT, _, FLOAT = range(8)
+_INTEGERS = "UNORM SNORM USCALED SSCALED UINT SINT"
+_ALL = f"{_INTEGERS} FLOAT"
+_LAYOUTS = {
+    "8": _INTEGERS,
+    "16": _ALL,
+    "8_8": _INTEGERS,
+    "32": "UINT SINT FLOAT",
+    "16_16": _ALL,
+    "10_11_11": _ALL,
+    "11_11_10": _ALL,
+    "10_10_10_2": _INTEGERS,
+    "2_10_10_10": _INTEGERS,
+    "8_8_8_8": _INTEGERS,
+    "32_32": "UINT SINT FLOAT",
+    "16_16_16_16": _ALL,
+    "32_32_32": "UINT SINT FLOAT",
+    "32_32_32_32": "UINT SINT FLOAT",
+}
+"""Bits of the components, the highest first, with the numeric formats that go with them; in the order of their numbers
+on every generation."""
+_DROPPED = {"10_11_11": "FLOAT", "11_11_10": "FLOAT", "10_10_10_2": "UNORM SNORM UINT SINT"}
+"""What GFX11 has left of some."""
+
+FORMATS = 128
+_KIND_SHIFT, _WIDTH_BITS = 24, 6
+
+
+@functools.cache
+def formats(major: int) -> dict[int, tuple[str, str]]:
+    """By format number: the components' bits, the numeric format.
+
+    GFX9's number is the data format with the numeric format above its four bits. Later generations count the valid
+    combinations.
+    """
+    if major == 9:
+        layouts = enumerate(_LAYOUTS.items(), 1)
+        return {
+            number | KINDS.index(kind) << 4: (bits, kind) for number, (bits, kinds) in layouts for kind in kinds.split()
+        }
+    table = _LAYOUTS if major == 10 else _LAYOUTS | _DROPPED
+    return dict(enumerate(((bits, kind) for bits, kinds in table.items() for kind in kinds.split()), 1))
+
+
+def _packed(bits: str, kind: str) -> int:
+    """A format as compiled code reads it: four widths, X lowest, and the numeric format. 0 is no format."""
+    widths = [int(width) for width in reversed(bits.split("_"))]
+    return sum(width << _WIDTH_BITS * index for index, width in enumerate(widths)) | KINDS.index(kind) << _KIND_SHIFT
+
+
+def _table(w: WaveBuilder) -> ir.GlobalVariable:
+    """The generation's table in the module that is being generated."""
+    name = f"buffer_formats.{w.major}"
+    found = w.ir.module.globals.get(name)
+    if found is None:
+        known = formats(w.major)
+        words = [_packed(*known[number]) if number in known else 0 for number in range(FORMATS)]
+        kind = ir.ArrayType(I32, FORMATS)
+        found = ir.GlobalVariable(w.ir.module, kind, name)
+        found.initializer = ir.Constant(kind, [ir.Constant(I32, word) for word in words])
+        found.linkage, found.global_constant = "internal", True
+    return found
+
+
+@dataclass
+class DataFormat:
+    """A format known only when the instruction is executed, the same for all lanes."""
+
+    w: WaveBuilder
+    number: Value
+    word: Value
+
+    @classmethod
+    def of(cls, w: WaveBuilder, number: Value) -> DataFormat:
+        """Look up a format; a number that has none stops the wave."""
+        place = w.ir.gep(_table(w), [ir.Constant(I32, 0), (number & (FORMATS - 1)).llvm])
+        found = cls(w, number, w.wrap(w.ir.load(place, typ=I32), "u32"))
+        found.refuse(found.word == 0, FAULT_FORMAT)
+        return found
+
+    def refuse(self, condition: Value, kind: int) -> None:
+        """Stop the wave if the scalar condition holds, unless no lane is active."""
+        w = self.w
+        with w.when(condition & (w.exec_bits != 0)):
+            fault(w, self.number, w.number(0), 0, kind)
+
+    @property
+    def kind(self) -> Value:
+        return self.word >> _KIND_SHIFT & 7
+
+    def width(self, component: int) -> Value:
+        """Bits of a component, 0 if the format lacks it."""
+        return self.word >> _WIDTH_BITS * component & 63
+
+    def start(self, component: int) -> Value:
+        """First bit of a component in the element."""
+        total = self.w.number(0)
+        for earlier in range(component):
+            total = total + self.width(earlier)
+        return total
+
+    @property
+    def bytes(self) -> Value:
+        """Size of an element."""
+        return self.start(4) >> 3
+
+    def _is(self, *kinds: int) -> Value:
+        found = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            found = found | (self.kind == kind)
+        return found
+
+    @property
+    def is_integer(self) -> Value:
+        """Registers hold integers, not floats."""
+        return self._is(UINT, SINT)
+
+    def one(self, half: bool) -> Value:
+        """What a constant 1 is in a register, a scalar u32."""
+        return self.w.select(self.is_integer, self.w.number(1), 0x3C00 if half else 0x3F800000)
+
+    # Loads ----------------------------------------------------------------------------------------------------------
+
+    def read(self, words: Sequence[Value], component: int, half: bool) -> Value:
+        """A component of the element in `words`, as a register holds it: 32 bits, or the low 16 of them."""
+        return self.w.with_rounding(0, lambda _: self._read(words, component, half))
+
+    def _read(self, words: Sequence[Value], component: int, half: bool) -> Value:
+        w = self.w
+        width, start = self.width(component), self.start(component)
+        word = words[0]
+        for index in range(1, len(words)):
+            word = w.select(start >> 5 == index, words[index], word)
+        unused = (w.number(32) - width) & 31
+        high = (word >> w.splat(start & 31)) << w.splat(unused)
+        unsigned, signed = high >> w.splat(unused), high.as_("i32") >> w.splat(unused).as_("i32")
+        whole = w.select(self._is(SINT), signed.as_("u32"), unsigned) & (0xFFFF if half else 0xFFFFFFFF)
+        number = w.select(self._is(SNORM, SSCALED), signed.to("f64"), unsigned.to("f64"))
+        fraction = w.divide(number, w.splat(self._scale(width)))
+        fraction = w.select(fraction < -1.0, -1.0, fraction)
+        number = w.select(self._is(UNORM, SNORM), fraction, number)
+        value = w.select(
+            self.is_integer, whole, number.to("f16").as_("u16").to("u32") if half else number.to("f32").as_("u32")
+        )
+        value = w.select(self._is(FLOAT), self._read_float(unsigned, width, half), value)
+        return w.select(width == 0, w.const("u32", 0), value)
+
+    def _read_float(self, raw: Value, width: Value, half: bool) -> Value:
+        """Floats of 10 and 11 bits have the exponent of the 16-bit ones, and no sign."""
+        w = self.w
+        widened = raw << w.splat(w.select(width == 16, w.number(0), w.number(15) - width) & 31)
+        short = w.wrap(w.ir.trunc(widened.llvm, w.shaped(ir.IntType(16), raw.lanes)), "u16")
+        if half:
+            # From 32 bits by truncation (ISA documents of RDNA3 and RDNA4, "D16 instructions").
+            cut = w.with_rounding(3, lambda _: raw.as_("f32").to("f16")).as_("u16").to("u32")
+            return w.select(width == 32, cut, short.to("u32"))
+        return w.select(width == 32, raw, short.as_("f16").to("f32").as_("u32"))
+
+    def _scale(self, width: Value) -> Value:
+        """The integer that stands for 1, a scalar f64."""
+        w = self.w
+        bits = w.select(self._is(SNORM), width - 1, width) & 31
+        largest = (w.number(1) << bits) - 1
+        return w.select(width == 0, w.number(1), largest).to("f64")
+
+    def refuse_narrowing(self) -> None:
+        """No document tells how a 32-bit integer becomes one of 16 bits."""
+        self.refuse(self.is_integer & (self.width(0) == 32), FAULT_NARROWED)
+
+    # Stores ---------------------------------------------------------------------------------------------------------
+
+    def refuse_scaled(self) -> None:
+        """Scaled integers are for loads only."""
+        self.refuse(self._is(USCALED, SSCALED), FAULT_SCALED)
+
+    def widen(self, half: Value) -> Value:
+        """The low 16 bits of a register as the 32 bits that they stand for."""
+        w = self.w
+        low = w.wrap(w.ir.trunc(half.llvm, w.shaped(ir.IntType(16), half.lanes)), "u16")
+        integer = w.select(self._is(SINT), low.as_("i16").to("i32").as_("u32"), low.to("u32"))
+        return w.select(self.is_integer, integer, low.as_("f16").to("f32").as_("u32"))
+
+    def write(self, registers: Sequence[Value]) -> list[Value]:
+        """The element's words, given what a register holds for each of the four components."""
+        return self.w.with_rounding(0, lambda _: self._write(registers))
+
+    def _write(self, registers: Sequence[Value]) -> list[Value]:
+        w = self.w
+        words = [w.const("u32", 0) for _ in range(4)]
+        for component, register in enumerate(registers):
+            start = self.start(component)
+            code = self._encode(register, self.width(component)) << w.splat(start & 31)
+            for index in range(4):
+                here = (start >> 5 == index) & (self.width(component) != 0)
+                words[index] = words[index] | w.select(here, code, 0)
+        return words
+
+    def _encode(self, register: Value, width: Value) -> Value:
+        w = self.w
+        unused = (w.number(32) - width) & 31
+        most = w.splat(w.number(0xFFFFFFFF) >> unused)
+        half_most = (most >> 1).as_("i32")
+        signed = register.as_("i32")
+        signed = w.minimum(w.maximum(signed, ~half_most), half_most)
+        code = w.select(self._is(SINT), signed.as_("u32"), w.minimum(register, most))
+        number = register.as_("f32").to("f64")
+        number = w.select(w.is_nan(number), 0.0, number)
+        least = w.splat(w.select(self._is(SNORM), w.wrap(ir.Constant(ir.DoubleType(), -1.0), "f64"), 0.0))
+        number = w.select(number < least, least, w.select(number > 1.0, 1.0, number))
+        scaled = w.float_to_int(w.round_even(number * w.splat(self._scale(width))), "i32").as_("u32")
+        code = w.select(self._is(UNORM, SNORM), scaled, code)
+        code = w.select(self._is(FLOAT), self._encode_float(register, width), code)
+        return code & most
+
+    def _encode_float(self, register: Value, width: Value) -> Value:
+        w = self.w
+        value = register.as_("f32")
+        result = w.select(width == 16, value.to("f16").as_("u16").to("u32"), register)
+        for bits in (10, 11):
+            result = w.select(width == bits, _unsigned_float(w, value, bits - 5), result)
+        return result
+
+
+def _unsigned_float(w: WaveBuilder, value: Value, fraction: int) -> Value:
+    """A float without sign, five bits of exponent and `fraction` ones, rounded to nearest even; what is negative
+    becomes 0."""
+    bits = value.as_("u32")
+    dropped = 23 - fraction
+    normal = ((bits + ((bits >> dropped) & 1) + ((1 << (dropped - 1)) - 1)) >> dropped) - (112 << fraction)
+    tiny = w.float_to_int(w.round_even(value * 2.0 ** (14 + fraction)), "u32")
+    infinity = 31 << fraction
+    code = w.minimum(w.select(value < 2.0**-14, tiny, normal), infinity)
+    code = w.select(value > 0.0, code, 0)
+    return w.select(w.is_nan(value), infinity | 1 << (fraction - 1), code)

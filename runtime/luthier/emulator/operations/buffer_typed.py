@@ -1,0 +1,205 @@
+"""Typed buffer access (MTBUF, and MUBUF with FORMAT in its name): elements converted between memory and registers.
+
+Sources: ISA documents, "Buffer data", "Range checking", "D16 instructions". The format is the instruction's (MTBUF) or
+the descriptor's; an element is in bounds as a whole or not at all. Hardware's rounding is only specified by
+the rules of graphics interfaces: values are rounded to nearest even here.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.layout import FAULT_ELEMENT, FAULT_SELECT
+from luthier.emulator.memory_code import fault_if_any, gather, scatter, scatter_small
+from luthier.emulator.operations.buffer import PLACE, STATIC, BufferAccess, buffer_access, no_failure
+from luthier.emulator.operations.buffer_formats import DataFormat
+from luthier.emulator.operations.flat import to_lds
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+
+def _descriptor_format(w: WaveBuilder, srsrc: Slot) -> Value:
+    """The format's number in a descriptor; GFX9's numeric format lies below its data format there."""
+    word = srsrc.scalars()[3]
+    if w.major == 9:
+        return (word >> 15 & 15) | ((word >> 12 & 7) << 4)
+    return word >> 12 & (0x7F if w.major == 10 else 0x3F)
+
+
+def _selections(srsrc: Slot) -> list[Value]:
+    """DST_SEL: 0 and 1 are constants, 4 to 7 components."""
+    word = srsrc.scalars()[3]
+    return [word >> 3 * component & 7 for component in range(4)]
+
+
+def _element(access: BufferAccess, form: DataFormat) -> tuple[Value, Value]:
+    """Host addresses of the elements, and the lanes for which the descriptor allows them."""
+    w = access.w
+    good = access.in_bounds(0, form.bytes.to("u64"))
+    align = w.select(form.bytes > 4, w.number(4), form.bytes) - 1
+    addresses = access.place + w.splat(access.base)
+    odd = (addresses & w.splat(align.to("u64"))) != 0
+    fault_if_any(w, odd & good, addresses, form.bytes, FAULT_ELEMENT)
+    return access.hosts(0, form.bytes, good), good
+
+
+def _part(w: WaveBuilder, mask: Value, condition: Value) -> Value:
+    """The lanes of a mask if a scalar condition holds."""
+    return mask & w.wrap(w.splat(condition).llvm, "mask")
+
+
+def _read_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat) -> list[Value]:
+    """The element's dwords; only those that it has are touched."""
+    aligned = hosts & 0xFFFFFFFFFFFFFFFC
+    shift = ((hosts & 3) << 3).to("u32")
+    words = [gather(w, aligned, 0, good) >> shift]
+    return words + [gather(w, aligned, 4 * i, _part(w, good, form.bytes > 4 * i)) for i in range(1, 4)]
+
+
+def _write_words(w: WaveBuilder, hosts: Value, good: Value, form: DataFormat, words: list[Value]) -> None:
+    for size in (1, 2):
+        with w.ir.if_then((form.bytes == size).llvm):
+            scatter_small(w, hosts, words[0], 8 * size, good)
+    for index, word in enumerate(words):
+        scatter(w, hosts, word, 4 * index, _part(w, good, form.bytes > max(4 * index, 2)))
+
+
+def _select(form: DataFormat, components: list[Value], selection: Value, half: bool) -> Value:
+    """What DST_SEL chooses; a component that the format lacks stops the wave."""
+    w = form.w
+    chosen = w.select(selection == 1, w.splat(form.one(half)), w.const("u32", 0))
+    undefined = (selection == 2) | (selection == 3)
+    for index, component in enumerate(components):
+        here = selection == 4 + index
+        undefined = undefined | (here & (form.width(index) == 0))
+        chosen = w.select(here, component, chosen)
+    form.refuse(undefined, FAULT_SELECT)
+    return chosen
+
+
+def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
+    """`half`: ``""`` a register a component, ``pairs`` two in a register, ``hi`` the upper half of one."""
+    registers = (count + 1) // 2 if half else count
+
+    @operations.wave(names, f"{PLACE} {'#format ' if typed else ''}-> vdata:u32x{registers}", exact=False, **STATIC)
+    def load(
+        w: WaveBuilder,
+        result: Slot,
+        vaddr: Slot,
+        srsrc: Slot,
+        soffset: Slot,
+        offset: Slot,
+        number: Slot | None = None,
+    ) -> None:
+        """D = components of an element of the buffer."""
+        form = DataFormat.of(w, number.scalar() if number is not None else _descriptor_format(w, srsrc))
+        if half:
+            form.refuse_narrowing()
+        access = buffer_access(w, vaddr, srsrc, soffset, offset, formatted=True)
+        hosts, good = _element(access, form)
+        words = _read_words(w, hosts, good, form)
+        values = [form.read(words, component, bool(half)) for component in range(4)]
+        # Beyond the bounds only the constants are not 0.
+        values = [w.select(good, value, 0) for value in values]
+        if number is None:
+            values = [_select(form, values, selection, bool(half)) for selection in _selections(srsrc)[:count]]
+        if not result.present:
+            to_lds(w, offset, values[:1])
+            return
+        for index, row in enumerate(_rows(w, result, values[:count], half)):
+            result.store_row(index, row, w.exec)
+        no_failure(w, result, registers)
+
+
+def _rows(w: WaveBuilder, result: Slot, values: list[Value], half: str) -> list[Value]:
+    """The registers of a load. The half of a register that no component goes to is kept, or cleared under SRAMECC."""
+    if not half:
+        return values
+    kept = result.row(len(values) // 2 if len(values) % 2 else 0)
+    if w.modifiers.get("sramecc"):
+        kept = w.const("u32", 0)
+    if half == "hi":
+        return [(kept & 0xFFFF) | (values[0] << 16)]
+    low, high = values[0::2], values[1::2]
+    rows = [first | (second << 16) for first, second in zip(low, high, strict=False)]
+    return rows + [(kept & 0xFFFF0000) | value for value in low[len(high) :]]
+
+
+def _stored(w: WaveBuilder, form: DataFormat, data: Slot, count: int, half: str) -> list[Value]:
+    """What the shader gives for each of the four components, as 32 bits."""
+    if half == "hi":
+        values = [form.widen(data.row(0) >> 16)]
+    elif half:
+        values = [form.widen(data.row(index // 2) >> 16 * (index % 2)) for index in range(count)]
+    else:
+        values = [data.row(index) for index in range(count)]
+    # LLVM's features default-component-zero and default-component-broadcast.
+    missing = values[0] if w.major >= 12 else w.const("u32", 0)
+    return values + [missing] * (4 - count)
+
+
+def _arrange(form: DataFormat, values: list[Value], selections: list[Value]) -> list[Value]:
+    """A store's components as DST_SEL arranges them. Only exchanges are defined: there it does not matter in which
+    direction it is read."""
+    w = form.w
+    arranged = []
+    undefined = []
+    for component in range(4):
+        present = form.width(component) != 0
+        good = present & (selections[component] == 4 + component)
+        value = values[component]
+        for other in range(4):
+            if other != component:
+                exchanged = (selections[component] == 4 + other) & (selections[other] == 4 + component)
+                value = w.select(exchanged, values[other], value)
+                good = good | (exchanged & (form.width(other) != 0))
+        arranged.append(value)
+        undefined.append(present & ~good)
+    form.refuse(functools.reduce(operator.or_, undefined), FAULT_SELECT)
+    return arranged
+
+
+def _declare_store(names: str, count: int, typed: bool, half: str) -> None:
+    registers = (count + 1) // 2 if half else count
+
+    @operations.wave(names, f"{PLACE} vdata:u32x{registers} {'#format ' if typed else ''}->", exact=False, **STATIC)
+    def store(
+        w: WaveBuilder,
+        vaddr: Slot,
+        srsrc: Slot,
+        soffset: Slot,
+        offset: Slot,
+        data: Slot,
+        number: Slot | None = None,
+    ) -> None:
+        """An element of the buffer = the components in D."""
+        form = DataFormat.of(w, number.scalar() if number is not None else _descriptor_format(w, srsrc))
+        form.refuse_scaled()
+        values = _stored(w, form, data, count, half)
+        if number is None:
+            values = _arrange(form, values, _selections(srsrc))
+        access = buffer_access(w, vaddr, srsrc, soffset, offset, formatted=True)
+        hosts, good = _element(access, form)
+        _write_words(w, hosts, good, form, form.write(values))
+
+
+for _typed in (False, True):
+    _prefix = "tbuffer" if _typed else "buffer"
+    for _count, _letters in enumerate(("x", "xy", "xyz", "xyzw"), 1):
+        for _half, _spellings in (
+            ("", "format"),
+            ("pairs", "format_d16 d16_format"),
+            ("hi", "format_d16_hi d16_hi_format"),
+        ):
+            if _half == "hi" and (_typed or _count > 1):
+                continue
+            _loads, _stores = (
+                " ".join(f"{_prefix}_{_verb}_{_spelling}_{_letters}" for _spelling in _spellings.split())
+                for _verb in ("load", "store")
+            )
+            _declare_load(_loads, _count, _typed, _half)
+            _declare_store(_stores, _count, _typed, _half)
