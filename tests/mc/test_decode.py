@@ -170,3 +170,40 @@ def test_isa_of_is_kept_and_checked() -> None:
         Isa.of("gfx1")
     for name in TARGETS:
         assert Isa.of(name).decode(bytes.fromhex("000080bf")).flags[0] & InstructionFlag.SALU
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+def test_lds_operations_without_a_gds_bit(target: str) -> None:
+    """LLVM's decoder gives the first two a tied operand twice, and the others a register where its tables want a
+    pair."""
+    source = (
+        "ds_read_u8_d16 v1, v2\nds_read_i8_d16_hi v1, v2 offset:7\nds_gws_init v0 gds\nds_gws_barrier v2 offset:4 gds"
+    )
+    isa = Isa.of(target)
+    made = isa.assemble(source).instructions
+    decoded = isa.decode(made.code)
+    assert isa.texts(decoded) == source.split("\n")
+    assert [decoded.operands(index) for index in range(4)] == [made.operands(index) for index in range(4)]
+    assert isa.encode(decoded)[0] == made.code
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+@pytest.mark.parametrize("first", [4, 5])
+def test_tied_operands_of_dual_operations(target: str, first: int) -> None:
+    """The lowest bit of the second destination is not in the encoding: it is the opposite of the first one's."""
+    isa = Isa.of(target, 32)
+    source = f"v_dual_fmac_f32 v{first}, v1, v2 :: v_dual_fmac_f32 v{11 - first}, v3, v8"
+    decoded = isa.decode(isa.assemble(source).instructions.code)
+    at = isa.opcode(int(decoded.opcode[0])).operand_index
+    assert isa.register(decoded.operands(0)[at["src2X"]][1]).text == f"v{first}"
+    assert isa.register(decoded.operands(0)[at["src2Y"]][1]).text == f"v{11 - first}"
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+def test_matrix_operations_may_add_to_other_registers(target: str) -> None:
+    isa = Isa.of(target)
+    sources = "v[8:15], v[16:23]" if target == "gfx1100" else "v[8:11], v[16:19]"
+    decoded = isa.decode(isa.assemble(f"v_wmma_f32_16x16x16_f16 v[0:7], {sources}, v[24:31]").instructions.code)
+    opcode = isa.opcode(int(decoded.opcode[0]))
+    assert opcode.operands[opcode.operand_index["src2"]].tied_to == -1
+    assert isa.register(decoded.operands(0)[opcode.operand_index["src2"]][1]).text == "v[24:31]"

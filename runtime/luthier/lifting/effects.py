@@ -229,12 +229,10 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     for index, operand in enumerate(opcode.operands):
         if operand.is_def:
             continue
-        # LLVM leaves some constraints out: by name these operands always stand for the destination.
-        same_as = 0 if operand.tied_to < 0 and operand.name in (*_PRESERVED, "sdst_in") else operand.tied_to
-        if same_as >= 0 and operand.name in _PRESERVED:
-            preserved.add(same_as)
+        if operand.name in _PRESERVED:
+            preserved.add(max(operand.tied_to, 0))  # LLVM leaves some constraints out: these always have one
         else:
-            reads.append(same_as if same_as >= 0 else index)
+            reads.append(index)
     for index, operand in enumerate(opcode.operands):
         if not operand.is_def:
             continue

@@ -58,10 +58,25 @@ void Isa::complete(MCInst &inst) const {
     return;
   const MCInstrDesc &desc = instrInfo_->get(opcode);
   const OperandNames &names = operandNames();
-  // On gfx90a and later the decoder appends the gds operand of DS instructions a second time, and the parser gives some
-  // buffer atomics a swz operand that their opcode does not have.
+  // The parser gives some buffer atomics a swz operand that their opcode does not have.
   while (inst.getNumOperands() > desc.getNumOperands() && inst.getOperand(inst.getNumOperands() - 1).isImm())
     inst.erase(inst.end() - 1);
+  // gfx90a and later have no gds bit in DS instructions. LLVM's decoder puts the operand in when it has already seen to
+  // the tied one, which is then there twice.
+  if (inst.getNumOperands() == desc.getNumOperands() + 1 && desc.getNumOperands() > 0) {
+    const unsigned last = desc.getNumOperands() - 1;
+    const MCOperand &kept = inst.getOperand(last), &extra = inst.getOperand(last + 1);
+    if (tiedTo(opcode, last) >= 0 && kept.isReg() && extra.isReg() && kept.getReg() == extra.getReg())
+      inst.erase(inst.end() - 1);
+  }
+  // LLVM's decoder takes the tied operand of a dual operation's second half from the field of vdstY, which lacks the
+  // lowest bit.
+  const int dualSource = position(opcode, names.src2Y);
+  if (dualSource >= 0 && unsigned(dualSource) < inst.getNumOperands()) {
+    const int tied = tiedTo(opcode, unsigned(dualSource));
+    if (tied >= 0)
+      inst.getOperand(unsigned(dualSource)) = inst.getOperand(unsigned(tied));
+  }
   // Decoded as the bits of its field, assembled as the number it stands for: it is the number here.
   if (flags_[opcode] & FlatFlag) {
     const int at = position(opcode, names.offset);
@@ -110,8 +125,9 @@ int Isa::tiedTo(unsigned opcode, unsigned operand) const {
   const MCInstrDesc &desc = instrInfo_->get(opcode);
   const int tied = desc.getOperandConstraint(operand, MCOI::TIED_TO);
   const MCInstrDesc &generic = instrInfo_->get(genericOpcode(opcode));
-  // LLVM does not copy every constraint of a generic opcode to the real ones.
-  return tied < 0 && generic.getNumOperands() == desc.getNumOperands()
+  // LLVM does not copy every constraint of a generic opcode to the real ones. It is right not to for matrix operations:
+  // their encoding has a field for src2, and one real opcode stands for the generic ones with two and three addresses.
+  return tied < 0 && generic.getNumOperands() == desc.getNumOperands() && !(flags_[opcode] & MatrixFlag)
              ? generic.getOperandConstraint(operand, MCOI::TIED_TO)
              : tied;
 }
@@ -144,7 +160,11 @@ const char *Isa::problem(const MCInst &inst) const {
       if (wanted.contains(given))
         continue;
       const MCRegister generic = AMDGPU::mc2PseudoReg(given);
-      if (!wanted.contains(generic) && !AMDGPU::isInlineValue(generic))
+      if (wanted.contains(generic) || AMDGPU::isInlineValue(generic))
+        continue;
+      // From gfx90a on LLVM's tables give ds_gws_* a pair, to have it aligned; it decodes and parses one register.
+      const auto around = registerInfo_->superregs(given);
+      if (!(flags_[opcode] & GwsFlag) || !any_of(around, [&](MCPhysReg one) { return wanted.contains(one); }))
         return "a register is not of the class that the operand takes";
     } else if (id >= 0 && info.OperandType == MCOI::OPERAND_REGISTER) {
       return "an operand must be a register";

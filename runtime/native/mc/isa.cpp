@@ -60,6 +60,7 @@ void setOperandNames(const std::map<std::string, unsigned> &numbers) {
   all.opSelHi = number("op_sel_hi");
   all.negLo = number("neg_lo");
   all.negHi = number("neg_hi");
+  all.src2Y = number("src2Y");
   theNames = std::move(all);
 }
 

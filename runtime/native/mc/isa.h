@@ -41,8 +41,8 @@ enum OperandKind : uint8_t {
 constexpr int64_t NoTarget = INT64_MIN;
 
 // Bits of instructionFlags that are needed outside of flags.cpp.
-constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, SegmentFlags = (1u << 20) | (1u << 21),
-                   SdwaFlag = 1u << 24;
+constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, MatrixFlag = 1u << 18,
+                   SegmentFlags = (1u << 20) | (1u << 21), SdwaFlag = 1u << 24, GwsFlag = 1u << 28;
 
 /// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
 struct Instructions {
@@ -89,7 +89,7 @@ struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
   std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
   std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
-  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi;
+  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y;
 };
 
 /// Must be called once before the first Isa is made.

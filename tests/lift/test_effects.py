@@ -1,0 +1,31 @@
+"""Registers that instructions read and write."""
+
+from __future__ import annotations
+
+import pytest
+from luthier.lifting.effects import Columns, Effects, EffectTable
+from luthier.lifting.registers import UnitSet
+from luthier.mc import Isa
+
+
+def effects_of(target: str, text: str, wave_size: int | None = None) -> Effects:
+    isa = Isa.of(target, wave_size)
+    code = isa.decode(isa.assemble(text).instructions.code)
+    assert len(code) == 1
+    return EffectTable(isa, isa.wave_size, 0).of(Columns(code), 0)
+
+
+@pytest.mark.parametrize(("target", "sources"), [("gfx1100", "v[8:15], v[16:23]"), ("gfx1201", "v[8:11], v[16:19]")])
+def test_a_matrix_operation_reads_what_it_adds_to(target: str, sources: str) -> None:
+    """Also where that is not its destination."""
+    effects = effects_of(target, f"v_wmma_f32_16x16x16_f16 v[0:7], {sources}, v[24:31]")
+    assert UnitSet(effects.reads).names()[-1].endswith(":31]")
+    assert UnitSet(effects.writes).names() == ["v[0:7]"]
+    assert effects.hard_kills == effects.writes
+
+
+@pytest.mark.parametrize("first", [4, 5])
+def test_a_dual_operation_reads_both_sums(first: int) -> None:
+    effects = effects_of("gfx1100", f"v_dual_fmac_f32 v{first}, v1, v2 :: v_dual_fmac_f32 v{11 - first}, v3, v8", 32)
+    vectors = [unit - 256 for unit in UnitSet(effects.reads) if unit >= 256]
+    assert vectors == sorted([1, 2, 3, 8, first, 11 - first])
