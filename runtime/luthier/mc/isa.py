@@ -13,11 +13,10 @@ from luthier.errors import DecodeError, TargetError
 from luthier.mc import _operand_names
 from luthier.mc.instructions import Assembly, Fixup, InstructionArray, InstructionFlag
 from luthier.mc.opcodes import Opcode, OperandInfo
-from luthier.mc.registers import Register, register_units
+from luthier.mc.registers import Register
 from luthier.targets import Target, TargetId
 
 _PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
-_HIGH_SGPR = re.compile(r"SGPR10[2-5]")
 
 
 class Isa:
@@ -72,26 +71,9 @@ class Isa:
         except _mc.McError as problem:
             raise TargetError(problem.args[0], target=str(target)) from None
         self._opcodes: dict[int, Opcode] = {}
-        self._describe_registers()
-
-    def _describe_registers(self) -> None:
-        """Fill the register tables and, for each range of units, choose the register this processor's encoder wants."""
-        columns = _register_units(self.target.target.major == 9)
-        self.register_first_unit, self.register_unit_count, self.register_is_half = columns
-        first, units, half = (column.tolist() for column in columns)
-        # Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that
-        # LLVM itself maps the generic one to, and never a read-only summary of it.
-        self._at: dict[tuple[int, int], int] = {}
-        names = _registers()
-        for number, real in enumerate(self._native.real_registers().tolist()):
-            if real == number and first[number] >= 0 and not half[number] and self._allocatable(names[number][0]):
-                self._at.setdefault((first[number], units[number]), number)
-
-    def _allocatable(self, name: str) -> bool:
-        if name.startswith("SRC_"):
-            return False
-        # GFX9 has FLAT_SCRATCH and XNACK_MASK where later generations have SGPR 102 to 105.
-        return self.target.target.major > 9 or not _HIGH_SGPR.search(name)
+        first, count, half, encodes = self._native.register_units(target.target.major == 9)
+        self.register_first_unit, self.register_unit_count = first, count
+        self.register_is_half, self._encodes = half.view(np.bool_), encodes.view(np.bool_)
 
     # Instructions
 
@@ -183,6 +165,11 @@ class Isa:
         except KeyError:
             return self._opcodes.setdefault(number, self._describe_opcode(int(number)))
 
+    @staticmethod
+    def opcode_names() -> list[str]:
+        """LLVM's name of every opcode of every processor, by number."""
+        return list(_opcode_numbers())
+
     def opcode_named(self, name: str) -> Opcode:
         """The opcode LLVM calls exactly `name`, e.g. ``V_ADD_F32_e32_gfx11``.
 
@@ -195,12 +182,11 @@ class Isa:
         return self.opcode(number)
 
     def _describe_opcode(self, number: int) -> Opcode:
-        if not 0 <= number < len(_opcode_numbers()):
-            raise DecodeError(f"no opcode has the number {number}", target=str(self.target))
-        name, mnemonic, pseudo, pseudo_number, operands, uses, defs, size, flags, ts_flags, is_pseudo = (
-            self._native.describe_opcode(number)
-        )
-        classes = _register_class_names()
+        try:
+            described = self._native.describe_opcode(number)
+        except (_mc.McError, TypeError):  # TypeError: negative
+            raise DecodeError(f"no opcode has the number {number}", target=str(self.target)) from None
+        name, mnemonic, pseudo, pseudo_number, operands, uses, defs, size, flags, ts_flags, is_pseudo = described
         return Opcode(
             number,
             name,
@@ -208,7 +194,7 @@ class Isa:
             pseudo if pseudo_number != number else _PROCESSOR.sub("", name),
             pseudo_number,
             tuple(
-                OperandInfo(operand, is_def, tied, kind, classes[cls] if cls >= 0 else None)
+                OperandInfo(operand, is_def, tied, kind, _register_class_name(cls) if cls >= 0 else None)
                 for operand, is_def, tied, kind, cls in operands
             ),
             tuple(self._wave_register(register) for register in uses),
@@ -221,8 +207,10 @@ class Isa:
 
     def _wave_register(self, number: int) -> int:
         """In wave32 an instruction that LLVM describes as using VCC or EXEC uses only the low half."""
-        name = _registers()[number][0]
-        return _register_numbers()[name + "_LO"] if self.wave_size == 32 and name in ("VCC", "EXEC") else number
+        if self.wave_size == 64:
+            return number
+        name = self._native.register(number)[0]
+        return _register_numbers()[f"{name}_LO"] if name in ("VCC", "EXEC") else number
 
     def register(self, number: int) -> Register:
         """The register `number`.
@@ -230,9 +218,9 @@ class Isa:
         Raises:
             DecodeError: there is none.
         """
-        if not 0 <= number < len(_registers()):
+        if not 0 <= number < len(self.register_first_unit):
             raise DecodeError(f"no register has the number {number}", target=str(self.target))
-        name, text = _registers()[number]
+        name, text = self._native.register(int(number))
         return Register(
             int(number),
             name,
@@ -256,7 +244,17 @@ class Isa:
     def register_at(self, unit: int, count: int = 1) -> int | None:
         """The register number that instructions of this processor use for exactly these units, None where there is
         none."""
-        return self._at.get((unit, count))
+        return self._register_at.get((unit, count))
+
+    @functools.cached_property
+    def _register_at(self) -> dict[tuple[int, int], int]:
+        """Of several registers with the same units, the first one that this processor's encoder takes."""
+        numbers = np.flatnonzero(self._encodes)
+        units = zip(self.register_first_unit[numbers].tolist(), self.register_unit_count[numbers].tolist(), strict=True)
+        table: dict[tuple[int, int], int] = {}
+        for place, number in zip(units, numbers.tolist(), strict=True):
+            table.setdefault(place, number)
+        return table
 
     def registers_in_class(self, name: str) -> list[int]:
         """Numbers of the registers in LLVM's register class `name`, in LLVM's order.
@@ -295,30 +293,15 @@ def _native(cpu: str, features: str) -> _mc.Isa:
 
 @functools.cache
 def _set_operand_names() -> None:
-    _mc.set_operand_names(_operand_names.calibrate(_opcode_numbers(), _mc.named_operand_positions))
-
-
-@functools.cache
-def _registers() -> list[tuple[str, str]]:
-    return _any().registers()
+    anchors = list(_operand_names.ANCHORS)
+    numbers = zip(anchors, _mc.opcode_numbers(anchors), strict=True)
+    opcodes = {name: number for name, number in numbers if number >= 0}
+    _mc.set_operand_names(_operand_names.calibrate(opcodes, _mc.named_operand_positions))
 
 
 @functools.cache
 def _register_numbers() -> dict[str, int]:
-    return {name: number for number, (name, _) in enumerate(_registers())}
-
-
-@functools.cache
-def _register_units(gfx9: bool) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    rows = [register_units(name, gfx9) for name, _ in _registers()]
-    columns = (
-        np.array([first for first, _, _ in rows], np.int32),
-        np.array([count for _, count, _ in rows], np.int32),
-        np.array([half for _, _, half in rows], np.bool_),
-    )
-    for column in columns:
-        column.flags.writeable = False
-    return columns
+    return _any().register_numbers()
 
 
 @functools.cache
@@ -327,8 +310,8 @@ def _register_classes() -> dict[str, list[int]]:
 
 
 @functools.cache
-def _register_class_names() -> list[str]:
-    return list(_register_classes())
+def _register_class_name(number: int) -> str:
+    return _any().register_class_name(number)
 
 
 def _data_text(data: bytes) -> str:

@@ -6,7 +6,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <mutex>
-#include <unordered_map>
+#include <numeric>
 
 extern "C" {
 void LLVMInitializeAMDGPUTargetInfo();
@@ -35,7 +35,22 @@ void initializeLLVM() {
 }
 
 namespace {
+const Triple TheTriple("amdgcn-amd-amdhsa");
+
+const Target *theTarget() {
+  initializeLLVM();
+  std::string error;
+  const Target *target = TargetRegistry::lookupTarget(TheTriple, error);
+  if (!target)
+    throw McError(error);
+  return target;
+}
+
 OperandNames theNames;
+} // namespace
+
+std::unique_ptr<MCInstrInfo> instructionInfo() {
+  return std::unique_ptr<MCInstrInfo>(theTarget()->createMCInstrInfo());
 }
 
 void setOperandNames(const std::map<std::string, unsigned> &numbers) {
@@ -70,12 +85,47 @@ const OperandNames &operandNames() {
   return theNames;
 }
 
-Isa::Isa(const std::string &cpu, const std::string &features) : triple_("amdgcn-amd-amdhsa") {
-  initializeLLVM();
-  std::string error;
-  target_ = TargetRegistry::lookupTarget(triple_, error);
-  if (!target_)
-    throw McError(error);
+OpcodeTables::OpcodeTables(const MCInstrInfo &instructions) {
+  const unsigned count = instructions.getNumOpcodes();
+  // LLVM's own mapping goes the other way, one column an encoding family. It answers -1 beyond its last column and for
+  // opcodes that are not in it, another number where a family lacks the opcode.
+  generic.resize(count);
+  std::iota(generic.begin(), generic.end(), 0u);
+  for (unsigned pseudo = 0; pseudo < count; ++pseudo) {
+    if (!instructions.get(pseudo).isPseudo())
+      continue;
+    for (unsigned family = 0;; ++family) {
+      const int real = AMDGPU::getMCOpcode(uint16_t(pseudo), family);
+      if (real < 0)
+        break;
+      if (unsigned(real) >= count || unsigned(real) == pseudo)
+        continue;
+      // Where two generic opcodes share an encoding, the one the real name was made from wins.
+      uint32_t &entry = generic[unsigned(real)];
+      if (entry == unsigned(real) || instructions.getName(unsigned(real)).starts_with(instructions.getName(pseudo)))
+        entry = pseudo;
+    }
+  }
+  flags.resize(count);
+  branchOperand.assign(count, -1);
+  for (unsigned opcode = 0; opcode < count; ++opcode) {
+    const MCInstrDesc &desc = instructions.get(opcode);
+    flags[opcode] = instructionFlags(desc, instructions.get(generic[opcode]), instructions.getName(opcode));
+    for (unsigned i = 0; i < desc.getNumOperands(); ++i)
+      if (desc.operands()[i].OperandType == MCOI::OPERAND_PCREL)
+        branchOperand[opcode] = int8_t(i);
+  }
+}
+
+namespace {
+const OpcodeTables &theTables() {
+  static const OpcodeTables tables(*instructionInfo());
+  return tables;
+}
+} // namespace
+
+Isa::Isa(const std::string &cpu, const std::string &features)
+    : triple_(TheTriple), target_(theTarget()), tables_(theTables()) {
   registerInfo_.reset(target_->createMCRegInfo(triple_));
   asmInfo_.reset(target_->createMCAsmInfo(*registerInfo_, triple_, options_));
   instrInfo_.reset(target_->createMCInstrInfo());
@@ -86,17 +136,6 @@ Isa::Isa(const std::string &cpu, const std::string &features) : triple_("amdgcn-
   generation_ = AMDGPU::getIsaVersion(cpu).Major;
   flatOffsetBits_ = AMDGPU::getNumFlatOffsetBits(*subtarget_);
   hwMode_ = subtarget_->getHwMode(MCSubtargetInfo::HwMode_RegInfo);
-
-  const unsigned count = instrInfo_->getNumOpcodes();
-  flags_.resize(count);
-  branchOperand_.assign(count, -1);
-  for (unsigned opcode = 0; opcode < count; ++opcode) {
-    const MCInstrDesc &desc = instrInfo_->get(opcode);
-    flags_[opcode] = instructionFlags(desc, instrInfo_->get(genericOpcode(opcode)), instrInfo_->getName(opcode));
-    for (unsigned i = 0; i < desc.getNumOperands(); ++i)
-      if (desc.operands()[i].OperandType == MCOI::OPERAND_PCREL)
-        branchOperand_[opcode] = int8_t(i);
-  }
 }
 
 std::unique_ptr<MCInstPrinter> Isa::printer() const {
@@ -146,26 +185,16 @@ std::string Isa::registerText(uint32_t number) const {
   return number ? AMDGPUInstPrinter::getRegisterName(MCRegister(number)) : "";
 }
 
-unsigned Isa::genericOpcode(unsigned opcode) const {
-  // Real opcode -> the generic one it encodes. The mapping table in LLVM goes the other way, one column an encoding
-  // family.
-  static std::once_flag once;
-  static std::unordered_map<unsigned, unsigned> generic;
-  std::call_once(once, [this] {
-    constexpr unsigned Families = 32; // more than there are: the table answers -1 beyond its last column
-    for (unsigned pseudo = 0; pseudo < instrInfo_->getNumOpcodes(); ++pseudo)
-      for (unsigned family = 0; family < Families; ++family) {
-        const int real = AMDGPU::getMCOpcode(uint16_t(pseudo), family);
-        if (real < 0 || unsigned(real) >= instrInfo_->getNumOpcodes() || unsigned(real) == pseudo)
-          continue;
-        auto [entry, added] = generic.try_emplace(unsigned(real), pseudo);
-        // Where two generic opcodes share an encoding, the one the real name was made from wins.
-        if (!added && instrInfo_->getName(unsigned(real)).starts_with(instrInfo_->getName(pseudo)))
-          entry->second = pseudo;
-      }
-  });
-  auto found = generic.find(opcode);
-  return found == generic.end() ? opcode : found->second;
+bool Isa::encodes(uint32_t number, const RegisterUnits &units) const {
+  // Of several registers with the same units (TTMP0_vi, M0_gfx11plus, SRC_VCCZ, …) the encoder wants the one that LLVM
+  // itself maps the generic one to, and never a read-only summary of it.
+  if (units.first < 0 || units.half || realRegister(number) != number)
+    return false;
+  const StringRef name = registerInfo_->getName(MCRegister(number));
+  if (name.starts_with("SRC_"))
+    return false;
+  // GFX9 has FLAT_SCRATCH and XNACK_MASK where later generations have SGPR 102 to 105.
+  return generation_ > 9 || !name.starts_with("SGPR") || units.first + units.count <= 102 || units.first > 105;
 }
 
 OperandKind Isa::literalKind(const MCExpr &expression) const {
@@ -176,7 +205,7 @@ OperandKind Isa::literalKind(const MCExpr &expression) const {
 }
 
 int64_t Isa::branchTarget(const MCInst &inst, uint64_t address, uint64_t size) const {
-  const int operand = branchOperand_[inst.getOpcode()];
+  const int operand = tables_.branchOperand[inst.getOpcode()];
   if (operand < 0 || unsigned(operand) >= inst.getNumOperands() || !inst.getOperand(unsigned(operand)).isImm())
     return NoTarget;
   const int64_t words = SignExtend64<16>(uint64_t(inst.getOperand(unsigned(operand)).getImm()));

@@ -92,6 +92,25 @@ struct OperandNames {
   unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y;
 };
 
+/// Where a register is, in 32-bit units.
+struct RegisterUnits {
+  int32_t first; ///< -1 where there is none
+  int32_t count;
+  bool half;
+};
+
+/// Units of LLVM's register `name`, on GFX9 or on a later generation. None where it is SGPR_NULL, a pseudo register of
+/// code generation, or beyond the units.
+RegisterUnits registerUnits(llvm::StringRef name, bool gfx9);
+
+/// What is the same for every processor, by opcode.
+struct OpcodeTables {
+  explicit OpcodeTables(const llvm::MCInstrInfo &instructions);
+  std::vector<uint32_t> generic;     ///< the opcode it encodes, common to all processors; itself where there is none
+  std::vector<uint32_t> flags;       ///< instructionFlags
+  std::vector<int8_t> branchOperand; ///< index of the PC-relative operand, -1 where there is none
+};
+
 /// Must be called once before the first Isa is made.
 void setOperandNames(const std::map<std::string, unsigned> &numbers);
 const OperandNames &operandNames();
@@ -109,7 +128,7 @@ public:
   const llvm::MCInstrInfo &instructions() const { return *instrInfo_; }
   const llvm::MCRegisterInfo &registers() const { return *registerInfo_; }
   const llvm::MCSubtargetInfo &subtarget() const { return *subtarget_; }
-  uint32_t flags(unsigned opcode) const { return flags_[opcode]; }
+  uint32_t flags(unsigned opcode) const { return tables_.flags[opcode]; }
   uint32_t realRegister(uint32_t number) const;
   /// The register class an operand takes on this processor, -1 where it takes no register.
   int registerClass(const llvm::MCOperandInfo &info) const { return instrInfo_->getOpRegClassID(info, hwMode_); }
@@ -137,7 +156,9 @@ public:
   std::string mnemonic(unsigned opcode) const;
   std::string registerText(uint32_t number) const;
   /// The opcode that `opcode` encodes, common to all processors; itself where LLVM has no other.
-  unsigned genericOpcode(unsigned opcode) const;
+  unsigned genericOpcode(unsigned opcode) const { return tables_.generic[opcode]; }
+  /// The register that this processor's encoder wants for these units; what a column of all registers is made from.
+  bool encodes(uint32_t number, const RegisterUnits &units) const;
 
 private:
   // LLVM's contexts and printers are not safe to share between threads, so each call makes its own.
@@ -156,12 +177,15 @@ private:
   unsigned hwMode_ = 0;
   unsigned generation_ = 0; ///< major version of the instruction set, e.g. 9
   unsigned flatOffsetBits_ = 0;
-  std::vector<uint32_t> flags_;
-  std::vector<int8_t> branchOperand_; ///< index of the PC-relative operand of an opcode, -1 where there is none
+  const OpcodeTables &tables_;
+  const std::vector<uint32_t> &flags_ = tables_.flags;
 };
 
 /// What an instruction is, for every opcode alike; the bits are public (luthier.mc.InstructionFlag).
 uint32_t instructionFlags(const llvm::MCInstrDesc &real, const llvm::MCInstrDesc &generic, llvm::StringRef name);
+
+/// LLVM's table of opcodes.
+std::unique_ptr<llvm::MCInstrInfo> instructionInfo();
 
 /// Runs once: LLVM's AMDGPU target and a handler that turns fatal errors into exceptions.
 void initializeLLVM();

@@ -3,6 +3,10 @@
 
 #include "amdgpu_private.h"
 
+#include "llvm/ADT/StringMap.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <algorithm>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -132,20 +136,42 @@ PYBIND11_MODULE(_mc, m) {
           },
           py::arg("source"))
       .def("describe_opcode", &describeOpcode)
-      .def("registers",
+      .def("register",
+           [](const Isa &isa, unsigned number) {
+             if (number >= isa.registers().getNumRegs())
+               throw McError("register " + std::to_string(number) + " does not exist");
+             return py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(number))),
+                                   isa.registerText(number));
+           })
+      .def(
+          "register_units",
+          [](const Isa &isa, bool gfx9) {
+            const unsigned count = isa.registers().getNumRegs();
+            std::vector<int32_t> first(count), units(count);
+            std::vector<uint8_t> half(count), encodes(count);
+            for (unsigned i = 0; i < count; ++i) {
+              const RegisterUnits found = registerUnits(isa.registers().getName(llvm::MCRegister(i)), gfx9);
+              first[i] = found.first;
+              units[i] = found.count;
+              half[i] = found.half;
+              encodes[i] = isa.encodes(i, found);
+            }
+            return py::make_tuple(column(std::move(first)), column(std::move(units)), column(std::move(half)),
+                                  column(std::move(encodes)));
+          },
+          py::arg("gfx9"))
+      .def("register_numbers",
            [](const Isa &isa) {
-             py::list all;
+             py::dict all;
              for (unsigned i = 0; i < isa.registers().getNumRegs(); ++i)
-               all.append(
-                   py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(i))), isa.registerText(i)));
+               all[isa.registers().getName(llvm::MCRegister(i))] = i;
              return all;
            })
-      .def("real_registers",
-           [](const Isa &isa) {
-             std::vector<uint32_t> real;
-             for (unsigned i = 0; i < isa.registers().getNumRegs(); ++i)
-               real.push_back(isa.realRegister(i));
-             return column(std::move(real));
+      .def("register_class_name",
+           [](const Isa &isa, unsigned id) {
+             if (id >= isa.registers().getNumRegClasses())
+               throw McError("register class " + std::to_string(id) + " does not exist");
+             return isa.registers().getRegClassName(&isa.registers().getRegClass(id));
            })
       .def("register_classes", [](const Isa &isa) {
         py::list all;
@@ -159,11 +185,34 @@ PYBIND11_MODULE(_mc, m) {
 
   m.def("set_operand_names", &setOperandNames, py::arg("numbers"));
   m.def("opcode_names", [] {
-    const Isa any("gfx942", "");
-    std::vector<std::string> names;
-    for (unsigned i = 0; i < any.instructions().getNumOpcodes(); ++i)
-      names.push_back(any.instructions().getName(i).str());
+    const std::unique_ptr<llvm::MCInstrInfo> instructions = instructionInfo();
+    py::list names;
+    for (unsigned i = 0; i < instructions->getNumOpcodes(); ++i)
+      names.append(instructions->getName(i).str());
     return names;
+  });
+  m.def(
+      "opcode_numbers",
+      [](const std::vector<std::string> &names) {
+        llvm::StringMap<int> numbers;
+        for (const std::string &name : names)
+          numbers[name] = -1;
+        const std::unique_ptr<llvm::MCInstrInfo> instructions = instructionInfo();
+        for (unsigned i = 0; i < instructions->getNumOpcodes(); ++i)
+          if (const auto found = numbers.find(instructions->getName(i)); found != numbers.end())
+            found->second = int(i);
+        std::vector<int> found;
+        for (const std::string &name : names)
+          found.push_back(numbers[name]);
+        return found;
+      },
+      py::arg("names"));
+  m.def("host", [] {
+    std::vector<std::string> features;
+    for (const auto &feature : llvm::sys::getHostCPUFeatures())
+      features.push_back((feature.second ? "+" : "-") + feature.first().str());
+    std::sort(features.begin(), features.end());
+    return py::make_tuple(llvm::sys::getHostCPUName().str(), features);
   });
   m.def(
       "named_operand_positions",
