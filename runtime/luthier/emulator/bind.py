@@ -255,8 +255,8 @@ class Binder:
         if operation is None:
             raise Unsupported(f"no operation {name}")
         positions = opcode.operand_index
-        sources = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.sources)
-        results = tuple(self._place(spec, positions, suffix, opcode) for spec in operation.results)
+        sources = tuple(self._place(spec, positions, suffix) for spec in operation.sources)
+        results = tuple(self._place(spec, positions, suffix) for spec in operation.results)
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
         extra = []
@@ -299,7 +299,7 @@ class Binder:
                 roles.setdefault(place.operand, 64 if spec.type.bits == 64 else 32)
         return tuple(roles.items())
 
-    def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str, opcode: Opcode) -> _Place:
+    def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str) -> _Place:
         if spec.type.kind == "scc" or spec.name in ("target", "following"):
             return _Place(-1, -1, "none" if spec.type.kind == "scc" else spec.name)
         if spec.name == "vcc":
@@ -311,12 +311,7 @@ class Binder:
             names = ["vdst_in", "vdst"]
         for name in names:
             if name in positions:
-                position = positions[name]
-                tied = opcode.operands[position].tied_to
-                if suffix and tied >= 0:
-                    # LLVM's disassembler fills in the tied operands of dual operations wrongly.
-                    position = tied
-                return _Place(position, positions.get(f"{name}_modifiers", -1), name)
+                return _Place(positions[name], positions.get(f"{name}_modifiers", -1), name)
         if spec.is_immediate:
             return _Place(-1, -1, "zero")
         if spec.type.kind == "mask":
