@@ -25,12 +25,12 @@ def bad(request: pytest.FixtureRequest, build_kernels: Callable[[str, str], Path
 @pytest.fixture(autouse=True)
 def device_stays_usable(bad: Module) -> Iterator[None]:
     """After every test an ordinary kernel runs and is right, and no memory was lost."""
-    before = len(bad.device.memory.table())
+    before = len(bad.device.memory.table()[0])
     yield
     out = np.zeros(64, np.int32)
     bad.kernel("small_groups").launch(out, block=64)
     assert np.all(out == 5)
-    used = [row for row in bad.device.memory.table().tolist() if row[1]]
+    used = [row for row in bad.device.memory.table()[0].tolist() if row[1]]
     assert len(used) <= before
 
 

@@ -8,9 +8,10 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 from luthier.cli.main import main
-from luthier.emulator.bind import Binder, Unsupported
+from luthier.emulator.bind import Binder
 from luthier.emulator.builder import FloatMode
 from luthier.emulator.coverage import NOT_COMPUTE, coverage, samples
+from luthier.emulator.declare import Unsupported
 from luthier.emulator.emit import emit
 from luthier.emulator.variant import Variant
 from luthier.mc import Isa

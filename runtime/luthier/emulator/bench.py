@@ -63,7 +63,7 @@ def run_assembly(
     code = Code(isa, [(0, _code_of(isa, source))])
     code.ensure(mode, 0)
     space = memory or Memory()
-    table = space.table()
+    table, _ = space.table()
     contents = bytes(lds)
     stack = Arena(size * scratch + 64)
     worker = Worker(0)
@@ -84,7 +84,7 @@ def run_assembly(
     fields = {
         "group_count": 1,
         "quantum": 1 << 20,
-        "step_limit": 64,
+        "step_limit": 1 << 26,
         "grid_x": 1,
         "grid_y": 1,
         "grid_z": 1,

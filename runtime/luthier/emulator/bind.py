@@ -11,8 +11,10 @@ from typing import NamedTuple
 from luthier.emulator import layout
 from luthier.emulator.builder import FloatMode
 from luthier.emulator.constants import inline_offset
-from luthier.emulator.declare import Form, OperandSpec, Operation
+from luthier.emulator.declare import Form, OperandSpec, Operation, Unsupported
+from luthier.emulator.dpp import is_defined
 from luthier.emulator.operations import operations_of
+from luthier.emulator.operations.refused import reason
 from luthier.emulator.variant import Access, Dpp, Variant
 from luthier.mc import InstructionArray, Isa, Opcode
 from luthier.mc.instructions import InstructionFlag, OperandKind
@@ -35,8 +37,9 @@ _ADDRESSING = {"OFFEN": 1, "IDXEN": 2, "BOTHEN": 3, "ADDR64": 4}
 """Bit 0: the VGPR holds an offset; bit 1: it holds an index (before the offset)."""
 
 
-class Unsupported(Exception):
-    """The instruction has no operation, or an operand that the emulator does not model."""
+def operation_name(opcode: Opcode) -> str:
+    """The mnemonic without its encoding suffix, under which the operation is declared."""
+    return _SUFFIX.sub("", opcode.mnemonic)
 
 
 @dataclass(frozen=True)
@@ -248,15 +251,18 @@ class Binder:
                 self._one_plan(opcode, table, _SUFFIX.sub("", half).replace("v_dual_", "v_"), suffix)
                 for half, suffix in zip(halves, "XY", strict=True)
             )
-        return (self._one_plan(opcode, table, _SUFFIX.sub("", opcode.mnemonic), ""),)
+        return (self._one_plan(opcode, table, operation_name(opcode), ""),)
 
     def _one_plan(self, opcode: Opcode, table: dict[str, Operation], name: str, suffix: str) -> _Plan:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
-            raise Unsupported(f"no operation {name}")
+            raise Unsupported(reason(name))
         positions = opcode.operand_index
         sources = tuple(self._place(spec, positions, suffix) for spec in operation.sources)
         results = tuple(self._place(spec, positions, suffix) for spec in operation.results)
+        selects = not positions.keys().isdisjoint(("dpp_ctrl", "dpp8", "src0_sel"))
+        if operation.form is Form.WAVE and sources and selects:
+            raise Unsupported(f"{name} with lanes or parts of registers selected")
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
         static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
         extra = []
@@ -377,6 +383,8 @@ class Binder:
         if "dpp_ctrl" not in positions:
             return None
         values = {key: operands[position][1] for key, position in positions.items()}
+        if not is_defined(values["dpp_ctrl"], self.isa.target.target):
+            raise Unsupported(f"the reserved DPP control {values['dpp_ctrl']:#x}")
         return Dpp(
             values["dpp_ctrl"],
             0,

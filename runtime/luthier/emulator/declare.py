@@ -16,6 +16,10 @@ from luthier.emulator.types import Type
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class Unsupported(Exception):
+    """The instruction has no operation, or an operand that the emulator does not model."""
+
+
 class Form(enum.Enum):
     """What kind of code is generated around a semantic function."""
 

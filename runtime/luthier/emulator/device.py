@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -86,15 +86,25 @@ class DeviceBuffer:
 class Variable:
     """A variable of a loaded module; of a HIP managed variable its storage."""
 
-    def __init__(self, name: str, address: int, size: int, view: NDArray[np.uint8]) -> None:
+    def __init__(self, name: str, address: int, size: int, memory: Memory, holder: Allocation) -> None:
         self.name = name
         self.address = address
         self.size = size
-        self._view = view
+        self._memory = memory
+        self._holder = holder
+
+    def _live(self) -> NDArray[np.uint8]:
+        if self._memory.find(self._holder.address) is not self._holder:
+            raise DeviceError(f"the module of variable {self.name} was unloaded")
+        return self._holder.view()[self.address - self._holder.address :][: self.size]
 
     def read(self, dtype: Any = None) -> Any:
-        """Contents: bytes, an array of `dtype`, or with `dtype` int the little-endian unsigned number."""
-        data = self._view.tobytes()
+        """Contents: bytes, an array of `dtype`, or with `dtype` int the little-endian unsigned number.
+
+        Raises:
+            DeviceError: the module was unloaded.
+        """
+        data = self._live().tobytes()
         if dtype is None:
             return data
         if dtype is int:
@@ -105,7 +115,7 @@ class Variable:
         """Replace the contents (a number fills the whole variable, little-endian).
 
         Raises:
-            DeviceError: the sizes differ.
+            DeviceError: the sizes differ, or the module was unloaded.
         """
         if isinstance(data, (int, np.integer)):
             data = (int(data) & ((1 << 8 * self.size) - 1)).to_bytes(self.size, "little")
@@ -116,7 +126,7 @@ class Variable:
         )
         if raw.size != self.size:
             raise DeviceError(f"variable {self.name} has {self.size} bytes, not {raw.size}")
-        self._view[:] = raw
+        self._live()[:] = raw
 
 
 class Module:
@@ -149,7 +159,7 @@ class Module:
         """
         if name in self.image.managed:
             storage = self.image.managed[name]
-            return Variable(name, storage.address, storage.size, storage.view())
+            return Variable(name, storage.address, storage.size, self.device.memory, storage)
         symbol = self.object.symbol(name)
         if symbol is None or not symbol.defined or symbol.size == 0:
             raise ObjectError(f"no variable {name!r}", object=self.object.name)
@@ -157,8 +167,7 @@ class Module:
         holder = self.device.memory.find(address)
         if holder is None or address + symbol.size > holder.end:
             raise ObjectError(f"variable {name!r} lies outside the loaded segments", object=self.object.name)
-        view = holder.view()[address - holder.address :][: symbol.size]
-        return Variable(name, address, symbol.size, view)
+        return Variable(name, address, symbol.size, self.device.memory, holder)
 
     def code(self, wave_size: int) -> Code:
         """The decoded code, for waves of `wave_size` lanes."""
@@ -241,6 +250,15 @@ class KernelHandle:
         finally:
             for _, allocation in buffers:
                 device.memory.free(allocation)
+
+
+def _wait_for(futures: Sequence[Future[None]]) -> None:
+    """Wait for threads that were told to stop; they work on memory that the caller frees, so nothing interrupts."""
+    while not all(future.done() for future in futures):
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            continue
 
 
 def _copy_in(memory: Memory, array: NDArray[Any]) -> Allocation:
@@ -394,11 +412,13 @@ class EmulatedDevice:
 
     def spread(self, work: Callable[[Share], None], shares: Sequence[Share], abort: Callable[[], None]) -> None:
         """Call `work` for each share, each on its own thread; at an interrupt, `abort` and wait for them."""
-        futures = [self._pool.submit(work, share) for share in shares]
+        futures: list[Future[None]] = []
         try:
+            for share in shares:
+                futures.append(self._pool.submit(work, share))
             for future in futures:
                 future.result()
         except BaseException:
             abort()
-            wait(futures)
+            _wait_for(futures)
             raise

@@ -148,11 +148,12 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
     result_places, source_places = _positions(variant, 0)
     lanes = variant.wave_size
     values = []
+    enabled = w.exec
     for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
         both = replace(spec, type=Type(spec.type.kind, spec.type.bits, 2))
         rows = Slot(w, both, access, place).rows()
         if spec.name == "src0" and variant.dpp is not None:
-            rows, _ = apply_dpp(w, rows, variant.dpp, w.exec)
+            rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
         pair = read_typed(w, rows, both.type, access, flush=operation.flush)
         assert isinstance(pair, tuple)
         if spec.type.bits == 32:
@@ -174,7 +175,7 @@ def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         parts = list(w.halves(parts[0]))
     rows = typed_rows(w, parts, Type(spec.type.kind, spec.type.bits, 2))
     for index, row in enumerate(rows):
-        slot.store_row(index, row, w.exec)
+        slot.store_row(index, row, enabled)
 
 
 def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:

@@ -92,22 +92,23 @@ class Launch:
         stepping = layout.STEPPING if self.stepped else 0
         key = self.mode & layout.MODE_MASK | stepping
         code.ensure(key, entry)
-        scratch_lane = self._scratch_bytes()
+        scratch_lane = abi.scratch_bytes(kernel, self.target)
         used = workers[: min(len(workers), self.geometry.groups)]
         lds = kernel.group_segment_fixed_size + self.geometry.dynamic_lds
         memory = self.device.memory
-        scratch = Arena(len(used) * self.waves * self.wave_size * scratch_lane + 4096)
-        scratch_base = (scratch.address + 255) // 256 * 256
         temporary: list[Allocation] = []
+
+        def take(size: int, label: str) -> Allocation:
+            temporary.append(memory.allocate(size, label))
+            return temporary[-1]
+
         try:
-            temporary.append(memory.register(scratch_base, max(1, scratch.size - 512), "scratch", scratch))
+            scratch_base = take(len(used) * self.waves * self.wave_size * scratch_lane, "scratch").address
             # Compilers widen scalar loads within what alignment makes safe on hardware.
             padded = max(1, -(-len(self.kernarg) // 64)) * 64
-            kernarg = memory.allocate(padded, f"arguments of {kernel.name}")
-            temporary.append(kernarg)
+            kernarg = take(padded, f"arguments of {kernel.name}")
             kernarg.view()[: len(self.kernarg)] = np.frombuffer(self.kernarg, np.uint8)
-            packet = memory.allocate(64, "dispatch packet")
-            temporary.append(packet)
+            packet = take(64, "dispatch packet")
             descriptor_address = self.handle.module.image.host(kernel.descriptor_address)
             packet.view()[:] = np.frombuffer(
                 abi.dispatch_packet(kernel, self.geometry, descriptor_address, kernarg.address, scratch_lane, lds),
@@ -117,7 +118,7 @@ class Launch:
                 packet.address, self.device.queue, kernarg.address, self.kernarg, scratch_base, scratch_lane
             )
             keep = self._fill(inputs, code.begin if stepping else entry, stepping)
-            table = memory.table()
+            table, holders = memory.table()
             for worker in used:
                 worker.prepare(code, key, self.waves, lds, self.target.lds_bytes, scratch_base, scratch_lane)
                 if stepping:
@@ -140,7 +141,7 @@ class Launch:
             else:
                 self.device.spread(self._work, used, self._abort)
             seconds = time.perf_counter() - began
-            del keep
+            del keep, holders
         finally:
             for allocation in temporary:
                 memory.free(allocation)
@@ -178,13 +179,6 @@ class Launch:
         """With preloaded arguments the first 256 bytes of a kernel load them for firmware that cannot; skip those."""
         return 256 if self.kernel.descriptor.kernarg_preload_length else 0
 
-    def _scratch_bytes(self) -> int:
-        """Scratch of a lane: the kernel's own, and room for a stack whose depth is not known."""
-        size = self.kernel.private_segment_fixed_size
-        if self.kernel.uses_dynamic_stack:
-            size += 16384
-        return (size + 15) // 16 * 16
-
     def _fill(self, inputs: abi.Inputs, entry: int, stepping: int) -> list[Any]:
         """The launch structure; what it points to is returned, to be kept."""
         kernel = self.kernel
@@ -197,7 +191,7 @@ class Launch:
             "group_count": self.geometry.groups,
             "abort": 0,
             "quantum": STEPPED_QUANTUM if stepping else QUANTUM,
-            "step_limit": self.device.step_limit,
+            "step_limit": self.device.step_limit * (STEPPED_QUANTUM if stepping else QUANTUM),
             "grid_x": self.geometry.grid[0],
             "grid_y": self.geometry.grid[1],
             "grid_z": self.geometry.grid[2],

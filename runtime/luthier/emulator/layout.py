@@ -129,7 +129,7 @@ GROUP = Layout(
     number=8,  # of the work-group in the grid
     signals=8,  # arrivals at the split barrier since it last opened
     phase=8,  # how often it opened
-    steps=8,  # quanta used
+    steps=8,  # turns, and backward branches taken in them
     lds=8,
     lds_size=8,
 )

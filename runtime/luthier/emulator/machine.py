@@ -23,6 +23,7 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from luthier.emulator.declare import Unsupported
 from luthier.emulator.emit import emit
 from luthier.emulator.nativecode import NativeCode
 from luthier.emulator.scheduler import emit_scheduler
@@ -66,6 +67,7 @@ class MachineCode:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._addresses: dict[str, int] = {}
+        self._refusals: dict[str, str] = {}
         self._on_disk: dict[str, Path] = {}
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
@@ -98,7 +100,7 @@ class MachineCode:
                 self._on_disk.setdefault(name, path)
 
     def addresses(self, variants: Iterable[Variant]) -> dict[Variant, int]:
-        """Host address of each variant's function, compiling those not seen before.
+        """Host address of each variant's function, compiling those not seen before; none for those with a `refusal`.
 
         Raises:
             Exception: whatever a semantic function raises, with the variant in a note.
@@ -108,10 +110,15 @@ class MachineCode:
             missing = [variant for variant, symbol in wanted.items() if symbol not in self._addresses]
             if missing:
                 self._load(symbol for symbol in (wanted[variant] for variant in missing) if symbol in self._on_disk)
-                missing = [variant for variant in missing if wanted[variant] not in self._addresses]
+                known = self._addresses.keys() | self._refusals.keys()
+                missing = [variant for variant in missing if wanted[variant] not in known]
                 for start in range(0, len(missing), 200):
                     self._compile(missing[start : start + 200])
-            return {variant: self._addresses[symbol] for variant, symbol in wanted.items()}
+            return {v: self._addresses[symbol] for v, symbol in wanted.items() if symbol in self._addresses}
+
+    def refusal(self, variant: Variant) -> str:
+        """Why a variant has no function."""
+        return self._refusals[variant.symbol]
 
     def scheduler(self) -> int:
         """Host address of the compiled scheduler."""
@@ -136,10 +143,15 @@ class MachineCode:
         for variant in variants:
             try:
                 emit(module, variant)
+            except Unsupported as problem:  # its code is half done: begin again without it
+                self._refusals[variant.symbol] = str(problem)
+                self._compile([other for other in variants if other is not variant])
+                return
             except Exception as problem:
                 problem.add_note(f"while generating {variant}") if hasattr(problem, "add_note") else None
                 raise
-        self._finish(module, [variant.symbol for variant in variants])
+        if variants:
+            self._finish(module, [variant.symbol for variant in variants])
 
     def _finish(self, module: ir.Module, names: list[str]) -> None:
         module.triple = llvm.get_process_triple()

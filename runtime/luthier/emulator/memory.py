@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import mmap
+import os
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -60,24 +61,38 @@ class Arena:
         self.size = size
 
 
-class Memory:
-    """The allocations of a device, and the table of them that compiled code searches. Safe from several threads."""
+def _host_memory() -> int:
+    """Bytes of the host's memory: more would end the process when it is touched."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
-    def __init__(self, limit: int = 1 << 40) -> None:
+
+class Memory:
+    """The allocations of a device, and the table of them that compiled code searches. Safe from several threads.
+
+    Args:
+        limit: bytes of all allocations together; None: as many as the host's memory has.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
         self._lock = threading.RLock()
         self._allocations: dict[int, Allocation] = {}
-        self._table: NDArray[np.uint64] | None = None
-        self._limit = limit
+        self._table: tuple[NDArray[np.uint64], tuple[Allocation, ...]] | None = None
+        self._limit = _host_memory() if limit is None else limit
         self._longest = 0
+        self._used = 0
 
     def allocate(self, size: int, label: str = "buffer", align: int = 256) -> Allocation:
         """Zeroed memory of `size` bytes.
 
         Raises:
-            DeviceError: the host has not that much.
+            DeviceError: there is not that much.
         """
-        if size < 0 or size > self._limit:
+        if size < 0:
             raise DeviceError(f"cannot allocate {size} bytes of device memory")
+        if self._used + size > self._limit:
+            raise DeviceError(
+                f"cannot allocate {size} bytes of device memory: {self._used} of {self._limit} bytes are in use"
+            )
         try:
             if size >= 1 << 16 or align > 256:
                 arena = Arena(size + align)
@@ -107,6 +122,7 @@ class Memory:
                 if other is not None and other.address < address + size and address < other.end:
                     raise DeviceError(f"memory at {address:#x} overlaps {other.label} at {other.address:#x}")
             self._allocations[address] = allocation
+            self._used += size
             self._table = None
         return allocation
 
@@ -120,10 +136,12 @@ class Memory:
             if self._allocations.get(allocation.address) is not allocation:
                 raise DeviceError(f"no allocation at {allocation.address:#x}")
             del self._allocations[allocation.address]
+            self._used -= allocation.size
             self._table = None
 
-    def table(self) -> NDArray[np.uint64]:
-        """Address and length of every allocation, sorted, as compiled code reads them; never changed once given out.
+    def table(self) -> tuple[NDArray[np.uint64], tuple[Allocation, ...]]:
+        """Address and length of every allocation, sorted, as compiled code reads them, never changed once given out;
+        and the allocations, whose host memory stays while they are held, even if another thread frees them.
 
         It never gets shorter: records remember an index into it from launch to launch. Unused entries hold nothing.
         """
@@ -132,7 +150,7 @@ class Memory:
                 rows = sorted((a.address, a.size) for a in self._allocations.values() if a.size)
                 self._longest = max(self._longest, len(rows) + 1)
                 rows += [((1 << 64) - 1, 0)] * (self._longest - len(rows))
-                self._table = np.array(rows, np.uint64)
+                self._table = np.array(rows, np.uint64), tuple(self._allocations.values())
             return self._table
 
     def find(self, address: int) -> Allocation | None:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.bind import Binder, Bound, Unsupported
+from luthier.emulator.bind import Binder, Bound
 from luthier.emulator.builder import FloatMode
+from luthier.emulator.declare import Unsupported
 from luthier.emulator.machine import machine_code
 from luthier.emulator.variant import Access, Variant
 from luthier.mc import InstructionArray, Isa
@@ -176,8 +177,12 @@ class Code:
                     self.vgprs[index], self.agprs[index] = bound.vgprs, bound.agprs
             if indices:
                 addresses = machine_code().addresses(set(variants))
+                for index, variant in zip(indices, variants, strict=True):
+                    if variant not in addresses:
+                        self.refusals[index] = Refusal(index, machine_code().refusal(variant))
+                functions = [addresses.get(variant, self._unsupported) for variant in variants]
                 table.records["slots"][indices] = np.array(slots, np.uint32)
-                table.records["function"][indices] = np.array([addresses[variant] for variant in variants], np.uint64)
+                table.records["function"][indices] = np.array(functions, np.uint64)
             table.bound[reached] = True
             table.version += 1
 

@@ -10,6 +10,12 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.worker import get_field, poke
+from luthier.errors import DeviceError
+
+
+def _check(index: int, count: int, limit: int) -> None:
+    if index < 0 or count < 1 or index + count > limit:
+        raise DeviceError(f"{count} registers from number {index} are not among 0 to {limit - 1}")
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class WaveRegisters:
         kind = np.dtype(dtype)
         row = 4 * self.wave_size
         units = count * max(1, kind.itemsize // 4)
+        _check(index, units, 256)
         raw = (
             self.memory[base + index * row : base + (index + units) * row]
             .view(np.uint32)
@@ -49,16 +56,19 @@ class WaveRegisters:
 
     def set_vgpr(self, index: int, values: Any) -> None:
         """Set a VGPR: one number, or one a lane."""
+        _check(index, 1, 256)
         row = 4 * self.wave_size
         place = layout.VECTORS + index * row
         self.memory[place : place + row].view(np.uint32)[:] = values
 
     def sgpr(self, index: int, count: int = 1) -> int:
         """SGPRs from `index` as one number; 106 is VCC, 126 EXEC, 124 M0."""
+        _check(index, count, 128)
         return int.from_bytes(self.memory[4 * index : 4 * (index + count)].tobytes(), "little")
 
     def set_sgpr(self, index: int, value: int, count: int = 1) -> None:
         """Set SGPRs from `index`."""
+        _check(index, count, 128)
         poke(self.memory, 4 * index, 4 * count, value)
 
     @property

@@ -161,7 +161,8 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
         left, full = c.get(layout.CONTEXT, context, "budget"), c.get(layout.LAUNCH, launch, "quantum")
         stepped = c.ir.icmp_unsigned("!=", c.get(layout.WAVE, wave, "stepping"), c.number(0))
         going_on = c.ir.and_(stepped, c.ir.icmp_signed(">=", left, c.number(0)))
-        c.set(layout.CONTEXT, context, "budget", c.ir.select(going_on, left, full))
+        given = c.ir.select(going_on, left, full)
+        c.set(layout.CONTEXT, context, "budget", given)
         c.ir.store(wave, c.at(context, layout.CONTEXT["current"]))
         unseen = c.ir.icmp_unsigned("!=", c.get(layout.WAVE, wave, "unseen"), c.number(0))
         with c.ir.if_then(unseen, likely=False):
@@ -175,25 +176,41 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
         moved = c.ir.or_(elsewhere, c.ir.icmp_unsigned("!=", code, ir.Constant(I32, layout.RETRY)))
         progress = c.ir.or_(c.get(layout.GROUP, group, "progress"), c.ir.zext(moved, I64))
         c.set(layout.GROUP, group, "progress", progress)
-        blocks = {key: c.function.append_basic_block(key) for key in ("yielded", "barrier", "ended", "other", "after")}
+        names = ("yielded", "barrier", "retry", "ended", "other", "spent", "after")
+        blocks = {key: c.function.append_basic_block(key) for key in names}
         switch = c.ir.switch(code, blocks["other"])
-        for value, key in ((layout.YIELD, "yielded"), (layout.BARRIER, "barrier"), (layout.END, "ended")):
+        for value, key in (
+            (layout.YIELD, "yielded"),
+            (layout.BARRIER, "barrier"),
+            (layout.RETRY, "retry"),
+            (layout.END, "ended"),
+        ):
             switch.add_case(ir.Constant(I32, value), blocks[key])
-        switch.add_case(ir.Constant(I32, layout.RETRY), blocks["after"])
 
         c.ir.position_at_end(blocks["yielded"])
-        steps = c.ir.add(c.get(layout.GROUP, group, "steps"), c.number(1))
+        c.ir.branch(blocks["spent"])
+
+        c.ir.position_at_end(blocks["barrier"])
+        c.set(layout.WAVE, wave, "status", layout.WAITING)
+        c.set(layout.GROUP, group, "waiting", c.ir.add(c.get(layout.GROUP, group, "waiting"), c.number(1)))
+        used = c.ir.sub(c.ir.add(given, c.number(1)), c.get(layout.CONTEXT, context, "budget"))
+        c.ir.branch(blocks["spent"])
+
+        c.ir.position_at_end(blocks["retry"])
+        c.ir.branch(blocks["spent"])
+
+        # A loop of barriers uses up no quantum, but must end too.
+        c.ir.position_at_end(blocks["spent"])
+        cost = c.ir.phi(I64)
+        for key, amount in (("yielded", full), ("barrier", used), ("retry", c.number(1))):
+            cost.add_incoming(amount, blocks[key])
+        steps = c.ir.add(c.get(layout.GROUP, group, "steps"), cost)
         c.set(layout.GROUP, group, "steps", steps)
         _return_if_aborted(c, launch)
         over = c.ir.icmp_unsigned(">", steps, c.get(layout.LAUNCH, launch, "step_limit"))
         with c.ir.if_then(over, likely=False):
             c.set(layout.CONTEXT, context, "resume", index)
             c.ir.ret(ir.Constant(I32, layout.RUNAWAY))
-        c.ir.branch(blocks["after"])
-
-        c.ir.position_at_end(blocks["barrier"])
-        c.set(layout.WAVE, wave, "status", layout.WAITING)
-        c.set(layout.GROUP, group, "waiting", c.ir.add(c.get(layout.GROUP, group, "waiting"), c.number(1)))
         c.ir.branch(blocks["after"])
 
         c.ir.position_at_end(blocks["ended"])
@@ -256,6 +273,8 @@ def _emit_start(module: ir.Module) -> ir.Function:
         c.copy_lines(vectors, c.at(image, 64), c.get(layout.LAUNCH, launch, "lane_image_size"))
         for axis, value in (("x", x), ("z", z), ("y", y)):
             c.store_word(wave, c.get(layout.LAUNCH, launch, f"group_id_{axis}"), value)
+        first = c.ir.shl(c.ir.zext(c.is_equal(index, 0), I64), c.number(31))
+        c.store_word(wave, c.get(layout.LAUNCH, launch, "group_info"), c.ir.or_(first, count))
         shift = c.get(layout.LAUNCH, launch, "wave_id_shift")
         c.store_word(wave, c.get(layout.LAUNCH, launch, "wave_id"), c.ir.shl(index, shift))
         scratch = c.get(layout.WAVE, wave, "scratch")

@@ -23,6 +23,8 @@ SHARED_BASE = 0x0001_0000_0000_0000
 """Flat address of LDS: the upper half names the aperture."""
 PRIVATE_BASE = 0x0002_0000_0000_0000
 """Flat address of a lane's scratch."""
+DYNAMIC_STACK = 16384
+"""Bytes a lane, beyond the kernel's own scratch, for calls whose depth the compiler does not know."""
 TTMP_WORKGROUP_X, TTMP_WORKGROUP_YZ, TTMP_WAVE = 108 + 9, 108 + 7, 108 + 8
 
 Triple = tuple[int, int, int]
@@ -186,7 +188,11 @@ class SgprImage:
 
 
 def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
-    """Lay out user SGPRs in the order of the ABI, then the system SGPRs."""
+    """Lay out user SGPRs in the order of the ABI, then the system SGPRs.
+
+    Raises:
+        DeviceError: the descriptor asks for more inputs than it has user SGPRs.
+    """
     descriptor = kernel.descriptor
     words = np.zeros(128, np.uint32)
     position = 0
@@ -214,10 +220,16 @@ def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
         put64(inputs.scratch_base)
     if descriptor.enable_sgpr_private_segment_size:
         put(inputs.scratch_lane_bytes)
+    if descriptor.user_sgpr_count < position + descriptor.kernarg_preload_length:
+        raise DeviceError(
+            f"the kernel descriptor has {descriptor.user_sgpr_count} user SGPRs for inputs that need "
+            f"{position + descriptor.kernarg_preload_length}",
+            kernel=kernel.name,
+        )
     start = 4 * descriptor.kernarg_preload_offset
     for index in range(descriptor.kernarg_preload_length):
         put(int.from_bytes(inputs.kernarg_bytes[start + 4 * index :][:4].ljust(4, b"\0"), "little"))
-    position = max(position, descriptor.user_sgpr_count)
+    position = descriptor.user_sgpr_count
     sink = layout.WAVE["sink"]
 
     def system(enabled: int) -> int:
@@ -262,7 +274,9 @@ def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: i
     flat = np.where(present, flat, 0).astype(np.uint32)
     x, y, z = flat % x_size, flat // x_size % y_size, flat // (x_size * y_size)
     level = kernel.descriptor.enable_vgpr_workitem_id
-    rows: list[NDArray[Any]] = [x | y << 10 | z << 20] if target.packed_work_item_ids else [x, y, z][: level + 1]
+    rows: list[NDArray[Any]] = [x, y, z][: level + 1]
+    if target.packed_work_item_ids:  # fields of ids that are not asked for are 0
+        rows = [np.bitwise_or.reduce([row << 10 * axis for axis, row in enumerate(rows)])]
     rows = [np.where(present, row, 0).astype(np.uint32) for row in rows]
     row_bytes = 4 * wave_size
     images = np.zeros((waves, 64 + row_bytes * len(rows)), np.uint8)
@@ -289,6 +303,10 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
         raise DeviceError(
             f"grid {geometry.grid} of {geometry.block} has 2**32 work-items on a side", kernel=kernel.name
         )
+    if target.architected_sgprs and max(geometry.grid[1:]) > 1 << 16:
+        raise DeviceError(
+            f"grid {geometry.grid}: y and z of a work-group's id have 16 bits each on {target.name}", kernel=kernel.name
+        )
     limit = kernel.max_flat_workgroup_size or 1024
     if geometry.items > min(limit, 1024):
         raise DeviceError(
@@ -297,6 +315,33 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
     lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
     if geometry.dynamic_lds < 0 or lds > target.lds_bytes:
         raise DeviceError(f"{lds} bytes of LDS; {target.name} has {target.lds_bytes}", kernel=kernel.name)
+    simd_waves = -(-geometry.items // kernel.wave_size + 3) // 4
+    resident = target.occupancy(kernel.descriptor.vgprs, kernel.wave_size)
+    if simd_waves > resident:
+        raise DeviceError(
+            f"a work-group of {geometry.items} work-items needs {simd_waves} waves on each of four SIMDs; with "
+            f"{kernel.descriptor.vgprs} VGPRs {resident} fit",
+            kernel=kernel.name,
+        )
+
+
+def scratch_bytes(kernel: Kernel, target: Target) -> int:
+    """Scratch of a lane: the kernel's own, and room for a stack whose depth is not known.
+
+    Raises:
+        DeviceError: more than the hardware can give a wave.
+    """
+    size = kernel.private_segment_fixed_size
+    # COMPUTE_TMPRING_SIZE.WAVESIZE: 13 bits in KiB, from GFX11 on 15 and from GFX12 on 18 bits in 256 bytes.
+    most = {11: 256 * 0x7FFF, 12: 256 * 0x3FFFF}.get(target.major, 1024 * 0x1FFF) // kernel.wave_size // 16 * 16
+    if size > most:
+        raise DeviceError(
+            f"{size} bytes of scratch a work-item; {target.name} has {most} in waves of {kernel.wave_size}",
+            kernel=kernel.name,
+        )
+    if kernel.uses_dynamic_stack:
+        size = min(size + DYNAMIC_STACK, most)
+    return (size + 15) // 16 * 16
 
 
 def as_triple(size: int | Sequence[int]) -> Triple:

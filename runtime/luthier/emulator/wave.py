@@ -101,9 +101,9 @@ class WaveBuilder(Builder):
 
     @property
     def exec_bits(self) -> Value:
-        """EXEC as a scalar u64 (of a wave32 the upper half is 0)."""
+        """EXEC as a scalar u64 (of a wave32 the lower half alone)."""
         if self._exec_bits is None:
-            self._exec_bits = self.load(self.address(self.wave, layout.EXEC), "u64")
+            self._exec_bits = self.load(self.address(self.wave, layout.EXEC), f"u{self.wave_size}").to("u64")
         return self._exec_bits
 
     @property
@@ -225,6 +225,8 @@ class Slot:
         w = self.w
         if self.spec.type.kind == "scc":
             return w.wave_field("scc")
+        if not self.present:
+            raise TypeError(f"the instruction has no operand {self.spec.name}")
         if self.access.kind in ("k", "K"):
             return w.address(w.record, layout.RECORD["slots"] + 4 * self.position)
         if self.access.relative:

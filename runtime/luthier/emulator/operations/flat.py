@@ -187,15 +187,21 @@ for _name, _dwords, _bits, _signed in (
     _declare_load_to_lds(_name, _dwords, _bits, _signed)
 
 
+def _lane_address(w: WaveBuilder, saddr: Slot, offset: Slot) -> Value:
+    """saddr + offset + lane * 4; without a saddr it counts as 0."""
+    lanes = _immediate(offset) + w.lane_id("u64") * 4
+    return lanes + w.splat(saddr.scalar()) if saddr.present else lanes
+
+
 @operations.wave("global_load_dword_addtid global_load_addtid_b32", "saddr:u64 #offset -> vdst:u32")
 def load_addtid(w: WaveBuilder, result: Slot, saddr: Slot, offset: Slot) -> None:
     """D = memory[saddr + offset + lane * 4]."""
-    addresses = w.splat(saddr.scalar()) + _immediate(offset) + w.lane_id("u64") * 4
+    addresses = _lane_address(w, saddr, offset)
     result.write(gather(w, check_global(w, addresses, 4, flat=False)))
 
 
 @operations.wave("global_store_dword_addtid global_store_addtid_b32", "saddr:u64 #offset vdata:u32 ->")
 def store_addtid(w: WaveBuilder, saddr: Slot, offset: Slot, data: Slot) -> None:
     """memory[saddr + offset + lane * 4] = D."""
-    addresses = w.splat(saddr.scalar()) + _immediate(offset) + w.lane_id("u64") * 4
+    addresses = _lane_address(w, saddr, offset)
     scatter(w, check_global(w, addresses, 4, flat=False), data.row(0))

@@ -6,7 +6,7 @@ from typing import Any
 
 from luthier.emulator import layout
 from luthier.emulator.builder import I64
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.declare import OperationTable, Unsupported
 from luthier.emulator.values import Value
 from luthier.emulator.wave import Slot, WaveBuilder
 
@@ -15,6 +15,8 @@ operations = OperationTable()
 
 def _row(w: WaveBuilder, slot: Slot, index: Value, *, write: bool) -> Any:
     """Place of the VGPR `index` registers after the slot's."""
+    if not slot.is_vector:
+        raise Unsupported(f"{w.variant.operation} of a register that is no VGPR")
     return w.relative_rows(w.slot_value(slot.position), index, write=write)
 
 
