@@ -1,0 +1,28 @@
+"""Why there is no operation for some instructions."""
+
+from __future__ import annotations
+
+_TRAP = "it ends a trap handler, and there is none here"
+_HOST = "it marks the wave for commands of a debugger's host, which do not exist here"
+_GRAPHICS = "graphics: "
+_REASONS = {
+    "s_rfe_b64 s_rfe_restore_b64": _TRAP,
+    "s_setkill": _HOST,
+    "ds_ordered_count": f"{_GRAPHICS}ordered counts of the global data share",
+    "ds_add_gs_reg_rtn ds_sub_gs_reg_rtn": f"{_GRAPHICS}registers of the geometry engine",
+    "global_atomic_ordered_add_b64": f"{_GRAPHICS}ordered stream-out, which wraps at the geometry engine's last wave",
+    "ds_bvh_stack_rtn_b32 ds_bvh_stack_push4_pop1_rtn_b32 ds_bvh_stack_push8_pop1_rtn_b32 "
+    "ds_bvh_stack_push8_pop2_rtn_b64": f"{_GRAPHICS}the stack of ray tracing, whose address format is not documented",
+}
+REASONS = {name: reason for names, reason in _REASONS.items() for name in names.split()}
+"""By mnemonic without encoding suffix; what is not here is just not implemented."""
+
+
+def reason(name: str) -> str:
+    """Why the operation `name` is refused, for people."""
+    return REASONS.get(name, f"no operation {name}")
+
+
+def is_graphics(name: str) -> bool:
+    """Whether it belongs to graphics pipelines, like image instructions."""
+    return REASONS.get(name, "").startswith(_GRAPHICS)
