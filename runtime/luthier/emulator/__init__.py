@@ -6,10 +6,11 @@ from luthier.emulator.checks import CheckWarning, Finding
 from luthier.emulator.debug import Step, TraceRecorder
 from luthier.emulator.debugger import DebugSession
 from luthier.emulator.device import DeviceBuffer, EmulatedDevice, KernelHandle, Module, Variable
-from luthier.emulator.stats import AddressCounts, LaunchStats
+from luthier.emulator.stats import AddressCounts, BlockCounts, LaunchStats
 
 __all__ = [
     "AddressCounts",
+    "BlockCounts",
     "CheckWarning",
     "DebugSession",
     "DeviceBuffer",

@@ -24,6 +24,7 @@ from luthier.emulator.program import Code
 from luthier.emulator.stats import LaunchStats
 from luthier.emulator.worker import Worker
 from luthier.errors import DeviceError, ObjectError
+from luthier.lifting import LiftedRepresentation, lift
 from luthier.mc import Isa
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.targets import TargetId
@@ -191,6 +192,17 @@ class KernelHandle:
         self.module = module
         self.kernel = kernel
         self.name = kernel.name
+        self._lifted: LiftedRepresentation | None = None
+
+    def lift(self) -> LiftedRepresentation:
+        """The kernel's functions and basic blocks.
+
+        Raises:
+            LiftError: its code cannot be understood.
+        """
+        if self._lifted is None:
+            self._lifted = lift(self.module.object, self.name)
+        return self._lifted
 
     def launch(
         self,

@@ -47,6 +47,7 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
             w.variant = variant.second
             used = _slots(variant)
             pending += _lane(w, operation_of(variant.second), variant.second, used)
+            w.variant = variant
         for write in pending:
             write()
         w.next()

@@ -319,4 +319,5 @@ class Launch:
             self.geometry.groups,
             seconds,
             compiled,
+            self.handle.lift,
         )

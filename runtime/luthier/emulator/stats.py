@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from luthier.errors import LiftError
+
+if TYPE_CHECKING:
+    from luthier.lifting import LiftedRepresentation
 
 
 class AddressCounts(NamedTuple):
@@ -20,6 +25,24 @@ class AddressCounts(NamedTuple):
     """Wave-instructions."""
     active_lanes: NDArray[np.int64]
     """Lanes set in EXEC, summed over the executions; of scalar instructions too."""
+
+
+class BlockCounts(NamedTuple):
+    """One basic block that was entered."""
+
+    function: str
+    address: int
+    """Virtual address of its first instruction."""
+    end: int
+    """Virtual address behind its last instruction."""
+    executions: int
+    """How often a wave entered it."""
+    active_lanes: int
+    """Lanes set in EXEC at its entry, summed over the executions."""
+    instructions: int
+    """Wave-instructions executed in it."""
+    lane_instructions: int
+    """Active lanes of these, summed."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +59,8 @@ class LaunchStats:
     """Wall-clock time of the launch, without loading or compiling."""
     compiled: int = 0
     """Operations compiled because of this launch."""
+    lift: Callable[[], LiftedRepresentation] | None = field(default=None, repr=False, compare=False)
+    """Gives the kernel's functions and blocks."""
 
     @cached_property
     def instructions(self) -> int:
@@ -45,11 +70,83 @@ class LaunchStats:
     @cached_property
     def opcodes(self) -> dict[str, int]:
         """Wave-instructions by mnemonic, as LLVM prints it; most frequent first."""
+        totals = self._by_opcode(self.by_address.executions)
+        return dict(sorted(totals.items(), key=lambda item: -item[1]))
+
+    @cached_property
+    def opcode_lanes(self) -> dict[str, int]:
+        """Active lanes by mnemonic, summed over its executions; in the order of `opcodes`."""
+        totals = self._by_opcode(self.by_address.active_lanes)
+        return {name: totals[name] for name in self.opcodes}
+
+    def _by_opcode(self, column: NDArray[np.int64]) -> dict[str, int]:
         totals: dict[str, int] = {}
-        for address, count in zip(self.by_address.addresses.tolist(), self.by_address.executions.tolist(), strict=True):
+        for address, count in zip(self.by_address.addresses.tolist(), column.tolist(), strict=True):
             name = self.opcode_of[address]
             totals[name] = totals.get(name, 0) + count
-        return dict(sorted(totals.items(), key=lambda item: -item[1]))
+        return totals
+
+    @cached_property
+    def blocks(self) -> tuple[BlockCounts, ...]:
+        """The basic blocks that were entered, in the order of functions, then of addresses; each instruction belongs
+        to one. The kernel is lifted for it.
+
+        Raises:
+            LiftError: its code cannot be understood, or waves went where lifting did not see a way.
+        """
+        if self.lift is None:
+            raise LiftError("these counts know no code", kernel=self.kernel)
+        lifted = self.lift()
+        places = lifted.code.addresses
+        indices = np.searchsorted(places, self.by_address.addresses)
+        owners = np.array(lifted.block_of, np.int64)[indices]
+        if np.any(places[indices] != self.by_address.addresses) or np.any(owners < 0):
+            stray = int(self.by_address.addresses[np.flatnonzero(owners < 0)[0]])
+            raise LiftError("waves executed an instruction in no block", kernel=self.kernel, offset=stray)
+        found = []
+        for number in np.unique(owners).tolist():
+            block = lifted.blocks[number]
+            mine = owners == number
+            first, last = int(places[block.first]), block.last
+            found.append(
+                BlockCounts(
+                    lifted.functions[block.function].name,
+                    first,
+                    int(places[last]) + int(lifted.code.size[last]),
+                    self.executions_at(first),
+                    self.active_lanes_at(first),
+                    int(self.by_address.executions[mine].sum()),
+                    int(self.by_address.active_lanes[mine].sum()),
+                )
+            )
+        return tuple(found)
+
+    def to_json(self, *, blocks: bool = True) -> dict[str, Any]:
+        """All counts as what `json.dumps` takes: ``kernel``, ``waves``, ``workgroups``, ``seconds``,
+        ``instructions``; ``opcodes`` by mnemonic, ``addresses`` and, unless `blocks` is false, ``blocks`` as rows.
+
+        Raises:
+            LiftError: as `blocks`.
+        """
+        rows = zip(*(column.tolist() for column in self.by_address), strict=True)
+        result: dict[str, Any] = {
+            "kernel": self.kernel,
+            "waves": self.waves,
+            "workgroups": self.workgroups,
+            "seconds": self.seconds,
+            "instructions": self.instructions,
+            "opcodes": {
+                name: {"executions": count, "active_lanes": self.opcode_lanes[name]}
+                for name, count in self.opcodes.items()
+            },
+            "addresses": [
+                {"address": address, "opcode": self.opcode_of[address], "executions": count, "active_lanes": lanes}
+                for address, count, lanes in rows
+            ],
+        }
+        if blocks:
+            result["blocks"] = [row._asdict() for row in self.blocks]
+        return result
 
     def executions_at(self, address: int) -> int:
         """Wave-instructions executed at one virtual address."""

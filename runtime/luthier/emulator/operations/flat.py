@@ -67,6 +67,9 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
         @operations.wave(spelled, f"{_PLACE} -> vdst:u32x{max(dwords, 1)}", static=())
         def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
             """D = memory[address]."""
+            if not result.present:  # with the LDS bit
+                _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
+                return
             hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
             if dwords:
                 rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
@@ -160,19 +163,26 @@ def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value]) -> None:
         scatter(w, hosts, row, 4 * index)
 
 
+def _load_to_lds(
+    w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, dwords: int, bits: int, signed: bool
+) -> None:
+    """LDS[M0 + offset + lane * bytes] = memory[address]."""
+    hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+    if dwords:
+        rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+    else:
+        value = gather_small(w, hosts, bits)
+        rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]
+    to_lds(w, offset, rows)
+
+
 def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> None:
     for space in ("global", "scratch"):
 
         @operations.wave(f"{space}_load_lds_{name}", f"{_PLACE} ->", majors=(9, 10))
         def load(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
             """LDS[M0 + offset + lane * bytes] = memory[address]."""
-            hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
-            if dwords:
-                rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
-            else:
-                value = gather_small(w, hosts, bits)
-                rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]
-            to_lds(w, offset, rows)
+            _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
 
 
 for _name, _dwords, _bits, _signed in (
