@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 
+from luthier.cli.common import end_progress, print_json, show_progress
 from luthier.emulator.coverage import coverage, report
 from luthier.emulator.machine import cache_folder
 
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("coverage", help="operations that LLVM knows, per target: exact, bounded, refused")
     show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942; all supported ones if none is given")
     show.add_argument("--refused", action="store_true", help="name every refused operation with the reason")
+    show.add_argument("--json", action="store_true", help="a JSON list, one entry a target")
     cache = actions.add_parser("cache", help="where machine code is kept")
     cache.add_argument("--clear", action="store_true", help="remove it")
 
@@ -27,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report, or deal with the cache."""
     if args.action == "coverage":
-        for target in args.targets or TARGETS:
-            print(report(coverage(target), names=args.refused), flush=True)
-        return 0
+        return _coverage(args)
     folder = cache_folder()
     if folder is None:
         print("no cache: LUTHIER_CACHE is empty")
@@ -39,4 +39,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         files = list(folder.glob("*.o")) if folder.is_dir() else []
         print(f"{folder}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
+    return 0
+
+
+def _coverage(args: argparse.Namespace) -> int:
+    found = []
+    for target in args.targets or TARGETS:
+        show_progress(f"{target} …")
+        found.append(coverage(target))
+        end_progress()
+        if not args.json:
+            print(report(found[-1], names=args.refused), flush=True)
+    if args.json:
+        print_json([result.to_json() for result in found])
     return 0

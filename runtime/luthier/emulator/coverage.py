@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from luthier.emulator.bind import Binder, Unsupported, operation_name
+from luthier.emulator.bind import Binder, operation_name
 from luthier.emulator.builder import FloatMode
+from luthier.emulator.declare import Unsupported
 from luthier.emulator.operations import operations_of
 from luthier.emulator.operations.refused import is_graphics
-from luthier.emulator.samples import samples
+from luthier.emulator.samples import Samples, samples
 from luthier.mc import Isa, Opcode
 from luthier.mc.instructions import InstructionFlag
 
@@ -67,13 +68,25 @@ def is_compute(opcode: Opcode) -> bool:
     return not outside and not is_graphics(operation_name(opcode))
 
 
+_examined: dict[tuple[object, ...], Coverage] = {}
+"""By generation, wave size and set of opcodes: many processors have the same."""
+
+
 def coverage(target: str, wave_size: int | None = None) -> Coverage:
     """Examine every opcode of `target`."""
     isa = Isa.of(target, wave_size)
+    instructions = samples(isa)
+    key = (isa.target.target.major, isa.wave_size, frozenset(instructions))
+    if key not in _examined:
+        _examined[key] = _examine(isa, instructions)
+    return replace(_examined[key], target=target)
+
+
+def _examine(isa: Isa, instructions: Samples) -> Coverage:
     binder = Binder(isa)
     table = operations_of(isa.target.target.major)
-    result = Coverage(target)
-    for number, (code, index) in samples(isa).items():
+    result = Coverage(str(isa.target))
+    for number, (code, index) in instructions.items():
         opcode = isa.opcode(number)
         name = opcode.mnemonic
         if not is_compute(opcode):
