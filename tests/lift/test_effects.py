@@ -29,3 +29,9 @@ def test_a_dual_operation_reads_both_sums(first: int) -> None:
     effects = effects_of("gfx1100", f"v_dual_fmac_f32 v{first}, v1, v2 :: v_dual_fmac_f32 v{11 - first}, v3, v8", 32)
     vectors = [unit - 256 for unit in UnitSet(effects.reads) if unit >= 256]
     assert vectors == sorted([1, 2, 3, 8, first, 11 - first])
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
+def test_a_packed_sum_reads_its_destination(target: str) -> None:
+    vectors = [unit - 256 for unit in UnitSet(effects_of(target, "v_pk_fmac_f16 v2, v3, v4").reads) if unit >= 256]
+    assert vectors == [2, 3, 4]

@@ -207,3 +207,23 @@ def test_matrix_operations_may_add_to_other_registers(target: str) -> None:
     opcode = isa.opcode(int(decoded.opcode[0]))
     assert opcode.operands[opcode.operand_index["src2"]].tied_to == -1
     assert isa.register(decoded.operands(0)[opcode.operand_index["src2"]][1]).text == "v[24:31]"
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        ("gfx950", "v_cvt_scalef32_sr_pk_fp4_f16 v5, v1, v2, v3"),
+        ("gfx1100", "v_fma_mixlo_f16_e64_dpp v5, v1, v2, v3 op_sel:[1,0,1] row_ror:1 row_mask:0x3 bank_mask:0xf"),
+        ("gfx1201", "v_fma_mixhi_f16_e64_dpp v5, v1, v2, v3 dpp8:[1,0,3,2,5,4,7,6]"),
+        ("gfx1201", "v_cvt_sr_fp8_f32_e64_dpp v5, v1, v2 row_ror:1 row_mask:0x3 bank_mask:0xf"),
+    ],
+)
+def test_results_that_keep_a_part_of_the_destination(target: str, source: str) -> None:
+    """LLVM's decoder leaves the operand for that part out, or puts a 0 there."""
+    isa = Isa.of(target)
+    made = isa.assemble(source).instructions
+    decoded = isa.decode(made.code)
+    assert isa.texts(decoded) == isa.texts(made)
+    assert isa.encode(decoded)[0] == made.code
+    at = isa.opcode(int(decoded.opcode[0])).operand_index
+    assert decoded.operands(0)[at["vdst_in"]] == decoded.operands(0)[at["vdst"]]

@@ -233,6 +233,8 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
             preserved.add(max(operand.tied_to, 0))  # LLVM leaves some constraints out: these always have one
         else:
             reads.append(index)
+    if pseudo.startswith(sem.ACCUMULATING_PREFIXES):
+        reads.append(0)
     for index, operand in enumerate(opcode.operands):
         if not operand.is_def:
             continue

@@ -154,6 +154,9 @@ WRITES_ANYWHERE_PREFIXES = (
 )
 """Operations that may write their vector destination in lanes that are not active."""
 
+ACCUMULATING_PREFIXES = ("V_PK_FMAC_F16",)
+"""Operations that add to their destination without an operand in LLVM's tables that says so."""
+
 CONDITIONAL_SCALAR_WRITES = frozenset({"S_CMOV_B32", "S_CMOV_B64", "S_CMOVK_I32"})
 """Scalar operations whose destination keeps its value when SCC is 0."""
 

@@ -70,12 +70,14 @@ void Isa::complete(MCInst &inst) const {
       inst.erase(inst.end() - 1);
   }
   // LLVM's decoder takes the tied operand of a dual operation's second half from the field of vdstY, which lacks the
-  // lowest bit.
-  const int dualSource = position(opcode, names.src2Y);
-  if (dualSource >= 0 && unsigned(dualSource) < inst.getNumOperands()) {
-    const int tied = tiedTo(opcode, unsigned(dualSource));
+  // lowest bit, and leaves 0 for vdst_in in some DPP forms.
+  for (const unsigned name : {names.src2Y, names.vdstIn}) {
+    const int at = position(opcode, name);
+    if (at < 0 || inst.getNumOperands() != desc.getNumOperands())
+      continue;
+    const int tied = tiedTo(opcode, unsigned(at));
     if (tied >= 0)
-      inst.getOperand(unsigned(dualSource)) = inst.getOperand(unsigned(tied));
+      inst.getOperand(unsigned(at)) = inst.getOperand(unsigned(tied));
   }
   // Decoded as the bits of its field, assembled as the number it stands for: it is the number here.
   if (flags_[opcode] & FlatFlag) {
@@ -123,13 +125,14 @@ void Isa::complete(MCInst &inst) const {
 
 int Isa::tiedTo(unsigned opcode, unsigned operand) const {
   const MCInstrDesc &desc = instrInfo_->get(opcode);
-  const int tied = desc.getOperandConstraint(operand, MCOI::TIED_TO);
+  int tied = desc.getOperandConstraint(operand, MCOI::TIED_TO);
   const MCInstrDesc &generic = instrInfo_->get(genericOpcode(opcode));
   // LLVM does not copy every constraint of a generic opcode to the real ones. It is right not to for matrix operations:
   // their encoding has a field for src2, and one real opcode stands for the generic ones with two and three addresses.
-  return tied < 0 && generic.getNumOperands() == desc.getNumOperands() && !(flags_[opcode] & MatrixFlag)
-             ? generic.getOperandConstraint(operand, MCOI::TIED_TO)
-             : tied;
+  if (tied < 0 && generic.getNumOperands() == desc.getNumOperands() && !(flags_[opcode] & MatrixFlag))
+    tied = generic.getOperandConstraint(operand, MCOI::TIED_TO);
+  // The generic ones of a few conversions have none, though no encoding has a field for vdst_in.
+  return tied < 0 && position(opcode, operandNames().vdstIn) == int(operand) ? 0 : tied;
 }
 
 const char *Isa::problem(const MCInst &inst) const {

@@ -76,6 +76,7 @@ void setOperandNames(const std::map<std::string, unsigned> &numbers) {
   all.negLo = number("neg_lo");
   all.negHi = number("neg_hi");
   all.src2Y = number("src2Y");
+  all.vdstIn = number("vdst_in");
   theNames = std::move(all);
 }
 

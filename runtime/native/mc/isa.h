@@ -89,7 +89,7 @@ struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
   std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
   std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
-  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y;
+  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn;
 };
 
 /// Where a register is, in 32-bit units.
