@@ -15,7 +15,7 @@ demo: setup ## build the instr_count tool, instrument real kernels, prove output
 	@$(PYTHON) examples/demo.py
 
 test: setup ## run the tests
-	@scripts/bootstrap build dev scons triton
+	@scripts/bootstrap build dev scons test
 	@$(PYTHON) -m pytest -q $(TESTFLAGS)
 
 check: setup ## lint, format, types

@@ -7,7 +7,7 @@ import pytest
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
 
-triton = pytest.importorskip("triton", reason="needs the triton extra")
+triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")
 
 TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]

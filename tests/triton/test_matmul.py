@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-triton = pytest.importorskip("triton", reason="needs the triton extra")
+triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")
 
 TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
