@@ -19,7 +19,7 @@ SEED = os.environ.get("LUTHIER_SEED", "1")
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 TARGETS = ["gfx90a", "gfx1030", "gfx1151", "gfx1200 wave64"]
 if "LUTHIER_FUZZ" in os.environ:
-    TARGETS += ["gfx906", "gfx908", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1030 wave64", "gfx1100 wave64"]
+    TARGETS += ["gfx906", "gfx908", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1100 wave64"]
 
 
 @pytest.mark.parametrize("target", TARGETS)

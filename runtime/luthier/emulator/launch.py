@@ -209,7 +209,7 @@ class Launch:
             "scratch_offset": image.scratch_offset,
             "wave_id": image.wave_id,
             "wave_id_shift": image.wave_id_shift,
-            "packed_yz": int(image.packed_yz),
+            "packed_yz": image.packed_yz,
             "mode": self.mode,
             "stepping": stepping,
             "cooperative": int(self.cooperative),

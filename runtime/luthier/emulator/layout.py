@@ -159,7 +159,7 @@ LAUNCH = Layout(
     scratch_offset=4,  # where the wave's scratch offset goes
     wave_id=4,  # where the wave's index in its work-group goes
     wave_id_shift=4,
-    packed_yz=4,  # y and z share the place of y, 16 bits each
+    packed_yz=4,  # not 0: y and z share the place of y, 16 bits each, of which these are given
     mode=4,
     stepping=4,
     cooperative=4,  # every work-group is resident and the scheduler returns after each round of its waves
@@ -197,3 +197,5 @@ READY, WAITING, ENDED = range(3)
 FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_REGISTER, FAULT_BUFFER = range(1, 7)
 FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(7, 12)
 """Of typed buffers: a misaligned element; of the others the address is the format's number."""
+FAULT_LANES, FAULT_MODE, FAULT_SKIP = range(12, 15)
+"""A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE)."""

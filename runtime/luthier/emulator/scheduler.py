@@ -247,8 +247,9 @@ def _emit_start(module: ir.Module) -> ir.Function:
     x = c.ir.urem(number, grid_x)
     rest = c.ir.udiv(number, grid_x)
     y, z = c.ir.urem(rest, grid_y), c.ir.udiv(rest, grid_y)
-    packed = c.is_equal(c.get(layout.LAUNCH, launch, "packed_yz"), 1)
-    y = c.ir.select(packed, c.ir.or_(y, c.ir.shl(z, c.number(16))), y)
+    given = c.get(layout.LAUNCH, launch, "packed_yz")
+    both = c.ir.and_(c.ir.or_(y, c.ir.shl(z, c.number(16))), given)
+    y = c.ir.select(c.is_equal(given, 0), y, both)
     count = c.get(layout.GROUP, group, "wave_count")
     for name, value in (("live", count), ("waiting", 0), ("active", 1), ("steps", 0), ("signals", 0), ("phase", 0)):
         c.set(layout.GROUP, group, name, value)

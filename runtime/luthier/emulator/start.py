@@ -184,7 +184,8 @@ class SgprImage:
     scratch_offset: int
     wave_id: int
     wave_id_shift: int
-    packed_yz: bool
+    packed_yz: int
+    """Where y and z share a place, the bits of it that are given; 0 where they do not."""
 
 
 def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
@@ -195,64 +196,42 @@ def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
     """
     descriptor = kernel.descriptor
     words = np.zeros(128, np.uint32)
-    position = 0
-
-    def put(*values: int) -> None:
-        nonlocal position
-        for value in values:
-            words[position] = value & 0xFFFFFFFF
-            position += 1
-
-    def put64(value: int) -> None:
-        put(value, value >> 32)
-
-    if descriptor.enable_sgpr_private_segment_buffer:
-        put(*scratch_descriptor(target, inputs.scratch_base, inputs.scratch_lane_bytes))
-    if descriptor.enable_sgpr_dispatch_ptr:
-        put64(inputs.dispatch)
-    if descriptor.enable_sgpr_queue_ptr:
-        put64(inputs.queue)
-    if descriptor.enable_sgpr_kernarg_segment_ptr:
-        put64(inputs.kernarg)
-    if descriptor.enable_sgpr_dispatch_id:
-        put64(1)
-    if descriptor.enable_sgpr_flat_scratch_init:
-        put64(inputs.scratch_base)
-    if descriptor.enable_sgpr_private_segment_size:
-        put(inputs.scratch_lane_bytes)
-    if descriptor.user_sgpr_count < position + descriptor.kernarg_preload_length:
-        raise DeviceError(
-            f"the kernel descriptor has {descriptor.user_sgpr_count} user SGPRs for inputs that need "
-            f"{position + descriptor.kernarg_preload_length}",
-            kernel=kernel.name,
-        )
-    start = 4 * descriptor.kernarg_preload_offset
-    for index in range(descriptor.kernarg_preload_length):
-        put(int.from_bytes(inputs.kernarg_bytes[start + 4 * index :][:4].ljust(4, b"\0"), "little"))
-    position = descriptor.user_sgpr_count
+    preloaded = inputs.kernarg_bytes[4 * descriptor.kernarg_preload_offset :]
+    preloaded = preloaded[: 4 * descriptor.kernarg_preload_length].ljust(4 * descriptor.kernarg_preload_length, b"\0")
+    contents = {
+        "private_segment_buffer": scratch_descriptor(target, inputs.scratch_base, inputs.scratch_lane_bytes),
+        "dispatch_ptr": struct.pack("<Q", inputs.dispatch),
+        "queue_ptr": struct.pack("<Q", inputs.queue),
+        "kernarg_segment_ptr": struct.pack("<Q", inputs.kernarg),
+        "dispatch_id": struct.pack("<Q", 1),
+        "flat_scratch_init": struct.pack("<Q", inputs.scratch_base),
+        "private_segment_size": struct.pack("<I", inputs.scratch_lane_bytes),
+        "kernarg_preload": preloaded,
+    }
     sink = layout.WAVE["sink"]
-
-    def system(enabled: int) -> int:
-        nonlocal position
-        if not enabled:
-            return sink
-        position += 1
-        return 4 * (position - 1)
-
+    places: dict[str, int] = {}
+    for name, (first, count) in descriptor.sgpr_inputs.items():
+        if name not in contents:
+            places[name] = 4 * first
+            continue
+        if first + count > descriptor.user_sgpr_count:
+            raise DeviceError(
+                f"the kernel descriptor has {descriptor.user_sgpr_count} user SGPRs; {name} needs s{first + count - 1}",
+                kernel=kernel.name,
+            )
+        words[first : first + count] = np.frombuffer(contents[name], np.uint32)
+    info = places.get("workgroup_info", sink)
+    scratch = places.get("private_segment_wavefront_offset", sink)
     if target.architected_sgprs:
-        ids = (4 * TTMP_WORKGROUP_X, 4 * TTMP_WORKGROUP_YZ, sink)
-        return SgprImage(words, ids, sink, sink, 4 * TTMP_WAVE, 25, True)
-    ids = (
-        system(descriptor.enable_sgpr_workgroup_id_x),
-        system(descriptor.enable_sgpr_workgroup_id_y),
-        system(descriptor.enable_sgpr_workgroup_id_z),
-    )
-    info = system(descriptor.enable_sgpr_workgroup_info)
-    scratch = system(descriptor.enable_private_segment and not target.architected_flat_scratch)
-    return SgprImage(words, ids, info, scratch, sink, 0, False)
+        # The half of an id that is not asked for is 0.
+        halves = 0xFFFF * descriptor.enable_sgpr_workgroup_id_y | 0xFFFF0000 * descriptor.enable_sgpr_workgroup_id_z
+        place = 4 * TTMP_WORKGROUP_YZ if halves else sink
+        return SgprImage(words, (4 * TTMP_WORKGROUP_X, place, sink), info, scratch, 4 * TTMP_WAVE, 25, halves)
+    ids = tuple(places.get(f"workgroup_id_{axis}", sink) for axis in "xyz")
+    return SgprImage(words, (ids[0], ids[1], ids[2]), info, scratch, sink, 0, 0)
 
 
-def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> tuple[int, int, int, int]:
+def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> bytes:
     """The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
 
     Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. Real
@@ -262,7 +241,7 @@ def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> tuple[int,
     stride = lane_bytes & 0x3FFF
     # GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.
     word3 = 1 << 23 | (lane_bytes >> 14 & 0xF) << 15
-    return base & 0xFFFFFFFF, (base >> 32 & 0xFFFF) | stride << 16, 0xFFFFFFFF, word3
+    return struct.pack("<QII", base & 0xFFFFFFFFFFFF | stride << 48, 0xFFFFFFFF, word3)
 
 
 def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: int) -> tuple[NDArray[np.uint8], int]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from luthier.emulator import layout
 from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.builder import SCC
 from luthier.emulator.declare import OperationTable
 from luthier.emulator.memory_code import (
     check_aligned,
     check_global,
+    fault_if_any,
     gather,
     gather_small,
     scatter,
@@ -50,6 +52,9 @@ class BufferAccess:
     swizzled: Value
     select: Value
     """OOB_SELECT (from GFX10 on)."""
+    scratch: Value
+    """Scalar scc: it is a wave's scratch, where a lane must stay within its own."""
+    scalar_offset: Value
 
     def in_bounds(self, skip: int, size: int | Value) -> Value:
         """Active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
@@ -71,8 +76,14 @@ class BufferAccess:
 
     def hosts(self, skip: int, size: int | Value, mask: Value) -> Value:
         """Checked host addresses."""
-        addresses = self.place + self.w.splat(self.base) + skip
-        return check_global(self.w, addresses, size, flat=False, mask=mask)
+        w = self.w
+        addresses = self.place + w.splat(self.base) + skip
+        if w.major <= 10:  # later generations have other instructions for scratch
+            length = w.splat(size.to("u64")) if isinstance(size, Value) else size
+            ends = self.offset + w.splat(self.scalar_offset) + skip + length
+            beyond = (ends > w.splat(self.stride)) & mask & w.wrap(w.splat(self.scratch).llvm, "mask")
+            fault_if_any(w, beyond, ends - length, size, layout.FAULT_SCRATCH)
+        return check_global(w, addresses, size, flat=False, mask=mask)
 
 
 def buffer_access(
@@ -142,6 +153,8 @@ def buffer_access(
         structured,
         swizzled,
         words[3] >> 28 & 3,
+        add_tid & ~swizzled & (wide_stride == w.load(w.wave_field("scratch_size"), "u64")),
+        scalar_offset,
     )
 
 
