@@ -15,6 +15,12 @@ _WHAT = {
     layout.FAULT_ELEMENT: "memory, misaligned for the buffer's data format,",
     layout.FAULT_BUFFER: "a buffer",
 }
+_STATE = {
+    layout.FAULT_LANES: "a transposing load with some lanes off (EXEC is {:#x}): what it does then is not documented",
+    layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
+    "skipping of vector instructions, or bits that the target does not define)",
+    layout.FAULT_SKIP: "skipping of vector instructions (VSKIP) is turned on, which is not modelled",
+}
 _FORMAT = {
     layout.FAULT_FORMAT: "there is no buffer data format {}",
     layout.FAULT_SCALED: "buffer data format {} holds scaled integers, which can be loaded but not stored",
@@ -61,6 +67,8 @@ def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
         return f"access to {where}: outside the lane's scratch; at {place}"
     if kind == layout.FAULT_MEMORY:
         return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
+    if kind in _STATE:
+        return f"{_STATE[kind].format(address)}; at {place}"
     if kind in _FORMAT:
         return f"{_FORMAT[kind].format(address)}; at {place}"
     return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}; at {place}"

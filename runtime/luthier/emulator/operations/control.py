@@ -22,7 +22,7 @@ def _spend(w: WaveBuilder, record: Any) -> None:
         w.stop(layout.YIELD, record)
 
 
-def _take(w: WaveBuilder, target: Slot) -> None:
+def take(w: WaveBuilder, target: Slot) -> None:
     """Go to a branch target."""
     distance = w.ir.sext(w.slot_value(target.position).llvm, I64)
     record = w.address(w.record, distance)
@@ -33,11 +33,11 @@ def _take(w: WaveBuilder, target: Slot) -> None:
 
 def _branch_if(w: WaveBuilder, condition: Value, target: Slot) -> None:
     with w.ir.if_then(condition.llvm):
-        _take(w, target)
+        take(w, target)
     w.next()
 
 
-def _go_to_address(w: WaveBuilder, address: Value) -> None:
+def go_to_address(w: WaveBuilder, address: Value) -> None:
     """Go to a code address that only now is known."""
     base = w.load(w.context_field("code_base"), "u64")
     offset = address - base
@@ -61,7 +61,7 @@ def _go_to_address(w: WaveBuilder, address: Value) -> None:
 @operations.control("s_branch", "#target ->")
 def s_branch(w: WaveBuilder, target: Slot) -> None:
     """PC = target."""
-    _take(w, target)
+    take(w, target)
 
 
 @operations.control("s_cbranch_scc0", "scc #target ->")
@@ -111,31 +111,32 @@ def s_cbranch_debug(w: WaveBuilder, target: Slot) -> None:
 @operations.control("s_setpc_b64", "u64 ->")
 def s_setpc_b64(w: WaveBuilder, source: Slot) -> None:
     """PC = S0."""
-    _go_to_address(w, source.scalar())
+    go_to_address(w, source.scalar())
 
 
 @operations.control("s_swappc_b64", "u64 #following -> sdst:u64")
 def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot) -> None:
     """D = PC of the next instruction; PC = S0."""
     address = source.scalar()
-    result.write_scalar(_code_address(w, following))
-    _go_to_address(w, address)
+    result.write_scalar(code_address(w, following))
+    go_to_address(w, address)
 
 
 @operations.control("s_call_b64", "#target #following -> sdst:u64")
 def s_call_b64(w: WaveBuilder, result: Slot, target: Slot, following: Slot) -> None:
     """D = PC of the next instruction; PC = target."""
-    result.write_scalar(_code_address(w, following))
-    _take(w, target)
+    result.write_scalar(code_address(w, following))
+    take(w, target)
 
 
 @operations.wave("s_getpc_b64", "#following -> sdst:u64")
 def s_getpc_b64(w: WaveBuilder, result: Slot, following: Slot) -> None:
     """D = PC of the next instruction."""
-    result.write_scalar(_code_address(w, following))
+    result.write_scalar(code_address(w, following))
 
 
-def _code_address(w: WaveBuilder, offset: Slot) -> Value:
+def code_address(w: WaveBuilder, offset: Slot) -> Value:
+    """The host address of a code offset."""
     return w.load(w.context_field("code_base"), "u64") + offset.scalar().to("u64")
 
 

@@ -50,13 +50,17 @@ def _scratch_offset(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> V
     return total
 
 
-def _hosts(w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, size: int) -> Value:
+def checked(
+    w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, size: int, more: Value | None = None
+) -> Value:
+    """Host addresses of an instruction's accesses, `more` bytes (a scalar u32) further on."""
+    extra = w.number(0) if more is None else more
     if space == "scratch":
-        return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset), size)
-    return check_global(w, _address(w, vaddr, saddr, offset), size, flat=space == "flat")
+        return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset) + extra, size)
+    return check_global(w, _address(w, vaddr, saddr, offset) + extra.to("u64"), size, flat=space == "flat")
 
 
-_PLACE = "vaddr:u64 saddr:u64 #offset"
+PLACE = "vaddr:u64 saddr:u64 #offset"
 
 
 def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -> None:
@@ -64,13 +68,13 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
     for space in ("flat", "global", "scratch"):
         spelled = " ".join(f"{space}_load_{name}" for name in names.split())
 
-        @operations.wave(spelled, f"{_PLACE} -> vdst:u32x{max(dwords, 1)}", static=())
+        @operations.wave(spelled, f"{PLACE} -> vdst:u32x{max(dwords, 1)}", static=())
         def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
             """D = memory[address]."""
             if not result.present:  # with the LDS bit
                 _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
                 return
-            hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+            hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
             if dwords:
                 rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
             else:
@@ -94,10 +98,10 @@ def _declare_store(names: str, dwords: int, bits: int, high: bool) -> None:
     for space in ("flat", "global", "scratch"):
         spelled = " ".join(f"{space}_store_{name}" for name in names.split())
 
-        @operations.wave(spelled, f"{_PLACE} vdata:u32x{max(dwords, 1)} ->")
+        @operations.wave(spelled, f"{PLACE} vdata:u32x{max(dwords, 1)} ->")
         def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space) -> None:
             """memory[address] = D."""
-            hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+            hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
             if dwords:
                 for index in range(dwords):
                     scatter(w, hosts, data.row(index), 4 * index)
@@ -137,7 +141,7 @@ def _declare_atomic(atomic: Atomic) -> None:
     for space in ("flat", "global"):
         names = " ".join(f"{space}_atomic_{name}" for name in atomic.vector_names)
 
-        @operations.wave(names, f"{_PLACE} vdata:u32x{atomic.data_units} -> vdst:u32x{atomic.units}")
+        @operations.wave(names, f"{PLACE} vdata:u32x{atomic.data_units} -> vdst:u32x{atomic.units}")
         def run(
             w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot, space: str = space
         ) -> None:
@@ -167,7 +171,7 @@ def _load_to_lds(
     w: WaveBuilder, space: str, vaddr: Slot, saddr: Slot, offset: Slot, dwords: int, bits: int, signed: bool
 ) -> None:
     """LDS[M0 + offset + lane * bytes] = memory[address]."""
-    hosts = _hosts(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+    hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
     if dwords:
         rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
     else:
@@ -179,7 +183,7 @@ def _load_to_lds(
 def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> None:
     for space in ("global", "scratch"):
 
-        @operations.wave(f"{space}_load_lds_{name}", f"{_PLACE} ->", majors=(9, 10))
+        @operations.wave(f"{space}_load_lds_{name}", f"{PLACE} ->", majors=(9, 10))
         def load(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, space: str = space) -> None:
             """LDS[M0 + offset + lane * bytes] = memory[address]."""
             _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)

@@ -23,6 +23,7 @@ from luthier.emulator.memory_code import (
     spill,
 )
 from luthier.emulator.operations.flat import small_row
+from luthier.emulator.operations.transpose import exchanged
 from luthier.emulator.types import Type
 from luthier.emulator.values import Value
 from luthier.emulator.wave import Slot, WaveBuilder
@@ -295,47 +296,19 @@ def store_addtid(w: WaveBuilder, data: Slot, offset: Slot) -> None:
 # Transposing loads (gfx950) ------------------------------------------------------------------------------------------
 
 
-def _elements(w: WaveBuilder, rows: list[Value], bits: int) -> list[Value]:
-    """The elements of `bits` bits that each lane's registers hold, low ones first, zero-extended."""
-    found = []
-    for index in range(32 * len(rows) // bits):
-        word, position = divmod(index * bits, 32)
-        value = rows[word] >> position if position else rows[word]
-        if position + bits > 32:
-            value = value | (rows[word + 1] << (32 - position))
-        found.append(value & ((1 << bits) - 1))
-    return found
-
-
-def transposed(w: WaveBuilder, rows: list[Value], bits: int) -> list[Value]:
-    """Rows of 16 lanes as 16 by E matrices, in E/16 interleaved squares each of which is transposed."""
-    elements = _elements(w, rows, bits)
-    count = len(elements)
-    lanes = range(w.wave_size)
-    moved = []
-    for index in range(count):
-        sources = [(lane & ~15) + index * (16 // count) + (lane & 15) // count for lane in lanes]
-        value = w.shuffle(elements[0], sources)
-        for other in range(1, count):
-            chosen = w.constant_mask([(lane & 15) % count == other for lane in lanes])
-            value = w.select(chosen, w.shuffle(elements[other], sources), value)
-        moved.append(value)
-    packed = [w.const("u32", 0) for _ in rows]
-    for index, value in enumerate(moved):
-        word, position = divmod(index * bits, 32)
-        packed[word] = packed[word] | (value << position if position else value)
-        if position + bits > 32:
-            packed[word + 1] = packed[word + 1] | (value >> (32 - position))
-    return packed
-
-
 def _declare_transposing(bits: int, dwords: int) -> None:
+    count = 32 * dwords // bits
+
+    def source(lane: int, index: int) -> tuple[int, int]:
+        """Rows of 16 lanes are 16 by E matrices, in E/16 interleaved squares each of which is transposed."""
+        return (lane & ~15) + index * (16 // count) + (lane & 15) // count, (lane & 15) % count
+
     @operations.wave(f"ds_read_b{32 * dwords}_tr_b{bits}", f"addr:u32 #offset -> vdst:u32x{dwords}", majors=(9,))
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
         """D = LDS[addr + offset] with elements exchanged between the 16 lanes of a row."""
         hosts = _hosts(w, addr, offset, 4 * dwords)
-        rows = transposed(w, [gather(w, hosts, 4 * index) for index in range(dwords)], bits)
-        for index, row in enumerate(rows):
+        rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+        for index, row in enumerate(exchanged(w, rows, bits, source)):
             result.store_row(index, row, w.exec)
 
 

@@ -1,0 +1,93 @@
+"""Forks of GFX9: both sides of a branch run one after the other, the second from a stack in SGPRs; and VSKIP.
+
+Source: ISA documents, S_CBRANCH_G_FORK, S_CBRANCH_I_FORK, S_CBRANCH_JOIN, S_SETVSKIP. Entry n of the stack is in SGPRs
+4 n to 4 n + 3: the lanes, then the address where they go on. MODE.CSP is the number of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from luthier.emulator import layout
+from luthier.emulator.builder import I64
+from luthier.emulator.declare import OperationTable
+from luthier.emulator.memory_code import fault
+from luthier.emulator.operations.control import code_address, go_to_address, take
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+_CSP_SHIFT = 29
+
+
+def _mode(w: WaveBuilder) -> Value:
+    return w.load(w.wave_field("mode"), "u32")
+
+
+def _entry(w: WaveBuilder, number: Value) -> Any:
+    """Place of an entry of the stack."""
+    return w.address(w.wave, w.ir.zext((number << 4).llvm, I64))
+
+
+def _push(w: WaveBuilder, lanes: Value, address: Value) -> None:
+    mode = _mode(w)
+    place = _entry(w, mode >> _CSP_SHIFT)
+    w.store(lanes, place, align=4)
+    w.store(address, w.address(place, 8), align=4)
+    w.store(mode + (1 << _CSP_SHIFT), w.wave_field("mode"))
+
+
+def _fork(w: WaveBuilder, lanes: Value, target: Value, following: Value, go: Callable[[], None]) -> None:
+    """The smaller side goes first. `go` ends the code by going to the target."""
+    here = w.exec_bits
+    passing, failing = lanes & here, ~lanes & here
+    with w.ir.if_then((passing == here).llvm):
+        go()
+    with w.ir.if_then((failing == here).llvm):
+        w.next()
+    fewer = w.popcount(failing) < w.popcount(passing)
+    with w.ir.if_then(fewer.llvm):
+        _push(w, passing, target)
+        w.write_exec(failing)
+        w.next()
+    _push(w, failing, following)
+    w.write_exec(passing)
+    go()
+
+
+@operations.control("s_cbranch_i_fork", "sdst:u64 #simm16 #target #following ->", majors=(9,))
+def s_cbranch_i_fork(w: WaveBuilder, lanes: Slot, distance: Slot, target: Slot, following: Slot) -> None:
+    """Lanes that S0 has go to PC + SIMM16 * 4 + 4, the others on."""
+    after = code_address(w, following)
+    there = after + w.wrap(w.ir.sext((distance.scalar() << 2).llvm, I64), "u64")
+    _fork(w, lanes.scalar(), there, after, lambda: take(w, target))
+
+
+@operations.control("s_cbranch_g_fork", "u64 u64 #following ->", majors=(9,))
+def s_cbranch_g_fork(w: WaveBuilder, lanes: Slot, address: Slot, following: Slot) -> None:
+    """Lanes that S0 has go to S1, the others on."""
+    there = address.scalar()
+    _fork(w, lanes.scalar(), there, code_address(w, following), lambda: go_to_address(w, there))
+
+
+@operations.control("s_cbranch_join", "u32 ->", majors=(9,))
+def s_cbranch_join(w: WaveBuilder, saved: Slot) -> None:
+    """If CSP is S0 go on; else take the top entry of the stack: its lanes and its address."""
+    mode = _mode(w)
+    with w.ir.if_then(((mode >> _CSP_SHIFT) == saved.scalar()).llvm):
+        w.next()
+    popped = mode - (1 << _CSP_SHIFT)
+    w.store(popped, w.wave_field("mode"))
+    place = _entry(w, popped >> _CSP_SHIFT)
+    address = w.load(w.address(place, 8), "u64", align=4)
+    w.write_exec(w.load(place, "u64", align=4))
+    go_to_address(w, address)
+
+
+@operations.wave("s_setvskip", "u32 u32 ->", majors=(9,))
+def s_setvskip(w: WaveBuilder, bits: Slot, index: Slot) -> None:
+    """MODE.VSKIP = S0[S1[4:0]]. Skipping of vector instructions is not modelled: turning it on stops the wave."""
+    with w.when((bits.scalar() >> (index.scalar() & 31) & 1) != 0):
+        fault(w, _mode(w), w.number(0), 0, layout.FAULT_SKIP)

@@ -1,0 +1,57 @@
+"""Operations whose data is in LDS instead of registers (GFX9): DS_*_SRC2_*, BUFFER_STORE_LDS_DWORD.
+
+Sources: ISA documents, "LDS instructions" (the address B), "Memory buffer load to LDS" (whose LDS addresses the store
+shares).
+"""
+
+from __future__ import annotations
+
+from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.declare import OperationTable, Unsupported
+from luthier.emulator.memory_code import check_aligned, check_lds, gather, scatter
+from luthier.emulator.operations.buffer import PLACE, STATIC, buffer_access
+from luthier.emulator.types import Type
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+
+def _second(w: WaveBuilder, addr: Slot, dwords: int) -> list[Value]:
+    """What all lanes read at B = A + 4 * offset, the offset 15 bits with sign."""
+    offset = w.modifiers.get("offset", 0) & 0xFFFF
+    if offset & 0x8000:
+        raise Unsupported("an offset in the upper half of the address, where nothing says what is left of the address")
+    distance = (offset & 0x7FFF) - ((offset & 0x4000) << 1)
+    hosts = check_lds(w, addr.row(0) + 4 * distance, 4 * dwords)
+    return [gather(w, hosts, 4 * index) for index in range(dwords)]
+
+
+def _declare(atomic: Atomic, name: str) -> None:
+    stem, _, tail = name.rpartition("_")
+
+    @operations.wave(f"ds_{stem}_src2_{tail}", "addr:u32 ->", static=("offset",), majors=(9,))
+    def run(w: WaveBuilder, addr: Slot) -> None:
+        """LDS[A] = op(LDS[A], LDS[B])."""
+        size = 4 * atomic.units
+        data = _second(w, addr, atomic.units)
+        check_aligned(w, addr.row(0), size)
+        atomic_lanes(w, atomic, check_lds(w, addr.row(0), size), data, None)
+
+
+for _atomic in ATOMICS:
+    if _atomic.lds_names and _atomic.data_count == 1 and _atomic.type.count == 1:
+        for _name in _atomic.lds_names:
+            _declare(_atomic, _name)
+for _bits in (32, 64):
+    _declare(Atomic((), (), Type("u", _bits), lambda w, old, data: data[0], "xchg"), f"write_b{_bits}")
+
+
+@operations.wave("buffer_store_lds_dword", f"{PLACE} ->", **STATIC, majors=(9,))
+def store_lds(w: WaveBuilder, vaddr: Slot, srsrc: Slot, soffset: Slot, offset: Slot) -> None:
+    """buffer[…] = LDS[M0[15:0] + offset + lane * 4]."""
+    access = buffer_access(w, vaddr, srsrc, soffset, offset)
+    good = access.in_bounds(0, 4)
+    hosts = access.hosts(0, 4, good)
+    places = w.splat((w.m0 & 0xFFFF) + (offset.scalar() & 0xFFF)) + w.lane_id() * 4
+    scatter(w, hosts, gather(w, check_lds(w, places, 4)), 0, good)

@@ -1,0 +1,109 @@
+"""Loads that exchange elements between lanes, for operands of matrix operations, and loads of register blocks.
+
+What LDS loads of gfx950 exchange is in the ISA document of CDNA4. That of RDNA4 leaves it open: the exchange of GFX12's
+global loads in wave32 is what was measured on gfx1201 (element by element with distinct values, by two independent
+programs for the 8-bit one). Of wave64, and of lanes that are off, nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from luthier.emulator.declare import OperationTable, Unsupported
+from luthier.emulator.layout import FAULT_LANES
+from luthier.emulator.memory_code import each_lane, fault, gather, scatter
+from luthier.emulator.operations.flat import PLACE, checked
+from luthier.emulator.values import Value
+from luthier.emulator.wave import Slot, WaveBuilder
+
+operations = OperationTable()
+
+Source = Callable[[int, int], tuple[int, int]]
+"""From a lane and the number of one of its elements to the lane and element that it comes from."""
+
+
+def _elements(rows: list[Value], bits: int) -> list[Value]:
+    """The elements of `bits` bits that each lane's registers hold, low ones first, zero-extended."""
+    found = []
+    for index in range(32 * len(rows) // bits):
+        word, position = divmod(index * bits, 32)
+        value = rows[word] >> position if position else rows[word]
+        if position + bits > 32:
+            value = value | (rows[word + 1] << (32 - position))
+        found.append(value & ((1 << bits) - 1))
+    return found
+
+
+def exchanged(w: WaveBuilder, rows: list[Value], bits: int, source: Source) -> list[Value]:
+    """Registers whose elements are exchanged between lanes."""
+    elements = _elements(rows, bits)
+    packed = [w.const("u32", 0) for _ in rows]
+    for index in range(len(elements)):
+        sources = [source(lane, index) for lane in range(w.wave_size)]
+        value = w.const("u32", 0)
+        for number, element in enumerate(elements):
+            chosen = w.constant_mask([other == number for _, other in sources])
+            value = w.select(chosen, w.shuffle(element, [lane for lane, _ in sources]), value)
+        word, position = divmod(index * bits, 32)
+        packed[word] = packed[word] | (value << position if position else value)
+        if position + bits > 32:
+            packed[word + 1] = packed[word + 1] | (value >> (32 - position))
+    return packed
+
+
+def _square(lane: int, index: int) -> tuple[int, int]:
+    """16-bit elements: groups of eight lanes are squares."""
+    return lane & ~7 | index, lane & 7
+
+
+def _pairs(lane: int, index: int) -> tuple[int, int]:
+    """8-bit elements: 16 rows of 16, each lane with half a row, in the order that matrix operations read them in."""
+    return lane & 16 | (index >> 2) << 3 | (lane >> 3 & 1) << 2 | index & 3, lane & 7
+
+
+def _declare_global(name: str, dwords: int, bits: int, source: Source) -> None:
+    @operations.wave(f"global_load_tr_{name}", f"{PLACE} -> vdst:u32x{dwords}", majors=(12,))
+    def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        """D = memory[address] with elements exchanged between lanes."""
+        if w.wave_size == 64:
+            raise Unsupported("nothing says how its elements are exchanged in wave64")
+        every = (1 << w.wave_size) - 1
+        with w.when((w.exec_bits != every) & (w.exec_bits != 0)):
+            fault(w, w.exec_bits, w.number(0), 0, FAULT_LANES)
+        hosts = checked(w, "global", vaddr, saddr, offset, 4 * dwords)
+        rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+        for index, row in enumerate(exchanged(w, rows, bits, source)):
+            result.store_row(index, row, w.exec)
+
+
+_declare_global("b128", 4, 16, _square)
+_declare_global("b64", 2, 8, _pairs)
+
+
+# Blocks of registers (GFX12) ------------------------------------------------------------------------------------------
+
+
+def _declare_block(space: str) -> None:
+    def places(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, index: Value) -> Value:
+        return checked(w, space, vaddr, saddr, offset, 4, index.to("u32") << 2)
+
+    @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", majors=(12,))
+    def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
+        """For each bit i of M0: D[i] = memory[address + 4 i]."""
+        with each_lane(w, w.m0) as index:
+            value = gather(w, places(w, vaddr, saddr, offset, index))
+            place = w.address(result.base(), (index * (4 * w.wave_size)).llvm)
+            old = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")
+            w.ir.store(w.select(w.exec, value, old).llvm, place, align=4 * w.wave_size)
+
+    @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", majors=(12,))
+    def store(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot, data: Slot) -> None:
+        """For each bit i of M0: memory[address + 4 i] = D[i]."""
+        with each_lane(w, w.m0) as index:
+            place = w.address(data.base(), (index * (4 * w.wave_size)).llvm)
+            row = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")
+            scatter(w, places(w, vaddr, saddr, offset, index), row)
+
+
+for _space in ("global", "scratch"):
+    _declare_block(_space)

@@ -1,0 +1,256 @@
+"""Operations that compilers hardly use: forks, sources in LDS, exchanging and block loads, against their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from luthier.emulator.bench import WaveState, run_assembly
+from luthier.emulator.memory import Memory
+from luthier.errors import EmulationError
+
+RNG = np.random.default_rng(23)
+LANES = np.arange(64, dtype=np.uint32)
+
+
+def pair(address: int, first: int = 0) -> dict[int, int]:
+    return {first: address & 0xFFFFFFFF, first + 1: address >> 32}
+
+
+# Forks (GFX9) --------------------------------------------------------------------------------------------------------
+
+FORK = """
+    s_mov_b32 s24, 0
+    s_mov_b64 s[20:21], exec
+    {fork}
+    v_or_b32 v1, 1, v1
+    s_lshl_b32 s24, s24, 4
+    s_or_b32 s24, s24, 1
+    s_branch meet
+taken:
+    v_or_b32 v1, 2, v1
+    s_lshl_b32 s24, s24, 4
+    s_or_b32 s24, s24, 2
+meet:
+    s_cbranch_join s25
+    s_mov_b64 s[22:23], exec
+"""
+I_FORK = "s_cbranch_i_fork s[18:19], taken"
+G_FORK = """
+    s_getpc_b64 s[26:27]
+    s_add_u32 s26, s26, {distance}
+    s_addc_u32 s27, s27, 0
+    s_cbranch_g_fork s[18:19], s[26:27]"""
+
+
+def run_fork(fork: str, taken: int, exec_mask: int, target: str = "gfx906") -> WaveState:
+    sgprs = {18: taken & 0xFFFFFFFF, 19: taken >> 32, 25: 0}
+    source = FORK.format(fork=fork)
+    # The bench resolves labels of branches only: this one is counted. Four instructions of 4 bytes are skipped.
+    source = source.replace("s_cbranch_i_fork s[18:19], taken", "s_cbranch_i_fork s[18:19], 4")
+    return run_assembly(target, source, {1: 0}, sgprs, exec=exec_mask)
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx942"])
+@pytest.mark.parametrize("fork", [I_FORK, G_FORK.format(distance=28)], ids=["immediate", "register"])
+@pytest.mark.parametrize(
+    ("taken", "exec_mask", "order"),
+    [
+        (0xFF, 0xFF, 0x2),  # all go there
+        (0xFF00, 0xFF, 0x1),  # none
+        (0x7, 0xFF, 0x21),  # fewer go there: they are first
+        (0xF8, 0xFF, 0x12),  # more
+        (0xF, 0xFF, 0x21),  # as many: those that go there are first
+        (0x8000000000000001, 0xC000000000000007, 0x21),
+    ],
+)
+def test_fork_runs_both_sides(target: str, fork: str, taken: int, exec_mask: int, order: int) -> None:
+    state = run_fork(fork, taken, exec_mask, target)
+    expected = [(2 if taken >> lane & 1 else 1) if exec_mask >> lane & 1 else 0 for lane in range(64)]
+    assert state.vgpr(1).tolist() == expected
+    assert state.sgpr(24) == order
+    # What joined last goes on alone: a program restores EXEC itself.
+    last = order & 15
+    side = taken if last == 2 else ~taken
+    assert state.sgpr(22) | state.sgpr(23) << 32 == side & exec_mask
+    assert state.mode >> 29 == 0
+
+
+def test_vskip_off_is_nothing_and_on_is_refused() -> None:
+    assert run_assembly("gfx906", "s_setvskip s0, 3", {}, {0: 0xF7}).counts[0] == 1
+    with pytest.raises(EmulationError, match="VSKIP"):
+        run_assembly("gfx906", "s_setvskip s0, 3", {}, {0: 8})
+
+
+# Sources in LDS (GFX9) -----------------------------------------------------------------------------------------------
+
+
+def signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+SOURCES: dict[str, Callable[[int, int, int], int]] = {
+    "add_src2_u": lambda a, b, bits: a + b,
+    "sub_src2_u": lambda a, b, bits: a - b,
+    "rsub_src2_u": lambda a, b, bits: b - a,
+    "inc_src2_u": lambda a, b, bits: 0 if a >= b else a + 1,
+    "dec_src2_u": lambda a, b, bits: b if a == 0 or a > b else a - 1,
+    "min_src2_i": lambda a, b, bits: min(a, b, key=lambda v: signed(v, bits)),
+    "max_src2_i": lambda a, b, bits: max(a, b, key=lambda v: signed(v, bits)),
+    "min_src2_u": lambda a, b, bits: min(a, b),
+    "max_src2_u": lambda a, b, bits: max(a, b),
+    "and_src2_b": lambda a, b, bits: a & b,
+    "or_src2_b": lambda a, b, bits: a | b,
+    "xor_src2_b": lambda a, b, bits: a ^ b,
+    "write_src2_b": lambda a, b, bits: b,
+}
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx908"])
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("name", SOURCES)
+def test_operations_with_a_source_in_lds(target: str, name: str, bits: int) -> None:
+    size = bits // 8
+    cells = RNG.integers(0, 1 << bits, 256, f"<u{size}", endpoint=False)
+    cells[:6] = [0, 1, (1 << bits) - 1, 1 << (bits - 1), 77, 77]
+    cells[128:134] = [1, 0, 1, (1 << bits) - 1, 77, 78]
+    # A: the first half from its end, B: 128 cells further on, or back.
+    for distance in (128, -128):
+        mask = int(RNG.integers(0, 1 << 32)) << 32 | int(RNG.integers(0, 1 << 32))
+        numbers = LANES if distance > 0 else LANES + 128
+        offset = distance * size // 4 & 0x7FFF
+        source = f"ds_{name}{bits} v0 offset:{offset}"
+        state = run_assembly(target, source, {0: numbers * size}, exec=mask, lds=cells.tobytes())
+        expected = [int(cell) for cell in cells]
+        for lane in range(64):
+            if mask >> lane & 1:
+                a = int(numbers[lane])
+                expected[a] = SOURCES[name](int(cells[a]), int(cells[a + distance]), bits) & ((1 << bits) - 1)
+        assert [int(cell) for cell in state.lds.view(cells.dtype)] == expected
+
+
+@pytest.mark.parametrize(("name", "kind"), [("f32", np.float32), ("f64", np.float64)])
+def test_float_operations_with_a_source_in_lds(name: str, kind: type) -> None:
+    cells = RNG.uniform(-4, 4, 128).astype(kind)
+    size = cells.itemsize
+    for operation, model in (("min", np.minimum), ("max", np.maximum), ("add", np.add)):
+        if operation == "add" and name == "f64":
+            continue
+        source = f"ds_{operation}_src2_{name} v0 offset:{64 * size // 4}"
+        state = run_assembly("gfx906", source, {0: LANES * size}, lds=cells.tobytes())
+        found = state.lds.view(kind)
+        assert np.array_equal(found[:64], model(cells[:64], cells[64:]))
+        assert np.array_equal(found[64:], cells[64:])
+
+
+def test_the_undocumented_address_form_is_refused() -> None:
+    with pytest.raises(EmulationError, match="upper half of the address"):
+        run_assembly("gfx906", "ds_add_src2_u32 v0 offset:0x8000", {0: 0}, lds=64)
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a"])
+def test_store_from_lds(target: str) -> None:
+    memory = Memory()
+    place = memory.allocate(512)
+    contents = RNG.integers(0, 256, 512, np.uint8).tobytes()
+    source = "s_mov_b32 m0, 32\nbuffer_store_lds_dword s[0:3], 0 offset:8 lds"
+    # The lane's number is the index of a record of four bytes; two lanes are off.
+    sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32 | 4 << 16, 2: 512, 3: 1 << 23}
+    run_assembly(target, source, {}, sgprs, exec=(1 << 64) - 1 - 0b110, lds=contents, memory=memory)
+    expected = np.zeros(128, np.uint32)
+    expected[2:66] = np.frombuffer(contents, np.uint32)[(32 + 8) // 4 :][:64]
+    expected[3:5] = 0
+    assert place.view().view(np.uint32).tolist() == expected.tolist()
+
+
+# Exchanging loads (GFX12) --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["gfx1200", "gfx1201"])
+@pytest.mark.parametrize("bits", [16, 8])
+def test_transposing_loads(target: str, bits: int) -> None:
+    """The index formulas as the two measurements on hardware state them: received element from flat position."""
+    memory = Memory()
+    place = memory.allocate(1024)
+    contents = RNG.integers(0, 256, 1024, np.uint8)
+    place.view()[:] = contents
+    kind = np.uint16 if bits == 16 else np.uint8
+    starts = RNG.permutation(32).astype(np.uint32) * (bits // 8 * 8)
+    dwords = bits // 4
+    source = f"global_load_tr_b{32 * dwords} v[4:{3 + dwords}], v0, s[0:1] offset:16"
+    state = run_assembly(target, source, {0: starts}, pair(place.address), memory=memory)
+    rows = [contents[16 + int(start) :][:bits].view(kind)[:8] for start in starts]
+    flat = np.concatenate(rows)  # lane after lane
+    found = np.stack([state.vgpr(4 + i) for i in range(dwords)], axis=1).astype(np.uint32)
+    for lane in range(32):
+        received = np.ascontiguousarray(found[lane]).view(kind)
+        for number in range(8):
+            if bits == 16:
+                position = 8 * (8 * (lane // 8) + number) + lane % 8
+            else:
+                base = (lane & 7) + (lane >> 3 & 1) * 32 + (lane >> 4 & 1) * 128
+                position = base + (number & 3) * 8 + (number >> 2 & 1) * 64
+            assert received[number] == flat[position], (lane, number)
+
+
+def test_transposing_loads_need_all_lanes_of_wave32() -> None:
+    memory = Memory()
+    place = memory.allocate(1024)
+    source = "global_load_tr_b64 v[4:5], v0, s[0:1]"
+    with pytest.raises(EmulationError, match="some lanes off"):
+        run_assembly("gfx1201", source, {0: 0}, pair(place.address), exec=1, memory=memory)
+    assert run_assembly("gfx1201", source, {0: 0}, pair(place.address), exec=0, memory=memory).counts[0] == 1
+    with pytest.raises(EmulationError, match="wave64"):
+        run_assembly("gfx1201", "global_load_tr_b64 v4, v0, s[0:1]", {0: 0}, pair(place.address), wave_size=64)
+
+
+@pytest.mark.parametrize("wave_size", [32, 64])
+@pytest.mark.parametrize("blocks", [0, 1, 0x80000001, 0xFFFFFFFF, 0x00F0F00F])
+@pytest.mark.parametrize("space", ["global", "scratch"])
+def test_blocks_of_registers(wave_size: int, blocks: int, space: str) -> None:
+    memory = Memory()
+    place = memory.allocate(160 * wave_size + 512)
+    place.view()[:] = RNG.integers(0, 256, place.size, np.uint8)
+    before = place.view().view(np.uint32).copy()
+    mask = 0xF00FF00F0000FFF0 & ((1 << wave_size) - 1)
+    offsets = np.arange(wave_size, dtype=np.uint32) * 160
+    where = "v0, s[0:1]" if space == "global" else "v2, off"
+    if space == "global":
+        source = f"global_load_block v[4:35], {where} offset:8\nglobal_store_block v1, v[40:71], s[0:1] offset:4"
+    else:
+        source = f"scratch_store_block {where.replace(', off', '')}, v[40:71], off offset:8\n"
+        source += f"scratch_load_block v[4:35], {where} offset:8"
+    values = RNG.integers(1, 1 << 32, (32, wave_size), np.uint32)
+    vgprs: dict[int, object] = {0: offsets, 1: offsets, 2: 16} | {40 + i: values[i] for i in range(32)}
+    vgprs |= {4 + i: 0xDEAD0000 + i for i in range(32)}
+    state = run_assembly(
+        "gfx1201",
+        source,
+        vgprs,  # type: ignore[arg-type]
+        {**pair(place.address), 124: blocks},
+        exec=mask,
+        wave_size=wave_size,
+        scratch=160,
+        memory=memory,
+    )
+    after = place.view().view(np.uint32)
+    expected = before.copy()
+    for lane in range(wave_size):
+        on = mask >> lane & 1
+        for index in range(32):
+            chosen = on and blocks >> index & 1
+            loaded = int(before[lane * 40 + 2 + index]) if space == "global" else int(values[index, lane])
+            assert int(state.vgpr(4 + index)[lane]) == (loaded if chosen else 0xDEAD0000 + index)
+            if chosen and space == "global":
+                expected[lane * 40 + 1 + index] = values[index, lane]
+    assert np.array_equal(after, expected)
+
+
+def test_holes_of_a_block_are_not_touched() -> None:
+    memory = Memory()
+    place = memory.allocate(16)
+    source = "global_load_block v[4:35], v0, s[0:1]"
+    run_assembly("gfx1201", source, {0: 0}, {**pair(place.address), 124: 0b1001}, exec=1, memory=memory)
+    with pytest.raises(EmulationError, match="4 bytes at address"):
+        run_assembly("gfx1201", source, {0: 0}, {**pair(place.address), 124: 0b10001}, exec=1, memory=memory)
