@@ -136,7 +136,7 @@ def big_kernel(folder: Path) -> Path:
 def start_up(folder: Path) -> Iterable[Row]:
     """Seconds to the end of the first launch in a process: nothing compiled before, then everything on disk."""
     big = big_kernel(folder)
-    environment = {**os.environ, "LUTHIER_CACHE": str(folder / "cache")}
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(folder / "cache")}
     for key in ("cold", "warm"):
         done = subprocess.run(
             [sys.executable, "-c", COLD, str(big)], check=True, capture_output=True, text=True, env=environment

@@ -8,32 +8,29 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from luthier.cache import VARIABLE, cache_root
 from luthier.errors import BuildError
 
-_FIX = "set LUTHIER_CACHE_DIR to a writable folder"
+_FIX = f"set {VARIABLE} to a writable folder"
 
 
 def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
     """Folder `name` of the cache, made if it is not there.
 
-    ``LUTHIER_CACHE_DIR`` says where the cache is; default: ``$XDG_CACHE_HOME/luthier``, else ``~/.cache/luthier``.
+    See `luthier.cache.cache_root` for where it is.
 
     Raises:
-        BuildError: the folder cannot be made or written to.
+        BuildError: the folder cannot be made or written to, or the cache is turned off.
     """
-    variables = os.environ if environment is None else environment
-    explicit = variables.get("LUTHIER_CACHE_DIR")
     try:
-        base = (
-            Path(explicit) if explicit else Path(variables.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "luthier"
-        )
+        base = cache_root(environment)
+        if base is None:
+            raise BuildError(f"a build needs Luthier's cache, which is turned off; {_FIX}")
         folder = base / name
         folder.mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK | os.X_OK)
     except (OSError, RuntimeError) as problem:  # RuntimeError: no home folder
-        raise BuildError(
-            f"cannot use Luthier's cache: {problem}; set LUTHIER_CACHE_DIR to a writable folder"
-        ) from problem
+        raise BuildError(f"cannot use Luthier's cache: {problem}; {_FIX}") from problem
     if not writable:
         raise BuildError(f"cannot write to Luthier's cache {folder}; {_FIX}")
     return folder

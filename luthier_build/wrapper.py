@@ -133,13 +133,6 @@ _VARIABLES = (
 """Variables that choose the clang beneath hipcc, or what the plugin is built with."""
 
 
-def _memory() -> Path:
-    base = os.environ.get("LUTHIER_CACHE_DIR")
-    if base:
-        return Path(base) / "wrapper"
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "luthier/wrapper"
-
-
 def plugin_and_headers(compiler: str) -> tuple[str, str]:
     """(plugin, include folder) for a compiler; remembered, and found anew when compiler, settings or Luthier changed.
 
@@ -148,8 +141,10 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
     """
     import hashlib
 
+    from luthier_build.cache import cache_dir
+
     question = [_file_state(compiler), [os.environ.get(name) for name in _VARIABLES], sys.prefix]
-    answer_file = _memory() / f"{hashlib.sha256(json.dumps(question).encode()).hexdigest()[:24]}.json"
+    answer_file = cache_dir("wrapper") / f"{hashlib.sha256(json.dumps(question).encode()).hexdigest()[:24]}.json"
     try:
         answer = json.loads(answer_file.read_text())
         plugin, include = str(answer["plugin"]), str(answer["include"])

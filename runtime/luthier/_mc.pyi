@@ -47,11 +47,10 @@ class Isa:
     ) -> tuple[
         str, str, str, int, list[tuple[str, bool, int, int, int]], list[int], list[int], int, int, int, bool
     ]: ...
-    def register(self, number: int) -> tuple[str, str]:
-        """LLVM's name and the assembly text."""
-    def register_units(
-        self, gfx9: bool
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint8]]:
+    register_count: int
+    def register(self, number: int) -> tuple[str, str, int, int, bool]:
+        """LLVM's name, the assembly text, first unit, number of units, whether it is a half."""
+    def register_units(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint8]]:
         """By register: first unit, number of units, whether it is a half, whether this processor's encoder takes it."""
     def register_numbers(self) -> dict[str, int]: ...
     def register_class_name(self, id: int) -> str: ...

@@ -86,7 +86,7 @@ def test_counts_as_json(build: Callable[[str], KernelHandle]) -> None:
 
 def test_counts_without_code() -> None:
     nothing = np.zeros(0, np.int64)
-    stats = LaunchStats("k", AddressCounts(nothing, nothing, nothing), {}, 0, 0, 0.0)
+    stats = LaunchStats("k", AddressCounts(nothing, nothing, nothing), dict, 0, 0, 0.0)
     assert stats.to_json(blocks=False)["opcodes"] == {}
     with pytest.raises(LiftError, match="know no code"):
         _ = stats.blocks

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 
+from luthier.cache import VARIABLE
 from luthier.cli.common import end_progress, print_json, show_progress
 from luthier.emulator.coverage import coverage, report
-from luthier.emulator.machine import cache_folder
+from luthier.emulator.store import store_file
 
 TARGETS = (
     *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"),
@@ -30,15 +30,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the report, or deal with the cache."""
     if args.action == "coverage":
         return _coverage(args)
-    folder = cache_folder()
-    if folder is None:
-        print("no cache: LUTHIER_CACHE is empty")
+    file = store_file()
+    if file is None:
+        print(f"no cache: {VARIABLE} is empty")
     elif args.clear:
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        print(f"removed {folder.parent}")
+        for old in file.parent.glob("*.sqlite*"):
+            old.unlink(missing_ok=True)
+        print(f"emptied {file.parent}")
     else:
-        files = list(folder.glob("*.o")) if folder.is_dir() else []
-        print(f"{folder}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
+        print(f"{file}: {file.stat().st_size / 1e6 if file.exists() else 0:.1f} MB")
     return 0
 
 

@@ -1,32 +1,22 @@
-"""From a decoded instruction to a variant and what its record holds."""
+"""From an instruction unlike those seen before to a variant and how its record is filled in. See `records`."""
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from luthier.emulator import layout
-from luthier.emulator.builder import FloatMode
 from luthier.emulator.constants import inline_offset
 from luthier.emulator.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.dpp import is_defined
 from luthier.emulator.operations import operations_of
 from luthier.emulator.operations.refused import reason
-from luthier.emulator.variant import Access, Dpp, Variant
+from luthier.emulator.shapes import MODIFIER, Fill, Registers, Step
+from luthier.emulator.variant import Access, Dpp, FloatMode, Variant
 from luthier.mc import InstructionArray, Isa, Opcode
 from luthier.mc.instructions import InstructionFlag, OperandKind
 
 _SUFFIX = re.compile(r"(_e32|_e64|_dpp8|_dpp|_sdwa)+$")
-_SPECIAL = {
-    "SRC_SHARED_BASE": "shared_base",
-    "SRC_SHARED_LIMIT": "shared_limit",
-    "SRC_PRIVATE_BASE": "private_base",
-    "SRC_PRIVATE_LIMIT": "private_limit",
-    "SRC_POPS_EXITING_WAVE_ID": "pops_exiting_wave_id",
-}
 _DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
 _DPP8_FETCH_INACTIVE = 0xEA
 _REGISTER = int(OperandKind.REGISTER)
@@ -40,17 +30,6 @@ _ADDRESSING = {"OFFEN": 1, "IDXEN": 2, "BOTHEN": 3, "ADDR64": 4}
 def operation_name(opcode: Opcode) -> str:
     """The mnemonic without its encoding suffix, under which the operation is declared."""
     return _SUFFIX.sub("", opcode.mnemonic)
-
-
-@dataclass(frozen=True)
-class Bound:
-    """One instruction ready to be put into a record."""
-
-    variant: Variant
-    slots: tuple[int, ...]
-    vgprs: int = 0
-    """VGPRs up to the last one that the instruction names."""
-    agprs: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,45 +75,12 @@ def _is_relative(operation: Operation, spec: OperandSpec, relative: int) -> bool
     return bit is not None and bool(relative >> bit & 1)
 
 
-class _Fill(enum.Enum):
-    """How a place of a record is filled in: from the operand at a position of the instruction, or otherwise."""
-
-    REGISTER = enum.auto()
-    IMMEDIATE = enum.auto()
-    SIGNED16 = enum.auto()
-    INLINE32 = enum.auto()
-    INLINE64 = enum.auto()
-    HIGH = enum.auto()
-    TARGET = enum.auto()
-    FOLLOWING = enum.auto()
-    FIXED = enum.auto()
-
-
-_Step = tuple[_Fill, int]
-_MODIFIER = 0
-"""Role of an operand whose value decides the code; otherwise the width of the constant it may be."""
-
-
-class _RegisterPlace(NamedTuple):
-    """Where a register is."""
-
-    token: str
-    """What decides the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null
-    register, ``?`` with the name of one that is not modelled."""
-    slot: int
-    """Offset in a wave."""
-    vgprs: int = 0
-    """VGPRs up to its last one."""
-    agprs: int = 0
-
-
-class _Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape:
     """What instructions alike in all but register numbers and immediates share."""
 
     variant: Variant
-    recipe: tuple[_Step, ...]
-    registers: tuple[int, ...]
-    """Operand positions that name registers."""
+    recipe: tuple[Step, ...]
 
 
 class Binder:
@@ -144,26 +90,38 @@ class Binder:
         self.isa = isa
         self.major = isa.target.target.major
         self.wave_size = isa.wave_size
-        self.agprs = layout.VECTORS + 256 * 4 * self.wave_size
         target = isa.target
         self._clears_halves = target.target.supports_sramecc if target.sramecc is None else target.sramecc
         """Under SRAMECC a 16-bit load writes 0 to the other half; LLVM counts on nothing else unless told it is off."""
         self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
-        self._shapes: dict[FloatMode, dict[tuple[object, ...], _Shape | Unsupported]] = {}
-        self._registers: dict[int, _RegisterPlace] = {}
+        self._registers = Registers(isa)
 
-    def bind(
-        self, code: InstructionArray, index: int, target: int | None, mode: FloatMode, following: int = 0
-    ) -> Bound:
-        """Bind one instruction.
+    def roles(self, code: InstructionArray, index: int) -> tuple[tuple[int, int], ...]:
+        """Operand positions that decide the code of instructions with the opcode of this one, each with its role.
+
+        Raises:
+            Unsupported: no operation of that name.
+        """
+        return tuple(role for plan in self._plans_of(code, index) for role in plan.roles)
+
+    def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode) -> Shape:
+        """The shape of one instruction.
 
         Args:
             target: distance in records to the branch target, if it has one.
-            following: code offset of the next instruction.
 
         Raises:
             Unsupported: no operation of that name, or an operand that is not modelled.
         """
+        plans = self._plans_of(code, index)
+        operands = [(int(kind), value) for kind, value in code.operands(index)]
+        recipe: list[Step] = []
+        variants = [self._variant(plan, operands, recipe, target, mode) for plan in plans]
+        if len(recipe) > layout.RECORD_SLOTS:
+            raise Unsupported("more operands than a record holds")
+        return Shape(variants[0] if len(variants) == 1 else replace(variants[0], second=variants[1]), tuple(recipe))
+
+    def _plans_of(self, code: InstructionArray, index: int) -> tuple[_Plan, ...]:
         number = int(code.opcode[index])
         if number < 0:
             raise Unsupported("undecodable bytes")
@@ -176,70 +134,7 @@ class Binder:
             self._plans[number] = plans
         if isinstance(plans, Unsupported):
             raise plans
-        first = int(code.operand_start[index])
-        end = int(code.operand_start[index + 1])
-        kinds = code.operand_kind[first:end].tolist()
-        values = code.operand_value[first:end].tolist()
-        # Most instructions have the shape of one seen before: same opcode, kinds of operands and modifiers.
-        key: list[object] = [number, target is not None and target <= 0]
-        for plan in plans:
-            for position, role in plan.roles:
-                if role == _MODIFIER:
-                    key.append(values[position])
-                elif kinds[position] == _REGISTER:
-                    key.append(self._register(values[position]).token)
-                else:
-                    key.append(inline_offset(values[position], role) is not None)
-        shapes = self._shapes.setdefault(mode, {})
-        shape = shapes.get(tuple(key))
-        if shape is None:
-            shape = shapes[tuple(key)] = self._shape(plans, kinds, values, target, mode)
-        if isinstance(shape, Unsupported):
-            raise shape
-        slots = tuple(self._fill(shape.recipe, values, target, following))
-        vgprs = agprs = 0
-        for position in shape.registers:
-            place = self._registers[values[position]]
-            vgprs, agprs = max(vgprs, place.vgprs), max(agprs, place.agprs)
-        return Bound(shape.variant, slots, vgprs, agprs)
-
-    def _shape(
-        self, plans: tuple[_Plan, ...], kinds: list[int], values: list[int], target: int | None, mode: FloatMode
-    ) -> _Shape | Unsupported:
-        operands = list(zip(kinds, values, strict=True))
-        recipe: list[_Step] = []
-        try:
-            variants = [self._variant(plan, operands, recipe, target, mode) for plan in plans]
-        except Unsupported as problem:
-            return problem
-        variant = variants[0] if len(variants) == 1 else replace(variants[0], second=variants[1])
-        if len(recipe) > layout.RECORD_SLOTS:
-            return Unsupported("more operands than a record holds")
-        registers = {position for what, position in recipe if what is _Fill.REGISTER}
-        return _Shape(variant, tuple(recipe), tuple(sorted(registers)))
-
-    def _fill(self, recipe: tuple[_Step, ...], values: list[int], target: int | None, following: int) -> Iterator[int]:
-        """What the record's places hold."""
-        for what, position in recipe:
-            if what is _Fill.REGISTER:
-                yield self._register(values[position]).slot
-            elif what is _Fill.IMMEDIATE:
-                yield values[position] & 0xFFFFFFFF
-            elif what is _Fill.INLINE32:
-                yield inline_offset(values[position], 32) or 0
-            elif what is _Fill.INLINE64:
-                yield inline_offset(values[position], 64) or 0
-            elif what is _Fill.HIGH:
-                yield values[position] >> 32 & 0xFFFFFFFF
-            elif what is _Fill.SIGNED16:
-                value = values[position]
-                yield (value & 0xFFFF) - ((value & 0x8000) << 1) & 0xFFFFFFFF
-            elif what is _Fill.TARGET:
-                yield (target or 0) * layout.RECORD.size & 0xFFFFFFFF
-            elif what is _Fill.FOLLOWING:
-                yield following
-            else:
-                yield position
+        return plans
 
     # Plans ----------------------------------------------------------------------------------------------------------
 
@@ -297,9 +192,9 @@ class Binder:
         positions: dict[str, int],
         static: tuple[tuple[str, int], ...],
     ) -> tuple[tuple[int, int], ...]:
-        roles = {positions[key]: _MODIFIER for key in (*_DPP_FIELDS, *_SELECTIONS) if key in positions}
-        roles |= {position: _MODIFIER for name, position in positions.items() if name.endswith("_modifiers")}
-        roles |= {position: _MODIFIER for _, position in static}
+        roles = {positions[key]: MODIFIER for key in (*_DPP_FIELDS, *_SELECTIONS) if key in positions}
+        roles |= {position: MODIFIER for name, position in positions.items() if name.endswith("_modifiers")}
+        roles |= {position: MODIFIER for _, position in static}
         for spec, place in zip((*operation.results, *operation.sources), places, strict=True):
             if place.operand >= 0 and not spec.is_immediate:
                 roles.setdefault(place.operand, 64 if spec.type.bits == 64 else 32)
@@ -334,7 +229,7 @@ class Binder:
         self,
         plan: _Plan,
         operands: list[tuple[int, int]],
-        recipe: list[_Step],
+        recipe: list[Step],
         target: int | None,
         mode: FloatMode,
     ) -> Variant:
@@ -400,7 +295,7 @@ class Binder:
         spec: OperandSpec,
         place: _Place,
         operands: list[tuple[int, int]],
-        recipe: list[_Step],
+        recipe: list[Step],
         target: int | None,
         relative: int,
     ) -> Access:
@@ -410,7 +305,7 @@ class Binder:
         if kind == _REGISTER:
             access = self._register_access(spec, place.operand, value, recipe)
         elif spec.is_immediate:
-            recipe.append((_Fill.SIGNED16 if place.name == "simm16" else _Fill.IMMEDIATE, place.operand))
+            recipe.append((Fill.SIGNED16 if place.name == "simm16" else Fill.IMMEDIATE, place.operand))
             return Access("i")
         else:
             access = self._constant(plan, spec, place.operand, value, recipe)
@@ -424,77 +319,46 @@ class Binder:
             access = self._half_result(plan, access, operands)
         return access
 
-    def _implicit(self, plan: _Plan, place: _Place, recipe: list[_Step], target: int | None) -> Access:
+    def _implicit(self, plan: _Plan, place: _Place, recipe: list[Step], target: int | None) -> Access:
         if place.name == "target":
             if target is None:
                 raise Unsupported("a branch to no instruction")
-            recipe.append((_Fill.TARGET, 0))
+            recipe.append((Fill.TARGET, 0))
             return Access("i")
         if place.name == "following":
-            recipe.append((_Fill.FOLLOWING, 0))
+            recipe.append((Fill.FOLLOWING, 0))
             return Access("i")
         if place.name == "zero":
-            recipe.append((_Fill.FIXED, 0))
+            recipe.append((Fill.FIXED, 0))
             return Access("i")
         if place.name == "vcc":
-            recipe.append((_Fill.FIXED, layout.WAVE["sink"] if plan.results_dropped else layout.VCC))
+            recipe.append((Fill.FIXED, layout.WAVE["sink"] if plan.results_dropped else layout.VCC))
             return Access("s")
         return Access("-")
 
-    def _constant(self, plan: _Plan, spec: OperandSpec, position: int, value: int, recipe: list[_Step]) -> Access:
+    def _constant(self, plan: _Plan, spec: OperandSpec, position: int, value: int, recipe: list[Step]) -> Access:
         bits = 64 if spec.type.bits == 64 else 32
         if inline_offset(value, bits) is not None:
-            recipe.append((_Fill.INLINE64 if bits == 64 else _Fill.INLINE32, position))
+            recipe.append((Fill.INLINE64 if bits == 64 else Fill.INLINE32, position))
             splat = spec.type.count > 1 and spec.type.units > 1
             return Access("c" if splat or (plan.operation.form is Form.PACKED and bits == 32) else "s")
-        recipe.append((_Fill.IMMEDIATE, position))
+        recipe.append((Fill.IMMEDIATE, position))
         if bits == 32:
             return Access("k")
-        recipe.append((_Fill.HIGH, position))
+        recipe.append((Fill.HIGH, position))
         return Access("K")
 
-    def _register(self, number: int) -> _RegisterPlace:
-        """Where a register is, kept by its LLVM number."""
-        found = self._registers.get(number)
-        if found is None:
-            found = self._registers[number] = self._find_register(number)
-        return found
-
-    def _find_register(self, number: int) -> _RegisterPlace:
-        if number == 0:
-            return _RegisterPlace("-", 0)
-        register = self.isa.register(number)
-        unit, count, name = register.first_unit, register.unit_count, register.name
-        half = ("h" if "HI16" in name else "l") if register.half else ""
-        row = 4 * self.wave_size
-        if unit >= 512:
-            return _RegisterPlace(f"v{half}", self.agprs + (unit - 512) * row, agprs=unit - 512 + count)
-        if unit >= 256:
-            return _RegisterPlace(f"v{half}", layout.VECTORS + (unit - 256) * row, vgprs=unit - 256 + count)
-        if name.endswith(("VCCZ", "EXECZ")):
-            return _RegisterPlace(f"?{name}", 0)
-        if 0 <= unit < 128:
-            return _RegisterPlace(f"s{half}", 4 * unit)
-        if unit in layout.UNIT_OFFSETS:
-            return _RegisterPlace("s", layout.UNIT_OFFSETS[unit])
-        if name.startswith("SGPR_NULL"):
-            return _RegisterPlace("0", layout.WAVE["zero"])
-        for prefix, field in _SPECIAL.items():
-            if name.startswith(prefix):
-                return _RegisterPlace("s", layout.WAVE[field] + (4 if name.endswith("_HI") else 0))
-        return _RegisterPlace(f"?{name}", 0)
-
-    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[_Step]) -> Access:
-        token = self._register(number).token
+    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[Step]) -> Access:
+        token = self._registers.place(number).token
         kind, half = token[0], token[1:]
         if kind == "?":
             raise Unsupported(f"register {half}")
         if kind == "-":
             return Access("-")
         if kind == "0" and spec.is_result:
-            recipe.append((_Fill.FIXED, layout.WAVE["sink"]))
+            recipe.append((Fill.FIXED, layout.WAVE["sink"]))
             return Access("s")
-        recipe.append((_Fill.REGISTER, position))
+        recipe.append((Fill.REGISTER, position))
         if kind == "v":
             return Access("v", high=half == "h", whole=not half)
         return Access("s", high=half == "h")

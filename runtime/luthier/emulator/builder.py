@@ -7,13 +7,13 @@ changes MODE continues in code compiled for the new mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from llvmlite import ir
 
 from luthier.emulator.types import Type
 from luthier.emulator.values import Operand, Value, constant
+from luthier.emulator.variant import FloatMode
 
 Result = TypeVar("Result")
 
@@ -27,30 +27,6 @@ SCC = Type("scc", 1)
 
 ROUND_NAMES = ("round.tonearest", "round.upward", "round.downward", "round.towardzero")
 """By the MODE register's FP_ROUND codes 0 to 3."""
-
-
-@dataclass(frozen=True)
-class FloatMode:
-    """The part of the MODE register that floating point depends on, as the fields' codes.
-
-    Rounding: 0 nearest even, 1 up, 2 down, 3 to zero. Denormals: bit 0 keeps inputs, bit 1 keeps results (ISA
-    documents, "MODE register"). One pair for 32-bit, one for 16- and 64-bit numbers.
-    """
-
-    round32: int = 0
-    round16_64: int = 0
-    denorm32: int = 3
-    denorm16_64: int = 3
-    dx10_clamp: bool = True
-    ieee: bool = True
-    relative: int = 0
-    """Not floating point, but of MODE too: on GFX9 bits 0 to 3 make src0, src1, src2 and the result relative to M0."""
-
-    def rounding(self, bits: int) -> int:
-        return self.round32 if bits == 32 else self.round16_64
-
-    def denormals(self, bits: int) -> int:
-        return self.denorm32 if bits == 32 else self.denorm16_64
 
 
 class Builder:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
+from numpy.typing import NDArray
+
 from luthier.emulator import layout
 
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)
@@ -33,6 +36,27 @@ def inline_offset(value: int, bits: int) -> int | None:
         found = INLINE.get(value & 0xFFFFFFFF)
         if found is None and value & 0x80000000:
             found = INLINE.get(value & 0xFFFFFFFF | 0xFFFFFFFF00000000)
+    return found
+
+
+_PATTERNS = np.array(sorted(INLINE), np.uint64)
+_OFFSETS = np.array([INLINE[pattern] for pattern in sorted(INLINE)], np.uint32)
+
+
+def _look_up(values: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    at = np.minimum(np.searchsorted(_PATTERNS, values), len(_PATTERNS) - 1)
+    return np.where(_PATTERNS[at] == values, _OFFSETS[at], np.uint32(0))
+
+
+def inline_offsets(values: NDArray[np.int64], bits: int) -> NDArray[np.uint32]:
+    """`inline_offset` of many values; 0 where it is None."""
+    whole = values.view(np.uint64)
+    found = _look_up(whole)
+    if bits <= 32:
+        low = whole & np.uint64(0xFFFFFFFF)
+        found = np.where(found == 0, _look_up(low), found)
+        extended = np.where(low & np.uint64(0x80000000), low | np.uint64(0xFFFFFFFF00000000), low)
+        found = np.where(found == 0, _look_up(extended), found)
     return found
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from luthier.emulator.bind import Binder, operation_name
-from luthier.emulator.builder import FloatMode
 from luthier.emulator.declare import Unsupported
 from luthier.emulator.operations import operations_of
 from luthier.emulator.operations.refused import is_graphics
 from luthier.emulator.samples import Samples, samples
+from luthier.emulator.variant import FloatMode
 from luthier.mc import Isa, Opcode
 from luthier.mc.instructions import InstructionFlag
 

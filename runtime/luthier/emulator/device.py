@@ -6,17 +6,12 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import start as abi
-from luthier.emulator.checks import Checks, CheckWarning, Finding
-from luthier.emulator.debug import Trace
-from luthier.emulator.debugger import DebugSession
 from luthier.emulator.launch import Launch
 from luthier.emulator.loader import Image
 from luthier.emulator.memory import Allocation, Memory
@@ -24,10 +19,15 @@ from luthier.emulator.program import Code
 from luthier.emulator.stats import LaunchStats
 from luthier.emulator.worker import Worker
 from luthier.errors import DeviceError, ObjectError
-from luthier.lifting import LiftedRepresentation, lift
 from luthier.mc import Isa
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.targets import TargetId
+
+if TYPE_CHECKING:  # what most launches do without
+    from luthier.emulator.checks import Checks, Finding
+    from luthier.emulator.debug import Trace
+    from luthier.emulator.debugger import DebugSession
+    from luthier.lifting import LiftedRepresentation
 
 Share = TypeVar("Share")
 Source = bytes | str | os.PathLike[str] | CodeObject
@@ -201,6 +201,8 @@ class KernelHandle:
             LiftError: its code cannot be understood.
         """
         if self._lifted is None:
+            from luthier.lifting import lift
+
             self._lifted = lift(self.module.object, self.name)
         return self._lifted
 
@@ -264,13 +266,21 @@ class KernelHandle:
                 device.memory.free(allocation)
 
 
-def _wait_for(futures: Sequence[Future[None]]) -> None:
-    """Wait for threads that were told to stop; they work on memory that the caller frees, so nothing interrupts."""
-    while not all(future.done() for future in futures):
+def _wait_for(threads: Sequence[threading.Thread]) -> None:
+    """Wait for those that were started, whatever interrupts."""
+    while any(thread.is_alive() for thread in threads):
         try:
-            wait(futures)
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join()
         except KeyboardInterrupt:
             continue
+
+
+def _make_checks(check: str | Collection[str], memory: Memory) -> Checks:
+    from luthier.emulator.checks import Checks
+
+    return Checks(check, memory)
 
 
 def _copy_in(memory: Memory, array: NDArray[Any]) -> Allocation:
@@ -305,7 +315,7 @@ class EmulatedDevice:
         self.memory = Memory()
         self.step_limit = 1 << 20
         """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
-        self.checks = None if check is None else Checks(check, self.memory)
+        self.checks = None if check is None else _make_checks(check, self.memory)
         self.session: threading.Thread | None = None
         """The thread of a debug session, while one is open."""
         self._findings: tuple[Finding, ...] = ()
@@ -319,10 +329,6 @@ class EmulatedDevice:
             (abi.SHARED_BASE >> 32).to_bytes(4, "little") + (abi.PRIVATE_BASE >> 32).to_bytes(4, "little"), np.uint8
         )
         self.queue = queue.address
-
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.threads, thread_name_prefix="luthier-emulator")
 
     def __repr__(self) -> str:
         return f"<EmulatedDevice {self.target}, {self.threads} threads>"
@@ -345,6 +351,8 @@ class EmulatedDevice:
 
     def found(self, findings: tuple[Finding, ...]) -> None:
         """Make `findings` those of the last launch, and warn of each."""
+        from luthier.emulator.checks import CheckWarning
+
         self._findings = findings
         for finding in findings:
             warnings.warn(str(finding), CheckWarning, stacklevel=5)
@@ -395,6 +403,8 @@ class EmulatedDevice:
         """
         if kernel.module.device is not self:
             raise DeviceError("the kernel is loaded on another device", kernel=kernel.name)
+        from luthier.emulator.debugger import DebugSession
+
         return DebugSession(kernel, arguments, grid, block, dynamic_lds)
 
     # Launching ------------------------------------------------------------------------------------------------------
@@ -424,13 +434,23 @@ class EmulatedDevice:
 
     def spread(self, work: Callable[[Share], None], shares: Sequence[Share], abort: Callable[[], None]) -> None:
         """Call `work` for each share, each on its own thread; at an interrupt, `abort` and wait for them."""
-        futures: list[Future[None]] = []
+        problems: list[BaseException] = []
+
+        def run(share: Share) -> None:
+            try:
+                work(share)
+            except BaseException as problem:  # raised below, on the thread that launched
+                problems.append(problem)
+
+        threads = [threading.Thread(target=run, args=(share,), name="luthier-emulator") for share in shares]
         try:
-            for share in shares:
-                futures.append(self._pool.submit(work, share))
-            for future in futures:
-                future.result()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         except BaseException:
             abort()
-            _wait_for(futures)
+            _wait_for(threads)
             raise
+        if problems:
+            raise problems[0]

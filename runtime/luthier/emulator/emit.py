@@ -12,14 +12,13 @@ from functools import partial
 
 from llvmlite import ir
 
-from luthier.emulator.builder import FloatMode
 from luthier.emulator.declare import Form, OperandSpec, Operation
 from luthier.emulator.dpp import apply_dpp
 from luthier.emulator.operands import finish_float, read_typed, typed_rows, write_rows
 from luthier.emulator.operations import operations_of
 from luthier.emulator.types import Type
 from luthier.emulator.values import Value, flatten
-from luthier.emulator.variant import Access, Variant
+from luthier.emulator.variant import Access, FloatMode, Variant
 from luthier.emulator.wave import Slot, WaveBuilder
 
 I32 = ir.IntType(32)

@@ -11,7 +11,6 @@ import numpy as np
 
 from luthier.emulator import layout
 from luthier.emulator import start as abi
-from luthier.emulator.checks import LaunchChecker
 from luthier.emulator.debug import Trace, step_of
 from luthier.emulator.machine import machine_code
 from luthier.emulator.memory import Allocation, Arena
@@ -21,6 +20,7 @@ from luthier.emulator.worker import Worker, put_field, table_key
 from luthier.errors import DeviceError, EmulationError
 
 if TYPE_CHECKING:
+    from luthier.emulator.checks import LaunchChecker
     from luthier.emulator.device import EmulatedDevice, KernelHandle
 
 GRID_PATIENCE = 5.0
@@ -31,6 +31,14 @@ QUANTUM = 4096
 """Backward branches and jumps a wave takes in one turn."""
 STEPPED_QUANTUM = 16
 """The same where Python looks at every instruction."""
+
+
+def _make_checker(device: EmulatedDevice, handle: KernelHandle) -> LaunchChecker | None:
+    if device.checks is None:
+        return None
+    from luthier.emulator.checks import LaunchChecker
+
+    return LaunchChecker(device.checks, handle.kernel.name)
 
 
 class Launch:
@@ -54,7 +62,7 @@ class Launch:
             )
         self.trace = trace
         self.breakpoints = None if breakpoints is None else frozenset(breakpoints)
-        self.checker = None if device.checks is None else LaunchChecker(device.checks, handle.kernel.name)
+        self.checker = _make_checker(device, handle)
         self.device = device
         self.handle = handle
         self.kernel = kernel = handle.kernel
@@ -310,11 +318,17 @@ class Launch:
         order = np.argsort(addresses, kind="stable")
         executed, addresses = executed[order], addresses[order]
         opcodes = code.opcodes()[executed]
-        names = {int(number): code.isa.opcode(int(number)).mnemonic for number in np.unique(opcodes)}
+
+        def name_opcodes() -> dict[int, str]:
+            names = {number: code.isa.opcode(number).mnemonic for number in set(opcodes.tolist())}
+            return {
+                address: names[number] for address, number in zip(addresses.tolist(), opcodes.tolist(), strict=True)
+            }
+
         return LaunchStats(
             self.kernel.name,
             AddressCounts(addresses, count[executed].astype(np.int64), lanes[executed].astype(np.int64)),
-            {int(address): names[int(number)] for address, number in zip(addresses, opcodes, strict=True)},
+            name_opcodes,
             self.waves * self.geometry.groups,
             self.geometry.groups,
             seconds,

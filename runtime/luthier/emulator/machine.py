@@ -1,199 +1,111 @@
-"""Machine code of variants: compiled in batches on first use, kept on disk for the user.
-
-A batch is one object file. Its name is a hash of what it contains; a header lists the symbols. The cache folder's name
-holds a hash of the emulator's sources, llvmlite's version and the host CPU, so code is never used with other
-assumptions than its own.
-"""
+"""Machine code by symbol: compiled in batches on first use, kept on disk for the user."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import json
-import os
-import shutil
-import sys
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable
 
-import llvmlite
-import llvmlite.binding as llvm
-from llvmlite import ir
-
-from luthier.emulator.declare import Unsupported
-from luthier.emulator.emit import emit
 from luthier.emulator.nativecode import NativeCode
-from luthier.emulator.scheduler import emit_scheduler
-from luthier.emulator.support import emit_translate
+from luthier.emulator.store import store
 from luthier.emulator.variant import Variant
 
 
-@functools.cache
-def _source_hash() -> str:
-    """Of every file that can change generated code."""
-    digest = hashlib.sha256()
-    folder = Path(__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def cache_folder() -> Path | None:
-    """Where machine code is kept; None if the user switched it off with an empty LUTHIER_CACHE."""
-    setting = os.environ.get("LUTHIER_CACHE")
-    if setting == "":
-        return None
-    base = Path(setting) if setting else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "luthier"
-    host = f"{llvm.get_host_cpu_name()}|{llvm.get_host_cpu_features().flatten()}|{sys.maxsize}"
-    key = hashlib.sha256(f"{_source_hash()}|{llvmlite.__version__}|{host}".encode()).hexdigest()[:24]
-    return base / "emulator" / key
-
-
-def _forget_old(folder: Path) -> None:
-    """Remove the code of other sources or hosts that nobody has added to for a month."""
-    limit = time.time() - 30 * 24 * 3600
-    for other in folder.parent.iterdir():
-        if other != folder and other.is_dir() and other.stat().st_mtime < limit:
-            shutil.rmtree(other, ignore_errors=True)
-
-
 class MachineCode:
-    """All compiled operations of this process. One instance serves every device; safe from several threads."""
+    """All compiled operations of this process. One instance serves every device; safe from several threads.
+
+    On disk an image of machine code is under its hash, and under each symbol the hash of the image that has it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._addresses: dict[str, int] = {}
+        self._loaded: dict[bytes, NativeCode] = {}
         self._refusals: dict[str, str] = {}
-        self._on_disk: dict[str, Path] = {}
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        features = llvm.get_host_cpu_features().flatten()
-        self._target = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(),
-            features=f"{features},-prefer-256-bit,-vzeroupper",
-            opt=2,
-            reloc="pic",
-            codemodel="small",
-        )
-        self._loaded: list[NativeCode] = []
-        self._folder = cache_folder()
         self.compiled = 0
         """Functions compiled, not loaded, by this process."""
-        if self._folder is not None:
-            self._scan()
 
-    def _scan(self) -> None:
-        """Learn what the cache holds."""
-        if self._folder is None or not self._folder.is_dir():
-            return
-        for path in self._folder.glob("*.o"):
-            try:
-                with path.open("rb") as file:
-                    names = json.loads(file.readline())
-            except (OSError, ValueError):
-                continue
-            for name in names:
-                self._on_disk.setdefault(name, path)
+    def addresses(self, symbols: Iterable[str], variant_of: Callable[[str], Variant]) -> dict[str, int]:
+        """Host address of each symbol's function, compiling those not kept; none for those with a `refusal`.
 
-    def addresses(self, variants: Iterable[Variant]) -> dict[Variant, int]:
-        """Host address of each variant's function, compiling those not seen before; none for those with a `refusal`.
+        Args:
+            variant_of: asked only for what has to be compiled.
 
         Raises:
             Exception: whatever a semantic function raises, with the variant in a note.
         """
-        wanted = {variant: variant.symbol for variant in variants}
+        wanted = set(symbols)
         with self._lock:
-            missing = [variant for variant, symbol in wanted.items() if symbol not in self._addresses]
+            self._load(wanted - self._addresses.keys())
+            missing = sorted(wanted - self._addresses.keys() - self._refusals.keys())
             if missing:
-                self._load(symbol for symbol in (wanted[variant] for variant in missing) if symbol in self._on_disk)
-                known = self._addresses.keys() | self._refusals.keys()
-                missing = [variant for variant in missing if wanted[variant] not in known]
-                for start in range(0, len(missing), 200):
-                    self._compile(missing[start : start + 200])
-            return {v: self._addresses[symbol] for v, symbol in wanted.items() if symbol in self._addresses}
+                self._compile([variant_of(symbol) for symbol in missing])
+            return {symbol: self._addresses[symbol] for symbol in wanted if symbol in self._addresses}
 
-    def refusal(self, variant: Variant) -> str:
-        """Why a variant has no function."""
-        return self._refusals[variant.symbol]
+    def address(self, variant: Variant) -> int:
+        """Host address of a function that is never refused."""
+        return self.addresses([variant.symbol], lambda symbol: variant)[variant.symbol]
 
+    def refusal(self, symbol: str) -> str:
+        """Why a symbol has no function."""
+        return self._refusals[symbol]
+
+    @functools.cached_property
     def scheduler(self) -> int:
         """Host address of the compiled scheduler."""
-        return self._part("luthier_scheduler", emit_scheduler)
+        return self._part("luthier_scheduler")
 
+    @functools.cached_property
     def translate(self) -> int:
         """Host address of the helper that checks addresses one by one."""
-        return self._part("luthier_translate", emit_translate)
+        return self._part("luthier_translate")
 
-    def _part(self, name: str, emit_part: Callable[[ir.Module, str], None]) -> int:
+    def _part(self, name: str) -> int:
         with self._lock:
-            if name not in self._addresses and name in self._on_disk:
-                self._load([name])
+            self._load({name})
             if name not in self._addresses:
-                module = ir.Module(name)
-                emit_part(module, name)
-                self._finish(module, [name])
+                from luthier.emulator.compiler import compile_part
+
+                self._add_compiled([compile_part(name)])
             return self._addresses[name]
 
     def _compile(self, variants: list[Variant]) -> None:
-        module = ir.Module("operations")
-        for variant in variants:
-            try:
-                emit(module, variant)
-            except Unsupported as problem:  # its code is half done: begin again without it
-                self._refusals[variant.symbol] = str(problem)
-                self._compile([other for other in variants if other is not variant])
-                return
-            except Exception as problem:
-                problem.add_note(f"while generating {variant}") if hasattr(problem, "add_note") else None
-                raise
-        if variants:
-            self._finish(module, [variant.symbol for variant in variants])
+        from luthier.emulator.compiler import compile_variants
 
-    def _finish(self, module: ir.Module, names: list[str]) -> None:
-        module.triple = llvm.get_process_triple()
-        parsed = llvm.parse_assembly(str(module))
-        code = self._target.emit_object(parsed)
-        self.compiled += len(names)
-        self._add(code, names)
-        self._save(code, names)
+        images, refusals = compile_variants(variants)
+        self._refusals |= refusals
+        self._add_compiled(images)
 
-    def _add(self, code: bytes, names: Iterable[str]) -> None:
-        native = NativeCode(code)
-        self._loaded.append(native)
-        for name in names:
-            self._addresses[name] = native.symbols[name]
+    def _add_compiled(self, images: Iterable[bytes]) -> None:
+        kept: dict[bytes, bytes] = {}
+        for image in images:
+            key = b"image " + hashlib.sha256(image).hexdigest().encode()
+            names = self._add(key, image)
+            self.compiled += len(names)
+            kept |= {key: image, **{_under(name): key for name in names}}
+        keeper = store()
+        if keeper is not None:
+            keeper.put(kept)
 
-    def _load(self, names: Iterable[str]) -> None:
-        for path in {self._on_disk[name] for name in names}:
-            try:
-                header, _, code = path.read_bytes().partition(b"\n")
-                contained = json.loads(header)
-            except (OSError, ValueError):
-                continue
-            fresh = [name for name in contained if name not in self._addresses]
-            if fresh:
-                self._add(code, fresh)
+    def _add(self, key: bytes, image: bytes) -> Collection[str]:
+        code = self._loaded[key] = NativeCode(image)
+        for name, address in code.symbols.items():
+            self._addresses.setdefault(name, address)
+        return code.symbols
 
-    def _save(self, code: bytes, names: list[str]) -> None:
-        if self._folder is None:
+    def _load(self, names: set[str]) -> None:
+        """Load the images that have any of the names, as far as they are kept."""
+        keeper = store()
+        if keeper is None or not names:
             return
-        header = json.dumps(names).encode() + b"\n"
-        path = self._folder / f"{hashlib.sha256(header + code).hexdigest()[:24]}.o"
-        try:
-            if not self._folder.is_dir():
-                self._folder.mkdir(parents=True, exist_ok=True)
-                _forget_old(self._folder)
-            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-                file.write(header + code)
-            os.replace(file.name, path)
-        except OSError:
-            return  # a cache that cannot be written costs time, not correctness
-        for name in names:
-            self._on_disk.setdefault(name, path)
+        keys = set(keeper.get(map(_under, names)).values())
+        for key, image in keeper.get(keys - self._loaded.keys()).items():
+            self._add(key, image)
+
+
+def _under(symbol: str) -> bytes:
+    return f"symbol {symbol}".encode()
 
 
 @functools.cache

@@ -1,31 +1,31 @@
-"""Loading the host object files that LLVM makes: sections in one block of memory, relocations, symbols.
+"""Host object files that LLVM makes, linked to one image each that can be kept and loaded anywhere in memory.
 
 LLVM's own JIT linker is not used: with many small objects it keeps one global offset table apart from all of them, and
 costs more than reading the file. Objects are compiled position-independent, for the small code model, so only a few
-kinds of relocation occur.
+kinds of relocation occur, and most are settled when the sections are put into one block.
 """
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
+import json
 import mmap
 import struct
+from collections.abc import Iterator
 
 from luthier.errors import DeviceError
 
 _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS = 2, 4, 8
-_SHF_ALLOC, _SHF_EXEC = 2, 4
+_SHF_ALLOC = 2
 _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
-_STUB = b"\x48\xb8%s\xff\xe0"  # movabs rax, address; jmp rax
-_STUB_SIZE = 16
+_STUB = b"\x48\xb8\0\0\0\0\0\0\0\0\xff\xe0"  # movabs rax, address; jmp rax
+_STUB_SIZE, _STUB_ADDRESS = 16, 2
 
 
-@functools.cache
-def _libraries() -> list[ctypes.CDLL]:
-    name = ctypes.util.find_library("m")
-    return [ctypes.CDLL(None), *([ctypes.CDLL(name)] if name else [])]
+def _libraries() -> Iterator[ctypes.CDLL]:
+    yield ctypes.CDLL(None)
+    yield ctypes.CDLL("libm.so.6")
 
 
 @functools.cache
@@ -44,55 +44,87 @@ def host_function(name: str) -> int:
 
 
 class NativeCode:
-    """One loaded object file; its memory lives as long as it does."""
+    """A loaded image; its memory lives as long as it does.
 
-    def __init__(self, data: bytes) -> None:
-        self.symbols: dict[str, int] = {}
+    Raises:
+        DeviceError: it calls a C function that this host lacks.
+    """
+
+    def __init__(self, image: bytes) -> None:
+        header, _, contents = image.partition(b"\n")
+        description = json.loads(header)
+        self._memory = mmap.mmap(-1, len(contents), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._memory[:] = contents
+        for name, place in description["calls"].items():
+            struct.pack_into("<Q", self._memory, place, host_function(name))
+        for place, value in description["pointers"]:
+            struct.pack_into("<Q", self._memory, place, base + value)
+        self.symbols: dict[str, int] = {name: base + place for name, place in description["functions"].items()}
         """Host address of each function."""
+
+
+def link(data: bytes) -> bytes:
+    """The image of an object file: a line of JSON that says where its functions are, which places hold the address of a
+    C function and which an address in the image; then the contents.
+
+    Raises:
+        DeviceError: not an object of an x86-64 ELF host, or a kind of relocation that does not occur there.
+    """
+    return _Linker(data).image()
+
+
+class _Linker:
+    def __init__(self, data: bytes) -> None:
         sections = self._sections(data)
-        allocated = [index for index, section in enumerate(sections) if section[2] & _SHF_ALLOC]
-        places: dict[int, int] = {}
-        size = 0
-        for index in allocated:
-            align = max(sections[index][8], 1)
-            size = (size + align - 1) // align * align
-            places[index] = size
-            size += sections[index][5]
         symtab = next((section for section in sections if section[1] == _SHT_SYMTAB), None)
         if symtab is None:
             raise DeviceError("the host compiler made an object without symbols")
-        strings = sections[symtab[6]]
-        names = data[strings[4] : strings[4] + strings[5]]
-        symbols = list(struct.iter_unpack("<IBBHQQ", data[symtab[4] : symtab[4] + symtab[5]]))
-        stubs_at = (size + 15) // 16 * 16
-        undefined = {
-            index: names[name : names.index(0, name)].decode()
-            for index, (name, _, _, section, _, _) in enumerate(symbols)
-            if section == 0 and index
-        }
-        total = stubs_at + _STUB_SIZE * len(undefined)
-        self._memory = mmap.mmap(-1, max(total, 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        for index in allocated:
+        places: dict[int, int] = {}
+        size = 0
+        for index, section in enumerate(sections):
+            if section[2] & _SHF_ALLOC:
+                align = max(section[8], 1)
+                size = (size + align - 1) // align * align
+                places[index] = size
+                size += section[5]
+        self.contents = bytearray((size + 15) // 16 * 16)
+        for index, place in places.items():
             section = sections[index]
             if section[1] != _SHT_NOBITS:
-                self._memory[places[index] : places[index] + section[5]] = data[section[4] : section[4] + section[5]]
-        values: list[int] = []
-        stub = stubs_at
-        for index, (name, info, _, section, value, _) in enumerate(symbols):
-            if index in undefined:
-                target = host_function(undefined[index]) if undefined[index] != "_GLOBAL_OFFSET_TABLE_" else 0
-                self._memory[stub : stub + 12] = _STUB.replace(b"%s", struct.pack("<Q", target))
-                values.append(base + stub)
-                stub += _STUB_SIZE
-                continue
-            address = base + places[section] + value if section in places else value
-            values.append(address)
-            if info & 15 == 2 and info >> 4 == 1:  # a global function
-                self.symbols[names[name : names.index(0, name)].decode()] = address
+                self.contents[place : place + section[5]] = data[section[4] : section[4] + section[5]]
+        self.calls: dict[str, int] = {}
+        self.functions: dict[str, int] = {}
+        self.pointers: list[tuple[int, int]] = []
+        strings = sections[symtab[6]]
+        names = data[strings[4] : strings[4] + strings[5]]
+        values: list[int | None] = []
+        for name_at, info, _, section_index, value, _ in struct.iter_unpack(
+            "<IBBHQQ", data[symtab[4] : symtab[4] + symtab[5]]
+        ):
+            name = names[name_at : names.index(0, name_at)].decode()
+            values.append(self._value(name, info, section_index, value, places))
         for section in sections:
             if section[1] == _SHT_RELA and section[7] in places:
-                self._relocate(data[section[4] : section[4] + section[5]], places[section[7]], base, values)
+                self._relocate(data[section[4] : section[4] + section[5]], places[section[7]], values)
+
+    def image(self) -> bytes:
+        header = {"functions": self.functions, "calls": self.calls, "pointers": self.pointers}
+        return json.dumps(header).encode() + b"\n" + self.contents
+
+    def _value(self, name: str, info: int, section: int, value: int, places: dict[int, int]) -> int | None:
+        """Place of a symbol in the image; None of one that nothing here may refer to."""
+        if section in places:
+            place = places[section] + value
+            if info & 15 == 2 and info >> 4 == 1:  # a global function
+                self.functions[name] = place
+            return place
+        if section or not name or name == "_GLOBAL_OFFSET_TABLE_":
+            return None
+        if name not in self.calls:
+            self.calls[name] = len(self.contents) + _STUB_ADDRESS
+            self.contents += _STUB.ljust(_STUB_SIZE, b"\0")
+        return self.calls[name] - _STUB_ADDRESS
 
     @staticmethod
     def _sections(data: bytes) -> list[tuple[int, ...]]:
@@ -103,15 +135,15 @@ class NativeCode:
         size, count = struct.unpack_from("<HH", data, 58)
         return [struct.unpack_from("<IIQQQQIIQQ", data, offset + index * size) for index in range(count)]
 
-    def _relocate(self, table: bytes, place: int, base: int, values: list[int]) -> None:
+    def _relocate(self, table: bytes, section: int, values: list[int | None]) -> None:
         for offset, info, addend in struct.iter_unpack("<QQq", table):
-            kind, value = info & 0xFFFFFFFF, values[info >> 32] + addend
-            where = place + offset
-            if kind in (_R_PC32, _R_PLT32):
-                self._memory[where : where + 4] = struct.pack("<i", value - base - where)
-            elif kind == _R_PC64:
-                self._memory[where : where + 8] = struct.pack("<q", value - base - where)
-            elif kind == _R_64:
-                self._memory[where : where + 8] = struct.pack("<Q", value)
-            else:
+            kind, symbol, place = info & 0xFFFFFFFF, values[info >> 32], section + offset
+            if symbol is None or kind not in (_R_64, _R_PC32, _R_PLT32, _R_PC64):
                 raise DeviceError(f"relocation type {kind} in compiled code")
+            value = symbol + addend
+            if kind == _R_64:
+                self.pointers.append((place, value))
+            elif kind == _R_PC64:
+                struct.pack_into("<q", self.contents, place, value - place)
+            else:
+                struct.pack_into("<i", self.contents, place, value - place)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from luthier.emulator.builder import I32, Builder, FloatMode
+from luthier.emulator.builder import I32, Builder
 from luthier.emulator.types import Type
 from luthier.emulator.values import Value
-from luthier.emulator.variant import Access
+from luthier.emulator.variant import Access, FloatMode
 
 if TYPE_CHECKING:
     from luthier.emulator.wave import Slot, WaveBuilder

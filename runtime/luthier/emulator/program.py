@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.bind import Binder, Bound
-from luthier.emulator.builder import FloatMode
-from luthier.emulator.declare import Unsupported
 from luthier.emulator.machine import machine_code
-from luthier.emulator.variant import Access, Variant
+from luthier.emulator.records import NO_BRANCH, Mode, RecordBinder
+from luthier.emulator.variant import Access, FloatMode, Variant
 from luthier.mc import InstructionArray, Isa
 from luthier.mc.instructions import NO_TARGET, InstructionFlag
 
@@ -23,7 +21,6 @@ RECORD_TYPE = np.dtype(
 NO_RECORD = 0xFFFFFFFF
 _ENDS = int(InstructionFlag.BARRIER)
 _ENDS_OR_CALLS = int(InstructionFlag.BARRIER | InstructionFlag.CALL)
-_NO_SLOTS = (0,) * layout.RECORD_SLOTS
 
 
 def float_mode(key: int) -> FloatMode:
@@ -60,7 +57,7 @@ class Code:
 
     def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]]) -> None:
         self.isa = isa
-        self.binder = Binder(isa)
+        self._binder = RecordBinder(isa)
         self.parts: list[InstructionArray] = [isa.decode(data, address) for address, data in ranges]
         self.base = min((part.address for part in self.parts), default=0)
         end = max((part.address + len(part.code) for part in self.parts), default=0)
@@ -81,11 +78,10 @@ class Code:
         self.vgprs = np.zeros(count, np.int32)
         """By record: VGPRs up to the last one that the instruction names; 0 where it is not bound."""
         self.agprs = np.zeros(count, np.int32)
-        standins = [
-            Variant(name, isa.wave_size, self.binder.major) for name in ("luthier_unbound", "luthier_unsupported")
-        ]
-        addresses = machine_code().addresses(standins)
-        self._unbound, self._unsupported = (addresses[variant] for variant in standins)
+        self._unbound, self._unsupported = (
+            machine_code().address(Variant(name, isa.wave_size, isa.target.target.major))
+            for name in ("luthier_unbound", "luthier_unsupported")
+        )
         self.begin = self.count
         """The record where stepped waves start."""
 
@@ -148,7 +144,7 @@ class Code:
     def start_at(self, records: NDArray[np.void], entry: int) -> None:
         """Let the begin record of a thread's copy lead to `entry`."""
         variant = Variant("luthier_begin", self.isa.wave_size, 9, sources=(Access("i"),))
-        records["function"][self.begin] = machine_code().addresses([variant])[variant]
+        records["function"][self.begin] = machine_code().address(variant)
         records["slots"][self.begin, 0] = (entry - self.begin) * layout.RECORD.size & 0xFFFFFFFF
 
     def ensure(self, key: int, record: int) -> None:
@@ -157,34 +153,54 @@ class Code:
         with self._lock:
             if table.bound[record]:
                 return
-            reached = self._reach(table, record)
-            settings = float_mode(key)
-            stepping = bool(key & layout.STEPPING)
-            indices: list[int] = []
-            variants: list[Variant] = []
-            slots: list[tuple[int, ...]] = []
-            for index in reached:
-                try:
-                    bound = self._bind(index, settings)
-                except Unsupported as problem:
-                    self.refusals[index] = Refusal(index, str(problem))
-                    table.records["function"][index] = self._unsupported
-                    continue
-                indices.append(index)
-                variants.append(replace(bound.variant, stepping=True) if stepping else bound.variant)
-                slots.append(bound.slots + _NO_SLOTS[len(bound.slots) :])
-                if bound.vgprs or bound.agprs:
-                    self.vgprs[index], self.agprs[index] = bound.vgprs, bound.agprs
-            if indices:
-                addresses = machine_code().addresses(set(variants))
-                for index, variant in zip(indices, variants, strict=True):
-                    if variant not in addresses:
-                        self.refusals[index] = Refusal(index, machine_code().refusal(variant))
-                functions = [addresses.get(variant, self._unsupported) for variant in variants]
-                table.records["slots"][indices] = np.array(slots, np.uint32)
-                table.records["function"][indices] = np.array(functions, np.uint64)
+            reached = np.array(self._reach(table, record), np.intp)
+            mode = Mode(float_mode(key), bool(key & layout.STEPPING))
+            for start, part in zip(self._starts, self.parts, strict=True):
+                here = reached[(reached >= start) & (reached <= start + len(part))]
+                self._bind(table.records, start, part, here, mode)
             table.bound[reached] = True
             table.version += 1
+
+    def _bind(
+        self,
+        records: NDArray[np.void],
+        start: int,
+        part: InstructionArray,
+        reached: NDArray[np.intp],
+        mode: Mode,
+    ) -> None:
+        """Fill in the records of one range."""
+        positions = reached - start
+        inside = positions < len(part)
+        for record in reached[~inside].tolist():
+            self._refuse(records, record, "control runs off the end of the code")
+        reached, positions = reached[inside], positions[inside]
+        addresses = part.target[positions]
+        branches = addresses != NO_TARGET
+        offsets = np.where(branches, addresses - self.base, 0)
+        valid = (offsets >= 0) & (offsets < self.size) & (offsets % 4 == 0)
+        found = self.index[np.where(valid, offsets // 4, 0)].astype(np.int64)
+        astray = branches & ~(valid & (found != NO_RECORD))
+        undecodable = part.opcode[positions] < 0
+        for row in np.flatnonzero(astray | undecodable).tolist():
+            middle = f"a branch into the middle of an instruction or out of the code, {int(addresses[row]):#x}"
+            self._refuse(records, int(reached[row]), "undecodable bytes" if undecodable[row] else middle)
+        targets = np.where(branches, found - reached, NO_BRANCH)
+        good = ~(astray | undecodable)
+        reached, positions, targets = reached[good], positions[good], targets[good]
+        if not len(reached):
+            return
+        following = part.address + part.offset[positions] + part.size[positions] - self.base
+        bound = self._binder.bind(part, positions, targets, following, mode)
+        records["slots"][reached] = bound.slots
+        records["function"][reached] = bound.functions
+        self.vgprs[reached], self.agprs[reached] = bound.vgprs, bound.agprs
+        for row, reason in bound.refusals.items():
+            self._refuse(records, int(reached[row]), reason)
+
+    def _refuse(self, records: NDArray[np.void], record: int, reason: str) -> None:
+        self.refusals[record] = Refusal(record, reason)
+        records["function"][record] = self._unsupported
 
     def refresh(self, table: RecordTable, records: NDArray[np.void], version: int) -> int:
         """Bring a thread's copy of a table from `version` up to date; counts stay. The new version."""
@@ -195,21 +211,6 @@ class Code:
                 records["slots"][changed] = table.records["slots"][changed]
                 records["function"][changed] = table.records["function"][changed]
             return table.version
-
-    def _bind(self, record: int, mode: FloatMode) -> Bound:
-        place = self.locate(record)
-        if place is None:
-            raise Unsupported("control runs off the end of the code")
-        part, position = place
-        following = part.address + int(part.offset[position]) + int(part.size[position]) - self.base
-        target = None
-        address = int(part.target[position])
-        if address != NO_TARGET:
-            found = self.record_at(address)
-            if found is None:
-                raise Unsupported(f"a branch into the middle of an instruction or out of the code, {address:#x}")
-            target = found - record
-        return self.binder.bind(part, position, target, mode, following)
 
     def _reach(self, table: RecordTable, start: int) -> list[int]:
         """Records reachable from `start` that are not bound yet."""

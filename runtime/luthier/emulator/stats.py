@@ -51,8 +51,8 @@ class LaunchStats:
 
     kernel: str
     by_address: AddressCounts
-    opcode_of: Mapping[int, str]
-    """Mnemonic of each address in `by_address`."""
+    name_opcodes: Callable[[], Mapping[int, str]] = field(repr=False, compare=False)
+    """Gives `opcode_of`."""
     waves: int
     workgroups: int
     seconds: float
@@ -61,6 +61,11 @@ class LaunchStats:
     """Operations compiled because of this launch."""
     lift: Callable[[], LiftedRepresentation] | None = field(default=None, repr=False, compare=False)
     """Gives the kernel's functions and blocks."""
+
+    @cached_property
+    def opcode_of(self) -> Mapping[int, str]:
+        """Mnemonic of each address in `by_address`."""
+        return self.name_opcodes()
 
     @cached_property
     def instructions(self) -> int:

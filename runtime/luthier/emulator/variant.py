@@ -6,7 +6,29 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from luthier.emulator.builder import FloatMode
+
+@dataclass(frozen=True)
+class FloatMode:
+    """The part of the MODE register that floating point depends on, as the fields' codes.
+
+    Rounding: 0 nearest even, 1 up, 2 down, 3 to zero. Denormals: bit 0 keeps inputs, bit 1 keeps results (ISA
+    documents, "MODE register"). One pair for 32-bit, one for 16- and 64-bit numbers.
+    """
+
+    round32: int = 0
+    round16_64: int = 0
+    denorm32: int = 3
+    denorm16_64: int = 3
+    dx10_clamp: bool = True
+    ieee: bool = True
+    relative: int = 0
+    """Not floating point, but of MODE too: on GFX9 bits 0 to 3 make src0, src1, src2 and the result relative to M0."""
+
+    def rounding(self, bits: int) -> int:
+        return self.round32 if bits == 32 else self.round16_64
+
+    def denormals(self, bits: int) -> int:
+        return self.denorm32 if bits == 32 else self.denorm16_64
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 from llvmlite import ir
 
 from luthier.emulator import layout
-from luthier.emulator.builder import I8, I32, I64, MASK, PTR, SCC, Builder, FloatMode, overload_name
+from luthier.emulator.builder import I8, I32, I64, MASK, PTR, SCC, Builder, overload_name
 from luthier.emulator.declare import OperandSpec
 from luthier.emulator.types import Type
 from luthier.emulator.values import Value
-from luthier.emulator.variant import Access, Variant
+from luthier.emulator.variant import Access, FloatMode, Variant
 
 NEXT = ir.FunctionType(I32, [PTR, PTR])
 

@@ -85,7 +85,7 @@ class Worker:
         self._tables = Arena(8 * layout.TABLES)
         self._code: Code | None = None
         self._copies: dict[int, Copy] = {}
-        put_field(self._context.array, layout.CONTEXT, "translate", machine_code().translate())
+        put_field(self._context.array, layout.CONTEXT, "translate", machine_code().translate)
 
     # Set-up ---------------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Worker:
 
     def run(self) -> int:
         """Run until something needs Python; one of the codes of `layout`."""
-        function = _FUNCTION(machine_code().scheduler())
+        function = _FUNCTION(machine_code().scheduler)
         return int(function(self._context.address, self._group.address))
 
     @property

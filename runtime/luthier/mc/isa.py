@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,8 @@ class Isa:
     target: TargetId
     wave_size: int
     """Lanes per wavefront: 32 or 64."""
-    register_first_unit: NDArray[np.int32]
-    """By LLVM register number: first register unit, -1 where there is none."""
-    register_unit_count: NDArray[np.int32]
-    register_is_half: NDArray[np.bool_]
+    register_count: int
+    """LLVM's register numbers are below this."""
 
     @staticmethod
     def of(target: TargetId | Target | str, wave_size: int | None = None) -> Isa:
@@ -70,10 +69,27 @@ class Isa:
             self._native = _native(target.target.name, ",".join(features))
         except _mc.McError as problem:
             raise TargetError(problem.args[0], target=str(target)) from None
+        self.register_count = self._native.register_count
         self._opcodes: dict[int, Opcode] = {}
-        first, count, half, encodes = self._native.register_units(target.target.major == 9)
-        self.register_first_unit, self.register_unit_count = first, count
-        self.register_is_half, self._encodes = half.view(np.bool_), encodes.view(np.bool_)
+
+    @functools.cached_property
+    def _register_columns(self) -> tuple[NDArray[Any], ...]:
+        return self._native.register_units()
+
+    @property
+    def register_first_unit(self) -> NDArray[np.int32]:
+        """By LLVM register number: first register unit, -1 where there is none."""
+        return self._register_columns[0]
+
+    @property
+    def register_unit_count(self) -> NDArray[np.int32]:
+        """By LLVM register number: how many units."""
+        return self._register_columns[1]
+
+    @property
+    def register_is_half(self) -> NDArray[np.bool_]:
+        """By LLVM register number: whether it is a 16-bit half of its unit."""
+        return self._register_columns[2].view(np.bool_)
 
     # Instructions
 
@@ -218,17 +234,9 @@ class Isa:
         Raises:
             DecodeError: there is none.
         """
-        if not 0 <= number < len(self.register_first_unit):
+        if not 0 <= number < self.register_count:
             raise DecodeError(f"no register has the number {number}", target=str(self.target))
-        name, text = self._native.register(int(number))
-        return Register(
-            int(number),
-            name,
-            text,
-            int(self.register_first_unit[number]),
-            int(self.register_unit_count[number]),
-            bool(self.register_is_half[number]),
-        )
+        return Register(int(number), *self._native.register(int(number)))
 
     def register_named(self, name: str) -> Register:
         """The register LLVM calls exactly `name`, e.g. ``SGPR0_SGPR1``.
@@ -249,7 +257,7 @@ class Isa:
     @functools.cached_property
     def _register_at(self) -> dict[tuple[int, int], int]:
         """Of several registers with the same units, the first one that this processor's encoder takes."""
-        numbers = np.flatnonzero(self._encodes)
+        numbers = np.flatnonzero(self._register_columns[3])
         units = zip(self.register_first_unit[numbers].tolist(), self.register_unit_count[numbers].tolist(), strict=True)
         table: dict[tuple[int, int], int] = {}
         for place, number in zip(units, numbers.tolist(), strict=True):

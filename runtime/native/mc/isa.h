@@ -155,6 +155,9 @@ public:
   /// The first word of what is printed: with its _e32, _e64, _dpp, _sdwa ending.
   std::string mnemonic(unsigned opcode) const;
   std::string registerText(uint32_t number) const;
+  RegisterUnits registerUnits(uint32_t number) const {
+    return luthier::registerUnits(registerInfo_->getName(llvm::MCRegister(number)), generation_ == 9);
+  }
   /// The opcode that `opcode` encodes, common to all processors; itself where LLVM has no other.
   unsigned genericOpcode(unsigned opcode) const { return tables_.generic[opcode]; }
   /// The register that this processor's encoder wants for these units; what a column of all registers is made from.

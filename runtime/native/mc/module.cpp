@@ -136,30 +136,30 @@ PYBIND11_MODULE(_mc, m) {
           },
           py::arg("source"))
       .def("describe_opcode", &describeOpcode)
+      .def_property_readonly("register_count", [](const Isa &isa) { return isa.registers().getNumRegs(); })
       .def("register",
            [](const Isa &isa, unsigned number) {
              if (number >= isa.registers().getNumRegs())
                throw McError("register " + std::to_string(number) + " does not exist");
+             const RegisterUnits units = isa.registerUnits(number);
              return py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(number))),
-                                   isa.registerText(number));
+                                   isa.registerText(number), units.first, units.count, units.half);
            })
-      .def(
-          "register_units",
-          [](const Isa &isa, bool gfx9) {
-            const unsigned count = isa.registers().getNumRegs();
-            std::vector<int32_t> first(count), units(count);
-            std::vector<uint8_t> half(count), encodes(count);
-            for (unsigned i = 0; i < count; ++i) {
-              const RegisterUnits found = registerUnits(isa.registers().getName(llvm::MCRegister(i)), gfx9);
-              first[i] = found.first;
-              units[i] = found.count;
-              half[i] = found.half;
-              encodes[i] = isa.encodes(i, found);
-            }
-            return py::make_tuple(column(std::move(first)), column(std::move(units)), column(std::move(half)),
-                                  column(std::move(encodes)));
-          },
-          py::arg("gfx9"))
+      .def("register_units",
+           [](const Isa &isa) {
+             const unsigned count = isa.registers().getNumRegs();
+             std::vector<int32_t> first(count), units(count);
+             std::vector<uint8_t> half(count), encodes(count);
+             for (unsigned i = 0; i < count; ++i) {
+               const RegisterUnits found = isa.registerUnits(i);
+               first[i] = found.first;
+               units[i] = found.count;
+               half[i] = found.half;
+               encodes[i] = isa.encodes(i, found);
+             }
+             return py::make_tuple(column(std::move(first)), column(std::move(units)), column(std::move(half)),
+                                   column(std::move(encodes)));
+           })
       .def("register_numbers",
            [](const Isa &isa) {
              py::dict all;

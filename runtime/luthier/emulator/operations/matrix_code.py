@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from luthier.emulator.builder import I8, I32, I64, PTR, FloatMode
+from luthier.emulator.builder import I8, I32, I64, PTR
 from luthier.emulator.operations.matrix_layout import Result, Source
 from luthier.emulator.operations.matrix_numbers import Fields, Model
 from luthier.emulator.operations.number_formats import Format
 from luthier.emulator.types import Type
 from luthier.emulator.values import Value
+from luthier.emulator.variant import FloatMode
 
 if TYPE_CHECKING:
     from luthier.emulator.wave import Slot, WaveBuilder

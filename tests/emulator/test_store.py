@@ -1,0 +1,174 @@
+"""What the emulator keeps on disk: found again, never trusted when damaged, shared by processes and threads."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from luthier.cache import cache_root
+from luthier.emulator.store import Store
+
+LAUNCH = """
+import sys
+import numpy as np
+from luthier.emulator.bench import run_assembly
+from luthier.emulator.machine import machine_code
+state = run_assembly("gfx942", "v_add_u32 v1, v0, v0\\ns_mul_i32 s4, s2, 7\\nv_cvt_f32_u32 v2, v1",
+                     {0: np.arange(64, dtype=np.uint32)}, {2: 6})
+print(machine_code().compiled, state.sgpr(4), int(state.vgpr(1)[5]), float(state.vgpr(2).view(np.float32)[63]),
+      "llvmlite.ir" in sys.modules)
+"""
+
+
+def launch(cache: Path | str) -> list[str]:
+    """In a new process: functions compiled, three results, and whether the code generator was imported."""
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(cache)}
+    done = subprocess.run([sys.executable, "-c", LAUNCH], capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.split()
+
+
+RESULTS = ["42", "10", "126.0"]
+
+
+def database(cache: Path) -> Path:
+    (path,) = (cache / "emulator").glob("*.sqlite")
+    return path
+
+
+def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
+    compiled, *results, generator = launch(tmp_path)
+    assert int(compiled) > 3
+    assert (results, generator) == (RESULTS, "True")
+    assert launch(tmp_path) == ["0", *RESULTS, "False"]
+
+
+def test_without_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for _ in range(2):
+        compiled, *results, _ = launch("")
+        assert int(compiled) > 3
+        assert results == RESULTS
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_folder_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert launch(tmp_path / "file")[1:4] == RESULTS
+
+
+def test_cache_root() -> None:
+    assert cache_root({"LUTHIER_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
+    assert cache_root({"LUTHIER_CACHE_DIR": "", "XDG_CACHE_HOME": "/b"}) is None
+    assert cache_root({"XDG_CACHE_HOME": "/b"}) == Path("/b/luthier")
+    assert cache_root({}) == Path.home() / ".cache" / "luthier"
+
+
+@pytest.mark.parametrize("damage", ["bits", "garbage", "cut", "swapped", "empty"])
+def test_damage_is_noticed_and_made_good(tmp_path: Path, damage: str) -> None:
+    launch(tmp_path)
+    path = database(tmp_path)
+    if damage == "bits":  # one bit of every value
+        with sqlite3.connect(path) as connection:
+            rows = connection.execute("SELECT key, value FROM kept").fetchall()
+            for key, value in rows:
+                broken = bytearray(value)
+                broken[len(broken) // 2] ^= 4
+                connection.execute("UPDATE kept SET value = ? WHERE key = ?", (bytes(broken), key))
+    elif damage == "swapped":  # values that are whole, under the wrong keys
+        with sqlite3.connect(path) as connection:
+            rows = connection.execute("SELECT key, checksum, value FROM kept").fetchall()
+            for (key, _, _), (_, checksum, value) in zip(rows, rows[1:] + rows[:1], strict=True):
+                connection.execute("UPDATE kept SET checksum = ?, value = ? WHERE key = ?", (checksum, value, key))
+    elif damage == "garbage":
+        path.write_bytes(np.random.default_rng(0).bytes(path.stat().st_size))
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        path.write_bytes(b"")
+    compiled, *results, _ = launch(tmp_path)
+    assert int(compiled) > 3
+    assert results == RESULTS
+    assert launch(tmp_path) == ["0", *RESULTS, "False"]
+
+
+def test_processes_at_once(tmp_path: Path) -> None:
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(tmp_path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", LAUNCH], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(4)
+    ]
+    for process in started:
+        output, _ = process.communicate()
+        assert process.returncode == 0
+        assert output.split()[1:4] == RESULTS
+    assert launch(tmp_path)[0] == "0"
+
+
+def test_threads_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a" / "b.sqlite")
+
+    def work(number: int) -> None:
+        for index in range(50):
+            store.put({f"{number} {index}".encode(): bytes([number, index])})
+            store.get([f"{other} {index}".encode() for other in range(8)])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    keys = [f"{number} {index}".encode() for number in range(4) for index in range(50)]
+    found = Store(tmp_path / "a" / "b.sqlite").get([*keys, b"other"])
+    assert found == {key: bytes(int(word) for word in key.split()) for key in keys}
+
+
+def test_many_keys_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "b.sqlite")
+    items = {f"{index}".encode(): f"value {index}".encode() for index in range(2345)}
+    store.put(items)
+    assert store.get(items) == items
+
+
+def test_changed_sources_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process with old sources in memory makes is not kept once they have changed."""
+    store = Store(tmp_path / "b.sqlite")
+    monkeypatch.setattr("luthier.emulator.sources.fingerprint", lambda: "another")
+    store.put({b"a": b"1"})
+    assert store.get([b"a"]) == {}
+    monkeypatch.undo()
+    store.put({b"a": b"1"})
+    assert store.get([b"a"]) == {b"a": b"1"}
+
+
+def test_the_fingerprint_covers_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from luthier.emulator import sources
+
+    copies = []
+    for number, path in enumerate(sources._files()):
+        copy = tmp_path / f"{number}.py"
+        copy.write_bytes(Path(path).read_bytes())
+        copies.append(str(copy))
+    monkeypatch.setattr(sources, "_files", lambda: iter(copies))
+    before = sources.fingerprint()
+    for copy in (copies[0], copies[len(copies) // 2], copies[-1]):
+        Path(copy).write_text(Path(copy).read_text() + "\n")
+        after = sources.fingerprint()
+        assert after != before
+        before = after
+
+
+def test_old_databases_go(tmp_path: Path) -> None:
+    old, recent = tmp_path / "old.sqlite", tmp_path / "recent.sqlite"
+    for path in (old, recent):
+        path.write_bytes(b"")
+    os.utime(old, (1e9, 1e9))
+    Store(tmp_path / "new.sqlite").put({b"a": b"1"})
+    assert not old.exists()
+    assert recent.exists()
