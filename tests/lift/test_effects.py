@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from luthier.lifting import registers as r
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.registers import UnitSet
+from luthier.lifting.semantics import Lanes
 from luthier.mc import Isa
 
 
@@ -35,3 +37,23 @@ def test_a_dual_operation_reads_both_sums(first: int) -> None:
 def test_a_packed_sum_reads_its_destination(target: str) -> None:
     vectors = [unit - 256 for unit in UnitSet(effects_of(target, "v_pk_fmac_f16 v2, v3, v4").reads) if unit >= 256]
     assert vectors == [2, 3, 4]
+
+
+def test_a_block_of_loads_may_keep_registers() -> None:
+    """Bits of M0 say which."""
+    effects = effects_of("gfx1201", "global_load_block v[2:33], v34, s[8:9]")
+    assert not effects.kills
+    assert effects.reads >> r.M0 & 1
+
+
+def test_half_of_exec_leaves_lanes_alone() -> None:
+    effects = effects_of("gfx1201", "s_and_not1_saveexec_b32 s8, s9", 64)
+    assert effects.lanes == Lanes.ACTIVE_LEAVE | Lanes.UNCHANGED
+    assert effects_of("gfx1201", "s_and_not1_saveexec_b32 s8, s9", 32).lanes == Lanes.ACTIVE_LEAVE
+
+
+@pytest.mark.parametrize(
+    "text", ["v_maximum_f32 v1, v2, v3", "s_minimum_f16 s1, s2, s3", "v_pk_maximum_f16 v1, v2, v3"]
+)
+def test_denormal_numbers_depend_on_the_mode(text: str) -> None:
+    assert effects_of("gfx1201", text).reads >> r.MODE & 1

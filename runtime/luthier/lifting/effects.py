@@ -178,10 +178,11 @@ class EffectTable:
 
     def _exec_change(self, entry: OpcodeEffects, values: list[int], registers: list[int], writes: int) -> Lanes:
         target = writes & r.EXEC_MASK
-        whole = self.wave_size == 32 or target == r.EXEC_MASK
+        pseudo = entry.opcode.pseudo
+        # LLVM gives the 32-bit operations that save EXEC the whole of it, also where waves have 64 lanes.
+        whole = self.wave_size == 32 or (target == r.EXEC_MASK and not pseudo.endswith("_B32"))
         sources = [self.masks[registers[position]] for position in entry.reads]
         all_ones = [registers[position] == 0 and values[position] == -1 for position in entry.reads]
-        pseudo = entry.opcode.pseudo
         stem = pseudo.removeprefix("S_").rsplit("_", 1)[0]
         change = Lanes.ANY
         if pseudo.startswith("V_CMPX_"):
@@ -239,7 +240,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         if not operand.is_def:
             continue
         keeps = index in preserved and not flags & InstructionFlag.DPP  # DPP's `old` is looked at in each instruction
-        if keeps or narrow or pseudo in sem.CONDITIONAL_SCALAR_WRITES:
+        if keeps or narrow or pseudo.startswith(sem.CONDITIONAL_WRITE_PREFIXES):
             partial.append(index)
         else:
             full.append(index)
@@ -257,6 +258,8 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         special = "everything"
 
     implicit_reads = _implicit(isa, opcode.implicit_uses)
+    if pseudo.startswith(sem.ROUNDED_PREFIXES):
+        implicit_reads |= 1 << r.MODE
     implicit_writes = _implicit(isa, opcode.implicit_defs)
     implicit_kills = implicit_writes & ~(1 << r.MODE)  # only parts of MODE are written: rounding, denormals, index mode
     return OpcodeEffects(

@@ -157,8 +157,11 @@ WRITES_ANYWHERE_PREFIXES = (
 ACCUMULATING_PREFIXES = ("V_PK_FMAC_F16",)
 """Operations that add to their destination without an operand in LLVM's tables that says so."""
 
-CONDITIONAL_SCALAR_WRITES = frozenset({"S_CMOV_B32", "S_CMOV_B64", "S_CMOVK_I32"})
-"""Scalar operations whose destination keeps its value when SCC is 0."""
+CONDITIONAL_WRITE_PREFIXES = ("S_CMOV", "GLOBAL_LOAD_BLOCK", "SCRATCH_LOAD_BLOCK")
+"""Operations whose destination keeps its value where SCC, or for each register a bit of M0, is 0."""
+
+ROUNDED_PREFIXES = tuple(f"{kind}_{name}" for kind in ("V", "S", "V_PK") for name in ("MAXIMUM", "MINIMUM"))
+"""Operations that may depend on what MODE says of denormal numbers though LLVM says that they do not."""
 
 NARROW_TYPES = frozenset({"F16", "BF16", "U16", "I16", "B16", "U8", "I8", "B8", "FP8", "BF8", "F8"})
 """Result types smaller than a register: the rest of the destination may keep its value (RDNA3 "16-bit math and

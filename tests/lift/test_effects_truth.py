@@ -1,0 +1,97 @@
+"""Every opcode: what lifting says that it reads and writes, against what it does on the emulated device.
+
+LUTHIER_FUZZ=n looks at n times as many opcodes; from 3 on at all, in n // 3 forms each and on every target.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+from lift_truth import Bench, Impossible
+from luthier.emulator.coverage import NOT_COMPUTE, samples
+from luthier.errors import EmulationError
+from luthier.lifting import registers as r
+from luthier.mc import Isa
+
+FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
+STEP, FORMS = max(1, 3 // FUZZ), max(1, FUZZ // 3)
+TARGETS = [("gfx950", 64), ("gfx1151", 32), ("gfx1201", 64)]
+if FUZZ > 1:
+    TARGETS += [("gfx906", 64), ("gfx908", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1030", 64)]
+    TARGETS += [("gfx1100", 32), ("gfx1100", 64), ("gfx1200", 32), ("gfx1201", 32)]
+FILES = ("vsa", "svx", "av", "xv")
+"""Sorts of registers, those that are taken first first."""
+ELSEWHERE = ("s_getpc", "s_setpc", "s_swappc", "s_call", "s_rfe", "s_endpgm", "s_trap", "s_set_pc", "s_swap_pc")
+"""These give or take addresses of code, which are other ones in each run, or do not come back."""
+
+
+@pytest.mark.parametrize(("target", "wave"), TARGETS)
+def test_says_what_the_device_does(target: str, wave: int) -> None:
+    isa = Isa.of(target, wave)
+    bench = Bench(isa, int(os.environ.get("LUTHIER_SEED", "1")))
+    outcomes: Counter[str] = Counter()
+    found = []
+    numbers = [number for number in sorted(samples(isa)) if not isa.opcode(number).flags & NOT_COMPUTE]
+    for number in numbers[int(bench.random.integers(STEP)) :: STEP]:
+        opcode = isa.opcode(number)
+        if opcode.mnemonic.startswith(ELSEWHERE):
+            continue
+        sample, index = samples(isa)[number]
+        for _ in range(FORMS):
+            mask = int(bench.random.integers(1, 1 << wave, dtype=np.uint64))
+            try:
+                code = bench.variant(opcode, sample.operands(index), str(bench.random.choice(FILES)))
+                problems = bench.problems(code, int(bench.random.choice([mask, mask, -1, 0])), bench.effects(code))
+            except (Impossible, EmulationError) as problem:
+                outcomes[type(problem).__name__] += 1
+                continue
+            outcomes["ran"] += 1
+            found += [f"{isa.text(code, 0)}: {problem}" for problem in problems]
+    print(outcomes)
+    assert not found
+    assert outcomes["ran"] > 0.9 * outcomes.total() > 500
+
+
+@pytest.mark.parametrize(
+    ("text", "lost", "problem"),
+    [
+        ("v_add_f32 v5, v6, v7", {"reads": 1 << r.VGPR_FIRST + 7}, "v5 depends on what is not read"),
+        ("v_add_f32 v5, v6, s7", {"reads": 1 << 7}, "v5 depends on what is not read"),
+        ("v_add_f32 v5, v6, v7", {"writes": 1 << r.VGPR_FIRST + 5}, "v5 changes"),
+        ("v_addc_co_u32 v5, vcc, v6, v7, vcc", {"reads": 3 << r.VCC_LO}, "v5 depends on what is not read"),
+        ("v_readlane_b32 s5, v6, 3", {"cross_reads": 1 << r.VGPR_FIRST + 6}, "s5 depends on what is not read"),
+        ("s_add_u32 s5, s6, s7", {"writes": 1 << r.SCC}, "SCC changes"),
+        ("s_addc_u32 s5, s6, s7", {"reads": 1 << r.SCC}, "s5 depends on what is not read"),
+        ("s_or_saveexec_b64 s[4:5], s[6:7]", {"writes": 3 << r.EXEC_LO}, "EXEC changes"),
+        ("s_or_saveexec_b64 s[4:5], s[6:7]", {"lanes": 4}, "BECOMES_ACTIVE"),
+        ("s_cbranch_scc1 1", {"reads": 1 << r.SCC}, "control depends on what is not read"),
+        ("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 3", {"writes": 1 << r.MODE}, "MODE changes"),
+        ("v_cvt_f16_f32 v5, v6", {"reads": 1 << r.MODE}, "v5 depends on what is not read"),
+        ("ds_write_b32 v5, v6", {"reads": 1 << r.VGPR_FIRST + 6}, "memory, LDS or control depends"),
+        ("v_accvgpr_read_b32 v5, a6", {"reads": 1 << r.AGPR_FIRST + 6}, "v5 depends on what is not read"),
+    ],
+)
+def test_the_bench_notices(text: str, lost: dict[str, int], problem: str) -> None:
+    """What effects leave out is found."""
+    isa = Isa.of("gfx90a")
+    code = isa.decode(isa.assemble(text).instructions.code)
+    found = []
+    for seed in range(8):
+        bench = Bench(isa, seed)
+        right = bench.effects(code)
+        assert bench.problems(code, 0x5555555533333333, right) == []
+        wrong = right._replace(**{name: getattr(right, name) & ~units for name, units in lost.items()})
+        found += bench.problems(code, 0x5555555533333333, wrong)
+    assert any(problem in one for one in found), found
+
+
+def test_the_bench_notices_what_is_not_replaced() -> None:
+    isa = Isa.of("gfx90a")
+    move = isa.decode(isa.assemble("s_cmov_b32 s5, s6").instructions.code)
+    bench = Bench(isa, 0)
+    effects = bench.effects(move)
+    found = [one for _ in range(8) for one in bench.problems(move, -1, effects._replace(kills=effects.writes))]
+    assert "s5 depends on what is not read, or is not replaced" in found
