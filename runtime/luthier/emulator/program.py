@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,13 +148,13 @@ class Code:
         records["function"][self.begin] = machine_code().address(variant)
         records["slots"][self.begin, 0] = (entry - self.begin) * layout.RECORD.size & 0xFFFFFFFF
 
-    def ensure(self, key: int, record: int) -> None:
-        """Bind all that control can reach from `record` without an indirect jump, in the table `key`."""
+    def ensure(self, key: int, *records: int) -> None:
+        """Bind all that control can reach from `records` without an indirect jump, in the table `key`."""
         table = self.table(key)
         with self._lock:
-            if table.bound[record]:
+            if table.bound[list(records)].all():
                 return
-            reached = np.array(self._reach(table, record), np.intp)
+            reached = np.array(self._reach(table, records), np.intp)
             mode = Mode(float_mode(key), bool(key & layout.STEPPING))
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
@@ -212,9 +213,9 @@ class Code:
                 records["function"][changed] = table.records["function"][changed]
             return table.version
 
-    def _reach(self, table: RecordTable, start: int) -> list[int]:
-        """Records reachable from `start` that are not bound yet."""
-        work = [start]
+    def _reach(self, table: RecordTable, starts: Iterable[int]) -> list[int]:
+        """Records reachable from `starts` that are not bound yet."""
+        work = list(starts)
         seen: set[int] = set()
         while work:
             index = work.pop()
