@@ -61,13 +61,13 @@ def run_assembly(
     isa = Isa.of(target, wave_size)
     size = isa.wave_size
     code = Code(isa, [(0, _code_of(isa, source))])
-    code.ensure(mode, 0)
+    code.ensure(layout.mode_key(mode), 0)
     space = memory or Memory()
     table, _ = space.table()
     contents = bytes(lds)
     stack = Arena(size * scratch + 64)
     worker = Worker(0)
-    worker.prepare(code, mode, 1, len(contents), len(contents), stack.address, scratch)
+    worker.prepare(code, layout.mode_key(mode), 1, len(contents), len(contents), stack.address, scratch)
     image = np.zeros(128, np.uint32)
     for index, value in (sgprs or {}).items():
         words = 2 if value >> 32 not in (0, -1) or value >= 1 << 32 else 1

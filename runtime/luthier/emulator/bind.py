@@ -19,7 +19,11 @@ from luthier.mc.instructions import InstructionFlag, OperandKind
 _SUFFIX = re.compile(r"(_e32|_e64|_dpp8|_dpp|_sdwa)+$")
 _DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
 _DPP8_FETCH_INACTIVE = 0xEA
+_HALF_MATRIX = ("v_wmma_f16_", "v_swmmac_f16_")
 _REGISTER = int(OperandKind.REGISTER)
+_KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
+"""Operations of GFX9 whose 16-bit result leaves the other half alone, unlike their legacy forms (Vega ISA document;
+LLVM's GCNSubtarget::zeroesHigh16BitsOfDest)."""
 _SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
 
@@ -159,6 +163,8 @@ class Binder:
         if operation.form is Form.WAVE and sources and selects:
             raise Unsupported(f"{name} with lanes or parts of registers selected")
         wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
+        if "gds" in positions and not name.startswith("ds_gws_"):
+            wanted.append("gds")
         static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
         extra = []
         if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
@@ -242,9 +248,13 @@ class Binder:
             self._access(plan, spec, place, operands, recipe, target, mode.relative)
             for spec, place in zip(operation.sources, plan.sources, strict=True)
         )
+        if mode.fp16_ovfl and plan.name.startswith(_HALF_MATRIX):
+            raise Unsupported("sums of 16 bits under MODE.FP16_OVFL are not modelled")
         modifiers = list(plan.extra)
         for key, position in plan.static:
             value = operands[position][1]
+            if value and key == "gds":
+                raise Unsupported("the global data share does not exist here")
             if value or key in ("dst_sel", "dst_unused"):
                 modifiers.append((key, value))
         if plan.writes_exec:
@@ -258,10 +268,17 @@ class Binder:
             results,
             sources,
             tuple(modifiers),
-            replace(mode, relative=0) if operation.uses_float else None,
+            self._float_mode(operation, plan.name, mode) if operation.uses_float else None,
             self._dpp(plan, operands),
             processor=self.isa.target.target.name if operation.processors else "",
         )
+
+    @staticmethod
+    def _float_mode(operation: Operation, name: str, mode: FloatMode) -> FloatMode:
+        """The part of MODE that the code depends on. FP16_OVFL is about numbers of 16 and 8 bits."""
+        small = any(part in name for part in ("f16", "fp8", "bf8"))
+        half = small or any(spec.type.kind == "f" and spec.type.bits == 16 for spec in operation.results)
+        return replace(mode, relative=0, fp16_ovfl=mode.fp16_ovfl and half)
 
     def _generation(self, operation: Operation, name: str) -> int:
         """The generation a variant is compiled for: the oldest that shares the operation, so that they share the

@@ -7,6 +7,7 @@ changes MODE continues in code compiled for the new mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from llvmlite import ir
@@ -295,7 +296,7 @@ class Builder:
     def with_rounding(self, rounding: int, make: Callable[[Builder], Result]) -> Result:
         """What `make` computes under another rounding mode (a FP_ROUND code)."""
         saved = self.mode
-        self.mode = FloatMode(rounding, rounding, saved.denorm32, saved.denorm16_64, saved.dx10_clamp, saved.ieee)
+        self.mode = replace(saved, round32=rounding, round16_64=rounding)
         try:
             return make(self)
         finally:

@@ -78,8 +78,10 @@ class Launch:
             | descriptor.float_round_mode_16_64 << 2
             | descriptor.float_denorm_mode_32 << 4
             | descriptor.float_denorm_mode_16_64 << 6
-            | descriptor.enable_dx10_clamp << 8
+            # GFX12 has no DX10_CLAMP: numbers are clamped as with it.
+            | (1 if self.target.major >= 12 else descriptor.enable_dx10_clamp) << 8
             | descriptor.enable_ieee_mode << 9
+            | descriptor.fp16_ovfl << layout.FP16_OVERFLOW_SHIFT
         )
         self.kernarg = kernarg
         self.fault: EmulationError | None = None
@@ -98,7 +100,7 @@ class Launch:
         if entry is None:
             raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
         stepping = layout.STEPPING if self.stepped else 0
-        key = self.mode & layout.MODE_MASK | stepping
+        key = layout.mode_key(self.mode) | stepping
         code.ensure(key, entry)
         scratch_lane = abi.scratch_bytes(kernel, self.target)
         used = workers[: min(len(workers), self.geometry.groups)]

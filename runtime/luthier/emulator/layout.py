@@ -183,10 +183,21 @@ MODE_MASK = 1023
 """Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""
 GPR_INDEX_ENABLE = 1 << 27
 """MODE bit of GFX9: vector operands are relative to M0, those that M0[15:12] names."""
-STEPPING = 1 << 14
+FP16_OVERFLOW_SHIFT = 23
+"""Position in MODE of FP16_OVFL: what is too large for 16- and 8-bit floats becomes the largest number."""
+OVERFLOW_KEY_SHIFT = 14
+"""Position of the same in a table key."""
+STEPPING = 1 << 15
 """Bit of a table key: code that returns after every instruction."""
-TABLES = 1 << 15
-"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, and STEPPING."""
+TABLES = 1 << 16
+"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, FP16_OVFL, and
+STEPPING."""
+
+
+def mode_key(mode: int) -> int:
+    """What of MODE is in a table key (M0's bits are not)."""
+    return mode & MODE_MASK | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT
+
 
 RANGE_SIZE = 16
 """Bytes of an entry of the allocation table: address and length, sorted by address."""

@@ -27,7 +27,8 @@ _ENDS_OR_CALLS = int(InstructionFlag.BARRIER | InstructionFlag.CALL)
 def float_mode(key: int) -> FloatMode:
     """What the key of a record table stands for: MODE's low bits, and above them the relative operands."""
     return FloatMode(
-        key & 3, key >> 2 & 3, key >> 4 & 3, key >> 6 & 3, bool(key >> 8 & 1), bool(key >> 9 & 1), key >> 10 & 15
+        *(key & 3, key >> 2 & 3, key >> 4 & 3, key >> 6 & 3),
+        *(bool(key >> 8 & 1), bool(key >> 9 & 1), key >> 10 & 15, bool(key >> layout.OVERFLOW_KEY_SHIFT & 1)),
     )
 
 

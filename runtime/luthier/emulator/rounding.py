@@ -30,6 +30,25 @@ def rounded(b: Builder, name: str, values: Sequence[Value], result: Type, roundi
     """
     if name not in _CONSTRAINED:
         raise ValueError(name)
+    answer = _rounded(b, name, values, result, rounding)
+    if result.kind == "f" and result.bits == 16 and b.mode.fp16_ovfl and b.lanes:
+        return _largest(b, name, values, answer)
+    return answer
+
+
+def _largest(b: Builder, name: str, values: Sequence[Value], answer: Value) -> Value:
+    """Under MODE.FP16_OVFL: infinity from finite numbers (but not a quotient by 0) is the largest number instead (ISA
+    documents, "MODE register")."""
+    too_large = (answer.as_("u16") & 0x7FFF) == 0x7C00
+    for value in values:
+        if value.type.is_float:
+            too_large = too_large & (abs(value) < float("inf"))
+    if name == "fdiv":
+        too_large = too_large & (values[1] != 0.0)
+    return b.select(too_large, answer.as_("u16") - 1, answer.as_("u16")).as_("f16")
+
+
+def _rounded(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
     if result.bits == 16 and name in ("fadd", "fsub", "fmul", "fdiv", "sqrt", "fma"):
         return _half(b, name, values, result, rounding)
     if result.bits == 16 and name in ("sitofp", "uitofp") and values[0].type.bits > 16:

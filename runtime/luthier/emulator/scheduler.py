@@ -236,6 +236,13 @@ def _turn(c: Code, context: Any, launch: Any, group: Any, index: Any) -> None:
                 c.set(layout.WAVE, waiter, "status", freed)
 
 
+def _table_key(c: Code, mode: ir.Value) -> ir.Value:
+    """`layout.mode_key`."""
+    overflow = c.ir.and_(c.ir.lshr(mode, c.number(layout.FP16_OVERFLOW_SHIFT)), c.number(1))
+    low = c.ir.and_(mode, c.number(layout.MODE_MASK))
+    return c.ir.or_(low, c.ir.shl(overflow, c.number(layout.OVERFLOW_KEY_SHIFT)))
+
+
 def _emit_start(module: ir.Module) -> ir.Function:
     """``void start(ptr launch, ptr group)``: the state in which a work-group begins."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, PTR]), "start_group")
@@ -292,7 +299,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
         tables = c.pointer(layout.WAVE, wave, "tables")
         stepping = c.get(layout.LAUNCH, launch, "stepping")
         c.set(layout.WAVE, wave, "stepping", stepping)
-        key = c.ir.or_(c.ir.and_(mode, c.number(layout.MODE_MASK)), stepping)
+        key = c.ir.or_(_table_key(c, mode), stepping)
         place = c.at(tables, c.ir.shl(key, c.number(3)))
         table = c.ir.load(place, typ=PTR)
         c.ir.store(table, c.at(wave, layout.WAVE["table"]))

@@ -23,6 +23,8 @@ class FloatMode:
     ieee: bool = True
     relative: int = 0
     """Not floating point, but of MODE too: on GFX9 bits 0 to 3 make src0, src1, src2 and the result relative to M0."""
+    fp16_ovfl: bool = False
+    """Finite 16- and 8-bit results of vector operations that are too large become the largest number."""
 
     def rounding(self, bits: int) -> int:
         return self.round32 if bits == 32 else self.round16_64

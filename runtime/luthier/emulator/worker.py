@@ -43,7 +43,7 @@ def table_key(wave: NDArray[np.uint8]) -> int:
     """Which record table a wave's MODE and M0 ask for."""
     mode = get_field(wave, layout.WAVE, "mode")
     relative = peek(wave, layout.M0, 4) >> 12 & 15 if mode & layout.GPR_INDEX_ENABLE else 0
-    return mode & layout.MODE_MASK | relative << 10 | get_field(wave, layout.WAVE, "stepping")
+    return layout.mode_key(mode) | relative << 10 | get_field(wave, layout.WAVE, "stepping")
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Any
 from luthier.emulator import layout
 from luthier.emulator.builder import I64
 from luthier.emulator.declare import OperationTable
+from luthier.emulator.memory_code import fault
 from luthier.emulator.values import Value
 from luthier.emulator.wave import Slot, WaveBuilder
 
@@ -254,6 +255,7 @@ def write_mode(w: WaveBuilder, mode: Value) -> None:
     w.store(mode, w.wave_field("mode"))
     indexed = (mode & layout.GPR_INDEX_ENABLE) != 0
     key = (mode & layout.MODE_MASK) | w.select(indexed, (w.m0 >> 12 & 15) << 10, 0)
+    key = key | (mode >> layout.FP16_OVERFLOW_SHIFT & 1) << layout.OVERFLOW_KEY_SHIFT
     key = key | w.load(w.wave_field("stepping"), "u32")
     tables = w.pointer(w.wave_field("tables"))
     table = w.pointer(w.address(tables, (key.to("u64") << 3).llvm))
@@ -268,6 +270,16 @@ def write_mode(w: WaveBuilder, mode: Value) -> None:
 
 _HW_MODE, _HW_STATUS, _HW_TRAPSTS, _HW_ID, _HW_FLAT_LOW, _HW_FLAT_HIGH = 1, 2, 3, 4, 20, 21
 _SH_MEM_BASES = 15
+_DX10_CLAMP = 1 << 8
+
+
+def _bits(*positions: int) -> int:
+    return layout.MODE_MASK | 1 << layout.FP16_OVERFLOW_SHIFT | sum(1 << position for position in positions)
+
+
+_MODELLED = {9: _bits(10, 24, 25, 26, 27, 29, 30, 31), 10: _bits(10, 27), 11: _bits(10, 27), 12: _bits(24, 27)}
+"""Bits of MODE that are honoured, or have no effect here (level-of-detail clamping, pixel order, performance counters,
+scalar prefetch); by generation."""
 
 
 def _field(modifiers: dict[str, int]) -> tuple[int, int, int]:
@@ -302,7 +314,10 @@ def _set_field(w: WaveBuilder, source: Value) -> None:
     mask = ((1 << count) - 1) << low & 0xFFFFFFFF
     if register == _HW_MODE:
         old = w.load(w.wave_field("mode"), "u32")
-        write_mode(w, (old & (0xFFFFFFFF ^ mask)) | ((source << low) & mask))
+        new = (old & (0xFFFFFFFF ^ mask)) | ((source << low) & mask)
+        with w.when((new & (0xFFFFFFFF ^ _MODELLED[w.major])) != 0):
+            fault(w, new, w.number(0), 0, layout.FAULT_MODE)
+        write_mode(w, new | _DX10_CLAMP if w.major >= 12 else new)
         return
     if register in (_HW_FLAT_LOW, _HW_FLAT_HIGH) and w.major >= 10:
         place = w.address(w.wave_field("flat_scratch"), 4 * (register - _HW_FLAT_LOW))

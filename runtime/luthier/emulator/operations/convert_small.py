@@ -1,7 +1,7 @@
 """Conversions from and to floats of 4 to 8 bits, plain and with a block scale, and stochastic rounding.
 
-What becomes of numbers too large follows the formats (MODE.FP16_OVFL is taken as 0). The documents leave open which
-random bits stochastic rounding of denormals uses, so those are bounded.
+What becomes of numbers too large follows the formats; under MODE.FP16_OVFL it is the largest number. The documents
+leave open which random bits stochastic rounding of denormals uses, so those are bounded.
 """
 
 from __future__ import annotations

@@ -1,0 +1,167 @@
+"""Bits of MODE beyond rounding and denormals: FP16_OVFL, and those that are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from luthier.emulator.bench import DEFAULT_MODE, WaveState, run_assembly
+from luthier.errors import EmulationError
+
+TARGETS = {"gfx906": 64, "gfx942": 64, "gfx1030": 32, "gfx1100": 32, "gfx1201": 32}
+ON = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 23, 1), 1\n"
+OFF = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 23, 1), 0\n"
+LARGEST, INFINITY = 0x7BFF, 0x7C00
+SINGLES = np.array(
+    [65504, 65519.996, 65520, -65520, 1e6, -1e30, np.inf, -np.inf, np.nan, 1, 3e38, -65519.99], np.float32
+)
+
+
+def padded(values: np.ndarray, lanes: int) -> np.ndarray:
+    return np.resize(values, lanes)
+
+
+def low_half(state: WaveState, register: int) -> np.ndarray:
+    return state.vgpr(register).astype(np.uint32).astype(np.uint16)
+
+
+def saturated(halves: np.ndarray, finite: np.ndarray) -> np.ndarray:
+    """Infinities from finite operands become the largest number."""
+    infinite = (halves & 0x7FFF) == INFINITY
+    return np.where(infinite & finite, halves - 1, halves)
+
+
+def same(found: np.ndarray, expected: np.ndarray) -> bool:
+    nan = (expected & 0x7FFF) > INFINITY
+    return bool(np.all(np.where(nan, (found & 0x7FFF) > INFINITY, found == expected)))
+
+
+def register(target: str, number: int) -> str:
+    """A 16-bit operand."""
+    return f"v{number}.l" if target.startswith(("gfx11", "gfx12")) else f"v{number}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("rounding", [0, 1, 2, 3])
+def test_conversion_to_half_saturates(target: str, rounding: int) -> None:
+    lanes = TARGETS[target]
+    values = padded(SINGLES, lanes)
+    convert = f"v_cvt_f16_f32 {register(target, 1)}, v0\n"
+    mode = DEFAULT_MODE & ~15 | rounding | rounding << 2
+    both = run_assembly(
+        target, f"{convert}v_mov_b32 v2, v1\n{ON}{convert}v_mov_b32 v3, v1\n{OFF}{convert}", {0: values}, mode=mode
+    )
+    plain, on, off = (low_half(both, number) for number in (2, 3, 1))
+    assert np.array_equal(plain, off)
+    assert not np.array_equal(plain, on) or rounding == 3
+    assert same(on, saturated(plain, np.isfinite(values)))
+    started = run_assembly(target, convert, {0: values}, mode=mode | 1 << 23)
+    assert np.array_equal(low_half(started, 1), on)
+    assert started.mode >> 23 & 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_arithmetic_of_halves_saturates(target: str) -> None:
+    lanes = TARGETS[target]
+    edges = np.array([65504, -65504, 60000, 2, -3, np.inf, -np.inf, 0.0, 6e-8, 1], np.float16)
+    first, second = (np.resize(part.ravel(), lanes) for part in np.meshgrid(edges, edges[:7]))
+    finite = np.isfinite(first) & np.isfinite(second)
+    a, b, d = (register(target, number) for number in (0, 1, 2))
+    vgprs = {0: first.view(np.uint16).astype(np.uint32), 1: second.view(np.uint16).astype(np.uint32)}
+    with np.errstate(all="ignore"):
+        models = {"v_add_f16": first + second, "v_sub_f16": first - second, "v_mul_f16": first * second}
+    for name, model in models.items():
+        found = low_half(run_assembly(target, f"{ON}{name} {d}, {a}, {b}", vgprs), 2)
+        assert same(found, saturated(model.view(np.uint16), finite)), name
+    packed = {number: row | row << np.uint32(16) for number, row in vgprs.items()}
+    found = run_assembly(target, f"{ON}v_pk_mul_f16 v2, v0, v1", packed).vgpr(2)
+    expected = saturated(models["v_mul_f16"].view(np.uint16), finite)
+    assert same((found & 0xFFFF).astype(np.uint16), expected)
+    assert same((found >> 16).astype(np.uint16), expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_division_by_zero_stays_infinite(target: str) -> None:
+    halves = np.array([0, 0x8000, 1, 0x8001, 0x3C00], np.uint32)
+    source = f"{ON}v_rcp_f16 {register(target, 1)}, {register(target, 0)}"
+    found = low_half(run_assembly(target, source, {0: padded(halves, TARGETS[target])}), 1)
+    assert found[:5].tolist() == [INFINITY, 0x8000 | INFINITY, LARGEST, 0x8000 | LARGEST, 0x3C00]
+
+
+def eight_bits(fraction: int, bias: int, top: int) -> list[float]:
+    """The numbers of a format of 8 bits, from 0 to the largest, whose code is `top`."""
+    numbers = []
+    for code in range(top + 1):
+        exponent, rest = code >> fraction, code & (1 << fraction) - 1
+        scale = 2.0 ** (max(exponent, 1) - bias - fraction)
+        numbers.append((rest + (1 << fraction if exponent else 0)) * scale)
+    return numbers
+
+
+FORMATS = {
+    "gfx942": {"fp8": eight_bits(3, 8, 0x7F), "bf8": eight_bits(2, 16, 0x7F)},
+    "gfx950": {"fp8": eight_bits(3, 7, 0x7E), "bf8": eight_bits(2, 15, 0x7B)},
+    "gfx1201": {"fp8": eight_bits(3, 7, 0x7E), "bf8": eight_bits(2, 15, 0x7B)},
+}
+"""Source: OCP 8-bit floating point specification; CDNA3's formats have one more exponent of bias and no infinity."""
+
+
+@pytest.mark.parametrize("target", FORMATS)
+@pytest.mark.parametrize("name", ["fp8", "bf8"])
+def test_conversion_to_8_bits_saturates(target: str, name: str) -> None:
+    lanes = TARGETS.get(target, 64)
+    table = FORMATS[target][name]
+    numbers = [0, 240, 247, 248, 448, 463, 464, 465, 1e9, 57344, 61439, 61440, 70000, 3e38, 1, 2.0**-9]
+    values = padded(np.array([*numbers, *(-number for number in numbers)], np.float32), lanes)
+    source = f"v_cvt_pk_{name}_f32 v2, v0, v0\n"
+    state = run_assembly(target, f"{source}v_mov_b32 v3, v2\n{ON}{source}", {0: values})
+    for lane, value in enumerate(values.tolist()):
+        on, off = int(state.vgpr(2)[lane]) & 0xFF, int(state.vgpr(3)[lane]) & 0xFF
+        distances = [abs(min(abs(value), table[-1]) - number) for number in table]
+        best = min(distances)
+        nearest = [code for code, distance in enumerate(distances) if distance == best]
+        assert on & 0x7F == next((code for code in nearest if code % 2 == 0), nearest[0]), (lane, value)
+        assert on >> 7 == (value < 0)
+        if abs(value) > 1.1 * table[-1]:
+            assert off & 0x7F >= len(table) or off == 0x80, (lane, value)  # infinity or NaN
+    # Infinity is no overflow.
+    infinite = run_assembly(target, f"{ON}{source}", {0: np.full(lanes, np.inf, np.float32)}).vgpr(2)
+    assert int(infinite[0]) & 0x7F >= len(table) or int(infinite[0]) & 0xFF == 0x80
+
+
+def test_other_widths_are_not_touched() -> None:
+    values = np.full(64, 3e38, np.float32)
+    state = run_assembly("gfx942", f"{ON}v_add_f32 v1, v0, v0", {0: values})
+    assert np.isinf(state.vgpr(1).view(np.float32)).all()
+
+
+def test_sums_of_halves_in_matrices_are_refused() -> None:
+    source = f"{ON}v_wmma_f16_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]"
+    with pytest.raises(EmulationError, match="FP16_OVFL"):
+        run_assembly("gfx1100", source, {})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_bits_without_a_model_are_refused(target: str) -> None:
+    for bit in (12, 20) if not target.startswith("gfx12") else (12, 28):
+        source = f"s_setreg_imm32_b32 hwreg(HW_REG_MODE, {bit}, 1), "
+        with pytest.raises(EmulationError, match="MODE becomes 0x"):
+            run_assembly(target, f"{source}1", {})
+        run_assembly(target, f"{source}0", {})
+    # All of MODE as it was may be written back.
+    restore = "s_getreg_b32 s0, hwreg(HW_REG_MODE, 0, 32)\ns_setreg_b32 hwreg(HW_REG_MODE, 0, 32), s0"
+    assert run_assembly(target, restore, {}).sgpr(0) == DEFAULT_MODE
+
+
+def test_gfx12_always_clamps_nan_to_zero() -> None:
+    """It has no DX10_CLAMP."""
+    source = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 10), 0xf0\nv_add_f32_e64 v1, v0, v0 clamp"
+    nan = np.full(32, np.nan, np.float32)
+    assert not run_assembly("gfx1201", source, {0: nan}).vgpr(1).any()
+    assert np.isnan(run_assembly("gfx1100", source, {0: nan}).vgpr(1).view(np.float32)).all()
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx1030"])
+def test_the_global_data_share_is_refused(target: str) -> None:
+    run_assembly(target, "ds_add_u32 v0, v1", {0: 0, 1: 1}, lds=64)
+    with pytest.raises(EmulationError, match="global data share"):
+        run_assembly(target, "ds_add_u32 v0, v1 gds", {0: 0, 1: 1}, lds=64)
