@@ -5,7 +5,7 @@ A checked address is a host address. A fault stops the wave at the instruction, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,13 +168,69 @@ def _pointers(w: WaveBuilder, addresses: Value, offset: int = 0) -> Any:
 
 def gather(w: WaveBuilder, addresses: Value, offset: int = 0, mask: Value | None = None) -> Value:
     """The dword at each active lane's address plus `offset`; 0 in other lanes."""
-    vector = ir.VectorType(I32, w.wave_size)
-    name = f"llvm.masked.gather.{overload_name(vector)}.v{w.wave_size}p0"
-    pointers = _pointers(w, addresses, offset)
+    return gather_rows(w, addresses + offset if offset else addresses, 1, mask)[0]
+
+
+def gather_rows(w: WaveBuilder, addresses: Value, count: int, mask: Value | None = None) -> list[Value]:
+    """The `count` dwords from each active lane's address; 0 in other lanes."""
     enabled = w.exec if mask is None else mask
-    callee = w.function(name, vector, [pointers.type, I32, enabled.llvm.type, vector])
-    zero = ir.Constant(vector, None)
-    return w.wrap(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]), "u32")
+
+    def in_a_row(pointer: Any) -> list[Any]:
+        wide = ir.VectorType(I32, w.wave_size * count)
+        each = _repeat(w, enabled, count)
+        callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
+        zero = ir.Constant(wide, None)
+        loaded = w.wrap(w.ir.call(callee, [pointer, ir.Constant(I32, 1), each.llvm, zero]), "u32")
+        lanes = range(w.wave_size)
+        return [w.shuffle(loaded, [lane * count + row for lane in lanes]).llvm for row in range(count)]
+
+    def anywhere() -> list[Any]:
+        name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
+        zero = ir.Constant(w.row_type, None)
+        rows = []
+        for row in range(count):
+            pointers = _pointers(w, addresses, 4 * row)
+            callee = w.function(name, w.row_type, [pointers.type, I32, enabled.llvm.type, w.row_type])
+            rows.append(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]))
+        return rows
+
+    return [w.wrap(row, "u32") for row in _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)]
+
+
+def _repeat(w: WaveBuilder, mask: Value, count: int) -> Value:
+    """Each lane's bit `count` times."""
+    return mask if count == 1 else w.shuffle(mask, [lane for lane in range(w.wave_size) for _ in range(count)])
+
+
+def _by_pattern(
+    w: WaveBuilder,
+    addresses: Value,
+    size: int,
+    enabled: Value,
+    in_a_row: Callable[[Any], list[Any]],
+    anywhere: Callable[[], list[Any]],
+) -> list[Any]:
+    """What one of two ways makes: lanes in a row, each `size` bytes after the one before, from the pointer given on; or
+    anywhere."""
+    first = w.extract(addresses, 0)
+    apart = w.mask_bits((addresses != w.splat(first) + w.lane_id("u64") * size) & enabled)
+    together, scattered, done = (w.llvm_function.append_basic_block(name) for name in ("in_a_row", "anywhere", "done"))
+    w.ir.cbranch((apart == 0).llvm, together, scattered)
+    w.ir.position_at_end(together)
+    results = in_a_row(w.ir.inttoptr(first.llvm, PTR))
+    after_together = w.ir.block
+    w.ir.branch(done)
+    w.ir.position_at_end(scattered)
+    others = anywhere()
+    after_scattered = w.ir.block
+    w.ir.branch(done)
+    w.ir.position_at_end(done)
+    merged = []
+    for result, other in zip(results, others, strict=True):
+        merged.append(w.ir.phi(result.type))
+        merged[-1].add_incoming(result, after_together)
+        merged[-1].add_incoming(other, after_scattered)
+    return merged
 
 
 def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None = None) -> Value:
@@ -193,13 +249,35 @@ def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None
 
 def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0, mask: Value | None = None) -> None:
     """Store each active lane's dword; where lanes coincide the highest wins."""
+    scatter_rows(w, addresses + offset if offset else addresses, [value], mask)
+
+
+def scatter_rows(w: WaveBuilder, addresses: Value, values: Sequence[Value], mask: Value | None = None) -> None:
+    """Store each active lane's dwords from its address on; where lanes coincide the highest wins."""
     enabled = w.exec if mask is None else mask
-    row = value.as_("u32")
-    vector = row.llvm.type
-    name = f"llvm.masked.scatter.{overload_name(vector)}.v{w.wave_size}p0"
-    pointers = _pointers(w, addresses, offset)
-    callee = w.function(name, ir.VoidType(), [vector, pointers.type, I32, enabled.llvm.type])
-    w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
+    rows = [value.as_("u32") for value in values]
+    count = len(rows)
+
+    def in_a_row(pointer: Any) -> list[Any]:
+        joined = rows
+        while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd
+            joined = [w.concatenate(joined[i], joined[min(i + 1, len(joined) - 1)]) for i in range(0, len(joined), 2)]
+        wide = w.shuffle(joined[0], [row * w.wave_size + lane for lane in range(w.wave_size) for row in range(count)])
+        each = _repeat(w, enabled, count)
+        name = f"llvm.masked.store.{overload_name(wide.llvm.type)}.p0"
+        callee = w.function(name, ir.VoidType(), [wide.llvm.type, PTR, I32, each.llvm.type])
+        w.ir.call(callee, [wide.llvm, pointer, ir.Constant(I32, 1), each.llvm])
+        return []
+
+    def anywhere() -> list[Any]:
+        name = f"llvm.masked.scatter.{overload_name(w.row_type)}.v{w.wave_size}p0"
+        for index, row in enumerate(rows):
+            pointers = _pointers(w, addresses, 4 * index)
+            callee = w.function(name, ir.VoidType(), [w.row_type, pointers.type, I32, enabled.llvm.type])
+            w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
+        return []
+
+    _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)
 
 
 def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int, mask: Value | None = None) -> None:

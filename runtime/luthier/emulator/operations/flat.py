@@ -11,8 +11,10 @@ from luthier.emulator.memory_code import (
     check_lds,
     check_scratch,
     gather,
+    gather_rows,
     gather_small,
     scatter,
+    scatter_rows,
     scatter_small,
 )
 from luthier.emulator.values import Value
@@ -76,7 +78,7 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
                 return
             hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
             if dwords:
-                rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+                rows = gather_rows(w, hosts, dwords)
             else:
                 rows = [small_row(w, result, gather_small(w, hosts, bits), bits, signed, half)]
             for index, row in enumerate(rows):
@@ -103,8 +105,7 @@ def _declare_store(names: str, dwords: int, bits: int, high: bool) -> None:
             """memory[address] = D."""
             hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
             if dwords:
-                for index in range(dwords):
-                    scatter(w, hosts, data.row(index), 4 * index)
+                scatter_rows(w, hosts, [data.row(index) for index in range(dwords)])
             else:
                 row = data.row(0)
                 if high or data.access.high:
@@ -163,8 +164,7 @@ def to_lds(w: WaveBuilder, offset: Slot, rows: list[Value]) -> None:
     size = 4 * len(rows)
     places = w.splat((w.m0 & 0xFFFF) + offset.scalar()) + w.lane_id() * size
     hosts = check_lds(w, places, size)
-    for index, row in enumerate(rows):
-        scatter(w, hosts, row, 4 * index)
+    scatter_rows(w, hosts, rows)
 
 
 def _load_to_lds(
@@ -173,7 +173,7 @@ def _load_to_lds(
     """LDS[M0 + offset + lane * bytes] = memory[address]."""
     hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
     if dwords:
-        rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+        rows = gather_rows(w, hosts, dwords)
     else:
         value = gather_small(w, hosts, bits)
         rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]

@@ -15,10 +15,12 @@ from luthier.emulator.memory_code import (
     fault,
     fetch,
     gather,
+    gather_rows,
     gather_small,
     note_access,
     put,
     scatter,
+    scatter_rows,
     scatter_small,
     spill,
 )
@@ -45,7 +47,7 @@ def _declare_access(load_names: str, store_names: str, dwords: int) -> None:
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
         """D = LDS[addr + offset]."""
         hosts = _hosts(w, addr, offset, 4 * dwords)
-        rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+        rows = gather_rows(w, hosts, dwords)
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
 
@@ -53,8 +55,7 @@ def _declare_access(load_names: str, store_names: str, dwords: int) -> None:
     def store(w: WaveBuilder, addr: Slot, data: Slot, offset: Slot) -> None:
         """LDS[addr + offset] = D."""
         hosts = _hosts(w, addr, offset, 4 * dwords)
-        for index in range(dwords):
-            scatter(w, hosts, data.row(index), 4 * index)
+        scatter_rows(w, hosts, [data.row(index) for index in range(dwords)])
 
 
 for _dwords in (1, 2, 3, 4):
@@ -125,7 +126,7 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         rows = []
         for offset in (offset0, offset1):
             hosts = hosts_of(w, addr, offset)
-            rows += [gather(w, hosts, 4 * index) for index in range(units)]
+            rows += gather_rows(w, hosts, units)
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
 
@@ -137,8 +138,7 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         """LDS at both addresses = D0, D1."""
         first, second = (hosts_of(w, addr, offset) for offset in (offset0, offset1))
         for hosts, data in ((first, data0), (second, data1)):
-            for index in range(units):
-                scatter(w, hosts, data.row(index), 4 * index)
+            scatter_rows(w, hosts, [data.row(index) for index in range(units)])
 
     @operations.wave(
         f"ds_wrxchg2{'st64' if stride64 else ''}_rtn_b{bits} "
@@ -152,11 +152,10 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         rows = []
         places = [hosts_of(w, addr, offset) for offset in (offset0, offset1)]
         for hosts in places:
-            rows += [gather(w, hosts, 4 * index) for index in range(units)]
+            rows += gather_rows(w, hosts, units)
         data = [data0.row(index) for index in range(units)], [data1.row(index) for index in range(units)]
         for hosts, words in zip(places, data, strict=True):
-            for index, word in enumerate(words):
-                scatter(w, hosts, word, 4 * index)
+            scatter_rows(w, hosts, words)
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)
 
@@ -307,7 +306,7 @@ def _declare_transposing(bits: int, dwords: int) -> None:
     def load(w: WaveBuilder, result: Slot, addr: Slot, offset: Slot) -> None:
         """D = LDS[addr + offset] with elements exchanged between the 16 lanes of a row."""
         hosts = _hosts(w, addr, offset, 4 * dwords)
-        rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
+        rows = gather_rows(w, hosts, dwords)
         for index, row in enumerate(exchanged(w, rows, bits, source)):
             result.store_row(index, row, w.exec)
 

@@ -1,0 +1,124 @@
+"""Loads and stores of all widths, wherever the lanes' addresses lie to each other, against NumPy.
+
+Lanes in a row are accessed in another way than scattered ones; lanes that are off must not matter for which.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from luthier.emulator.bench import run_assembly
+from luthier.emulator.memory import Memory
+from luthier.errors import EmulationError
+
+ROOM = 4096
+FULL = (1 << 64) - 1
+MASKS = {"all": FULL, "some": 0x0FF0_1234_8000_0F0E, "last": 1 << 63, "first": 1, "none": 0}
+WIDTHS = {1: "dword", 2: "dwordx2", 3: "dwordx3", 4: "dwordx4"}
+LDS_NAMES = {1: "b32", 2: "b64", 3: "b96", 4: "b128"}
+
+
+def patterns(size: int, active: np.ndarray) -> dict[str, np.ndarray]:
+    """Byte offsets of the lanes in a buffer of ROOM bytes, multiples of 4."""
+    random = np.random.default_rng(size)
+    lanes = np.arange(64)
+    row = lanes * size + 64
+    one_off = row.copy()
+    one_off[int(np.flatnonzero(active)[-1]) if active.any() else 0] -= 4
+    garbage = np.where(active, row, 1 << 30)
+    return {
+        "row": row,
+        "row up to the end": row - row[63] + ROOM - size,
+        "others anywhere": garbage,
+        "one off": one_off,
+        "backwards": row[::-1].copy(),
+        "same": np.full(64, 128),
+        "overlapping": lanes * 4 + 32,
+        "apart": lanes * (size + 4),
+        "random": random.permutation(64) * 16 + 512,
+    }
+
+
+def cases() -> list[tuple[str, str]]:
+    names = list(patterns(4, np.ones(64, bool)))
+    return [(pattern, mask) for pattern in names for mask in MASKS]
+
+
+def lanes_of(mask: int) -> np.ndarray:
+    return np.array([mask >> lane & 1 for lane in range(64)], bool)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("pattern", "mask"), cases())
+def test_global(pattern: str, mask: str, width: int) -> None:
+    active = lanes_of(MASKS[mask])
+    offsets = patterns(4 * width, active)[pattern]
+    memory = Memory()
+    source, target = memory.allocate(ROOM), memory.allocate(ROOM)
+    words = np.random.default_rng(1).integers(0, 1 << 32, ROOM // 4, dtype=np.uint32)
+    source.view()[:] = words.view(np.uint8)
+    data = f"v[8:{7 + width}]" if width > 1 else "v8"
+    other = f"v[16:{15 + width}]" if width > 1 else "v16"
+    state = run_assembly(
+        "gfx942",
+        f"global_load_{WIDTHS[width]} {data}, v[0:1], off\nflat_load_{WIDTHS[width]} {other}, v[0:1]\n"
+        f"global_store_{WIDTHS[width]} v[2:3], {data}, off",
+        {
+            0: (source.address + offsets).astype(np.uint64),
+            2: (target.address + offsets).astype(np.uint64),
+            **{8 + row: 7 for row in range(width)},
+            **{16 + row: 7 for row in range(width)},
+        },
+        exec=MASKS[mask],
+        memory=memory,
+    )
+    stored = np.zeros(ROOM // 4, np.uint32)
+    for row in range(width):
+        places = np.where(active, offsets // 4 + row, 0)
+        expected = np.where(active, words[places], 7)
+        np.testing.assert_array_equal(state.vgpr(8 + row), expected)
+        np.testing.assert_array_equal(state.vgpr(16 + row), expected)
+    for row in range(width):  # where lanes overlap they store the same
+        stored[offsets[active] // 4 + row] = words[offsets[active] // 4 + row]
+    np.testing.assert_array_equal(target.view().view(np.uint32), stored)
+
+
+@pytest.mark.parametrize("width", LDS_NAMES)
+@pytest.mark.parametrize(("pattern", "mask"), cases())
+def test_lds(pattern: str, mask: str, width: int) -> None:
+    active = lanes_of(MASKS[mask])
+    offsets = patterns(4 * width, active)[pattern]
+    if width > 2 and pattern in ("overlapping", "apart", "one off"):
+        offsets = np.where(active, offsets // 16 * 16, offsets)  # LDS wants these aligned
+    words = np.random.default_rng(2).integers(0, 1 << 32, ROOM // 4, dtype=np.uint32)
+    data = f"v[8:{7 + width}]" if width > 1 else "v8"
+    state = run_assembly(
+        "gfx942",
+        f"ds_read_{LDS_NAMES[width]} {data}, v0\nv_add_u32 v1, 0x1000, v0\nds_write_{LDS_NAMES[width]} v1, {data}",
+        {0: offsets.astype(np.uint32), **{8 + row: 7 for row in range(width)}},
+        exec=MASKS[mask],
+        lds=words.tobytes() + bytes(ROOM),
+    )
+    stored = np.zeros(ROOM // 4, np.uint32)
+    for row in range(width):
+        places = np.where(active, offsets // 4 + row, 0)
+        np.testing.assert_array_equal(state.vgpr(8 + row), np.where(active, words[places], 7))
+        stored[offsets[active] // 4 + row] = words[offsets[active] // 4 + row]
+    np.testing.assert_array_equal(state.lds[ROOM:].view(np.uint32), stored)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_row_that_runs_over_the_end(width: int) -> None:
+    """The fault names the first lane outside, and nothing is stored."""
+    memory = Memory()
+    target = memory.allocate(ROOM)
+    offsets = np.arange(64) * 4 * width + ROOM - 40 * 4 * width
+    with pytest.raises(EmulationError) as caught:
+        run_assembly(
+            "gfx942",
+            f"global_store_{WIDTHS[width]} v[2:3], v[8:{7 + width}], off".replace("v[8:8]", "v8"),
+            {2: (target.address + offsets).astype(np.uint64), **{8 + row: 7 for row in range(width)}},
+            memory=memory,
+        )
+    assert "lane 40" in str(caught.value)
+    assert not target.view().any()
