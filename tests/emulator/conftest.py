@@ -17,8 +17,8 @@ CORPUS_TARGETS = ("gfx90a", "gfx942", "gfx1100")
 
 
 @pytest.fixture(scope="session")
-def build_kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """Compile ``kernels/<name>.hip`` for a target, once a session."""
+def build_kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``build_kernels(name, target, *flags)``: compile ``kernels/<name>.hip`` (at -O2), once a session."""
     folder = tmp_path_factory.mktemp("kernels")
     toolchain = Toolchain.find()
 
@@ -26,8 +26,8 @@ def build_kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, st
     def build(name: str, target: str, *flags: str) -> Path:
         output = folder / f"{name}-{target}{''.join(flags)}.hsaco".replace("/", "_")
         command = [
-            *(toolchain.clang, *toolchain.device_flags(target), *flags),
-            *("--offload-device-only", "--no-gpu-bundle-output", "-O2", "-ffp-contract=off"),
+            *(toolchain.clang, *toolchain.device_flags(target), "-O2", *flags),
+            *("--offload-device-only", "--no-gpu-bundle-output", "-ffp-contract=off"),
             *(KERNELS / f"{name}.hip", "-o", output),
         ]
         subprocess.run([str(part) for part in command], check=True)

@@ -112,12 +112,14 @@ def buffer_access(
     # Stack pointers count the bytes of all lanes: hardware interleaves their scratch. Ours is a lane's after the
     # other's.
     scalar_offset = scalar_offset >> w.select(add_tid & ~swizzled, w.number(w.wave_size.bit_length() - 1, "u64"), 0)
-    lane_offset = w.splat((offset.scalar() & 0xFFFFFF).to("u64"))
+    # The sum of the two offsets has 32 bits: on GFX9 and later compilers rely on it for -4 + 4.
+    within = w.splat(offset.scalar() & 0xFFFFFF)
+    if form & 1:
+        within = within + vaddr.row(1 if form & 2 else 0)
+    lane_offset = within.to("u64")
     index = w.const("u64", 0)
     if form & 2:
         index = vaddr.row(0).to("u64")
-    if form & 1:
-        lane_offset = lane_offset + vaddr.row(1 if form & 2 else 0).to("u64")
     index = index + w.select(add_tid, w.lane_id("u64"), w.const("u64", 0))
     wide_stride = stride.to("u64")
     linear = lane_offset + index * w.splat(wide_stride)
