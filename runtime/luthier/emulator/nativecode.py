@@ -53,9 +53,10 @@ class NativeCode:
     def __init__(self, image: bytes) -> None:
         header, _, contents = image.partition(b"\n")
         description = json.loads(header)
-        self._memory = mmap.mmap(-1, len(contents), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        # Empty if every operation of the batch is refused while its code is made.
+        self._memory = mmap.mmap(-1, max(len(contents), 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._memory[:] = contents
+        self._memory[: len(contents)] = contents
         for name, place in description["calls"].items():
             struct.pack_into("<Q", self._memory, place, host_function(name))
         for place, value in description["pointers"]:

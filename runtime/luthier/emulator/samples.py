@@ -51,13 +51,18 @@ _ATTEMPTS = (
 def samples(isa: Isa) -> Samples:
     """For every opcode of the target, one decoded instruction."""
     found: Samples = {}
+    others: Samples = {}
     for attempt in range(len(_ATTEMPTS)):
         encoded = _encodings(isa.target.target.major, isa.wave_size, attempt)
-        code = isa.decode(b"".join(encoded[number] for number in encoded if number not in found))
+        wanted = [number for number in encoded if number not in found]
+        code = isa.decode(b"".join(encoded[number] for number in wanted))
         starts = np.flatnonzero(code.offset % _ROOM == 0)
         for number, index in zip(code.opcode[starts].tolist(), starts.tolist(), strict=True):
             if number >= 0 and (isa.target.target.has_agprs or "_agpr" not in isa.opcode(number).name):
-                found.setdefault(number, (code, index))
+                # An encoding of another target may be this one's with fields set that the operands here leave at 0.
+                kind = found if wanted[int(code.offset[index]) // _ROOM] == number else others
+                kind.setdefault(number, (code, index))
+    found |= {number: place for number, place in others.items() if number not in found}
     return found
 
 
