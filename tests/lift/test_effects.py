@@ -57,3 +57,15 @@ def test_half_of_exec_leaves_lanes_alone() -> None:
 )
 def test_denormal_numbers_depend_on_the_mode(text: str) -> None:
     assert effects_of("gfx1201", text).reads >> r.MODE & 1
+
+
+def test_a_sdwa_compare_writes_where_it_says() -> None:
+    effects = effects_of("gfx1030", "v_cmp_class_f16_sdwa s0, v1, v2 src0_sel:BYTE_1 src1_sel:BYTE_1", 32)
+    assert UnitSet(effects.writes).names() == ["s0"]
+    effects = effects_of("gfx1030", "v_cmp_eq_u32_sdwa vcc_lo, v1, v2 src0_sel:BYTE_1 src1_sel:BYTE_1", 32)
+    assert UnitSet(effects.writes).names() == ["vcc_lo"]
+
+
+@pytest.mark.parametrize("name", ["v_movreld_b32", "v_movrels_b32", "v_movrelsd_2_b32", "v_swaprel_b32"])
+def test_relative_registers_are_read_by_m0(name: str) -> None:
+    assert effects_of("gfx1030", f"{name} v2, v3").reads >> r.M0 & 1

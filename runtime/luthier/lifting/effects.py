@@ -169,7 +169,7 @@ class EffectTable:
                 kills |= units & _SETTABLE if whole else 0
         elif entry.special == "movrel":
             anywhere = self.vector_universe if entry.opcode.pseudo.startswith("V_") else r.SGPR_MASK | r.VCC_MASK
-            reads |= anywhere
+            reads |= anywhere | 1 << r.M0
             writes |= anywhere
             kills &= ~anywhere
         elif entry.special == "everything":
@@ -261,6 +261,8 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     if pseudo.startswith(sem.ROUNDED_PREFIXES):
         implicit_reads |= 1 << r.MODE
     implicit_writes = _implicit(isa, opcode.implicit_defs)
+    if flags & InstructionFlag.SDWA and "sdst" in opcode.operand_index:
+        implicit_writes &= ~r.VCC_MASK  # LLVM names it although the result goes elsewhere
     implicit_kills = implicit_writes & ~(1 << r.MODE)  # only parts of MODE are written: rounding, denormals, index mode
     return OpcodeEffects(
         opcode=opcode,
