@@ -41,6 +41,12 @@ def _attributes(target: str, wave: int) -> list[str]:
     return [f"-mattr=+wavefrontsize{wave},-wavefrontsize{96 - wave}{true16}"]
 
 
+@pytest.fixture(scope="session")
+def attributes() -> Callable[[str, int], list[str]]:
+    """`attributes(target, wave size)`: arguments that have LLVM's tools read code as `Isa` does."""
+    return _attributes
+
+
 def _objdump(path: Path, target: str, wave: int) -> dict[int, Line]:
     """Address -> what llvm-objdump-22 prints there."""
     options = [f"--mcpu={target}", *("-" + option for option in _attributes(target, wave))]
