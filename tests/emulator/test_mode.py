@@ -165,3 +165,38 @@ def test_the_global_data_share_is_refused(target: str) -> None:
     run_assembly(target, "ds_add_u32 v0, v1", {0: 0, 1: 1}, lds=64)
     with pytest.raises(EmulationError, match="global data share"):
         run_assembly(target, "ds_add_u32 v0, v1 gds", {0: 0, 1: 1}, lds=64)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_status_tells_of_empty_masks(target: str) -> None:
+    if target.startswith("gfx12"):
+        return
+    source = "s_getreg_b32 s0, hwreg(HW_REG_STATUS)"
+    every = 1 << 64 if TARGETS[target] == 64 else 1 << 32
+    for scc, exec_mask, vcc in ((0, 0, 1), (1, 1, 0), (0, every - 1, every - 1), (1, 0, 0)):
+        state = run_assembly(target, source, {}, {106: vcc}, exec=exec_mask, scc=scc)
+        assert state.sgpr(0) == scc | (exec_mask == 0) << 9 | (vcc == 0) << 10
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        (
+            "gfx1100",
+            "s_getreg_b32 s0, hwreg(HW_REG_SHADER_CYCLES, 0, 20)\ns_getreg_b32 s1, hwreg(HW_REG_SHADER_CYCLES, 0, 20)",
+        ),
+        ("gfx1201", "s_getreg_b32 s0, hwreg(HW_REG_SHADER_CYCLES_LO)\ns_getreg_b32 s1, hwreg(HW_REG_SHADER_CYCLES_LO)"),
+    ],
+)
+def test_cycle_counters_advance(target: str, source: str) -> None:
+    state = run_assembly(target, source, {})
+    assert 0 < state.sgpr(0) < state.sgpr(1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_other_hardware_registers_are_refused(target: str) -> None:
+    for source in ("s_getreg_b32 s0, 5", "s_setreg_b32 5, s0"):
+        with pytest.raises(EmulationError, match="hardware register 5 is not modelled"):
+            run_assembly(target, source, {})
+    placement = 4 if target.startswith("gfx9") else 23
+    assert run_assembly(target, f"s_getreg_b32 s0, {placement | 31 << 11:#x}", {}, {0: 5}).sgpr(0) == 0

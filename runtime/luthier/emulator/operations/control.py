@@ -6,7 +6,7 @@ from typing import Any
 
 from luthier.emulator import layout
 from luthier.emulator.builder import I64
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.declare import OperationTable, Unsupported
 from luthier.emulator.memory_code import fault
 from luthier.emulator.values import Value
 from luthier.emulator.wave import Slot, WaveBuilder
@@ -268,7 +268,10 @@ def write_mode(w: WaveBuilder, mode: Value) -> None:
     w.jump(w.ir.inttoptr((here - current + number).llvm, w.record.type))
 
 
-_HW_MODE, _HW_STATUS, _HW_TRAPSTS, _HW_ID, _HW_FLAT_LOW, _HW_FLAT_HIGH = 1, 2, 3, 4, 20, 21
+_HW_MODE, _HW_STATUS, _HW_FLAT_LOW, _HW_FLAT_HIGH = 1, 2, 20, 21
+_HW_SCHEDULING, _HW_CYCLES, _HW_CYCLES_HIGH = 26, 29, 30
+_PLACEMENT = {9: (4, 20), 10: (23, 24), 11: (23, 24), 12: (23, 24)}
+"""HW_ID and XCC_ID, HW_ID1 and HW_ID2."""
 _SH_MEM_BASES = 15
 _DX10_CLAMP = 1 << 8
 
@@ -292,21 +295,30 @@ def _field(modifiers: dict[str, int]) -> tuple[int, int, int]:
 def s_getreg_b32(w: WaveBuilder, result: Slot) -> None:
     """D = a field of a hardware register; those that describe placement on the chip read as 0."""
     register, low, count = _field(w.modifiers)
-    if register == _HW_MODE:
-        value = w.load(w.wave_field("mode"), "u32")
-    elif register == _HW_STATUS:
-        value = w.load(w.wave_field("scc"), "u32")
-    elif register == _SH_MEM_BASES and w.major < 12:
-        private, shared = (w.load(w.wave_field(name), "u64") >> 48 for name in ("private_base", "shared_base"))
-        value = private.to("u32") | (shared.to("u32") << 16)
-    elif register == _HW_FLAT_LOW and w.major >= 10:
-        value = w.load(w.wave_field("flat_scratch"), "u32")
-    elif register == _HW_FLAT_HIGH and w.major >= 10:
-        value = w.load(w.address(w.wave_field("flat_scratch"), 4), "u32")
-    else:
-        value = w.number(0)
+    value = _hardware_register(w, register)
     mask = (1 << count) - 1
     result.write_scalar((value >> low) & mask if count < 32 else value >> low)
+
+
+def _hardware_register(w: WaveBuilder, register: int) -> Value:
+    if register == _HW_MODE:
+        return w.load(w.wave_field("mode"), "u32")
+    if register == _HW_STATUS and w.major < 12:
+        empty = (w.exec_bits == 0).to("u32") << 9 | (w.load(w.address(w.wave, layout.VCC), "u64") == 0).to("u32") << 10
+        return w.load(w.wave_field("scc"), "u32") | empty
+    if register == _SH_MEM_BASES and w.major < 12:
+        private, shared = (w.load(w.wave_field(name), "u64") >> 48 for name in ("private_base", "shared_base"))
+        return private.to("u32") | (shared.to("u32") << 16)
+    if register in (_HW_FLAT_LOW, _HW_FLAT_HIGH) and w.major >= 10:
+        return w.load(w.address(w.wave_field("flat_scratch"), 4 * (register - _HW_FLAT_LOW)), "u32")
+    if register == _HW_CYCLES and w.major >= 10:
+        cycles = _tick(w).to("u32")
+        return cycles if w.major >= 12 else cycles & 0xFFFFF
+    if register == _HW_CYCLES_HIGH and w.major >= 12:
+        return (_tick(w) >> 32).to("u32")
+    if register in _PLACEMENT[w.major]:
+        return w.number(0)
+    raise Unsupported(f"hardware register {register} is not modelled")
 
 
 def _set_field(w: WaveBuilder, source: Value) -> None:
@@ -323,6 +335,8 @@ def _set_field(w: WaveBuilder, source: Value) -> None:
         place = w.address(w.wave_field("flat_scratch"), 4 * (register - _HW_FLAT_LOW))
         old = w.load(place, "u32")
         w.store((old & (0xFFFFFFFF ^ mask)) | ((source << low) & mask), place)
+    elif register != _HW_SCHEDULING:
+        raise Unsupported(f"hardware register {register} is not modelled")
     w.next()
 
 
@@ -401,13 +415,18 @@ def s_sendmsg_rtn_b64(w: WaveBuilder, result: Slot) -> None:
 _GET_REALTIME = 131
 
 
-def _answer(w: WaveBuilder) -> Value:
-    if w.modifiers.get("src0", 0) & 0xFF != _GET_REALTIME:
-        return w.number(0, "u64")
+def _tick(w: WaveBuilder) -> Value:
+    """The clock, which every reading advances."""
     place = w.context_field("clock")
     now = w.load(place, "u64") + 100
     w.store(now, place)
     return now
+
+
+def _answer(w: WaveBuilder) -> Value:
+    if w.modifiers.get("src0", 0) & 0xFF != _GET_REALTIME:
+        return w.number(0, "u64")
+    return _tick(w)
 
 
 @operations.wave("s_alloc_vgpr", "src0:u32 -> scc", majors=(12,))
@@ -419,7 +438,4 @@ def s_alloc_vgpr(w: WaveBuilder, scc: Slot, count: Slot) -> None:
 @operations.wave("s_memtime s_memrealtime", "-> sdst:u64")
 def s_memtime(w: WaveBuilder, result: Slot) -> None:
     """D = a counter that advances with every reading, by the same amount in every run."""
-    place = w.context_field("clock")
-    now = w.load(place, "u64") + 100
-    w.store(now, place)
-    result.write_scalar(now)
+    result.write_scalar(_tick(w))
