@@ -69,3 +69,17 @@ def test_a_sdwa_compare_writes_where_it_says() -> None:
 @pytest.mark.parametrize("name", ["v_movreld_b32", "v_movrels_b32", "v_movrelsd_2_b32", "v_swaprel_b32"])
 def test_relative_registers_are_read_by_m0(name: str) -> None:
     assert effects_of("gfx1030", f"{name} v2, v3").reads >> r.M0 & 1
+
+
+@pytest.mark.parametrize("name", ["v_permlane16_swap_b32", "v_permlane32_swap_b32"])
+def test_a_swap_reads_both(name: str) -> None:
+    effects = effects_of("gfx950", f"{name} v2, v3")
+    assert effects.cross_reads & 15 << r.VGPR_FIRST == 12 << r.VGPR_FIRST
+    assert effects.writes & 15 << r.VGPR_FIRST == 12 << r.VGPR_FIRST
+
+
+@pytest.mark.parametrize("text", ["s_set_gpr_idx_mode 1", "s_set_gpr_idx_on s1, 1", "s_set_gpr_idx_idx s1"])
+def test_the_index_is_a_part_of_m0(text: str) -> None:
+    effects = effects_of("gfx906", text)
+    assert effects.writes >> r.M0 & 1
+    assert not effects.kills >> r.M0 & 1

@@ -230,7 +230,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     for index, operand in enumerate(opcode.operands):
         if operand.is_def:
             continue
-        if operand.name in _PRESERVED:
+        if operand.name in _PRESERVED and not pseudo.startswith(sem.SWAPPING_PREFIXES):
             preserved.add(max(operand.tied_to, 0))  # LLVM leaves some constraints out: these always have one
         else:
             reads.append(index)
@@ -264,6 +264,8 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     if flags & InstructionFlag.SDWA and "sdst" in opcode.operand_index:
         implicit_writes &= ~r.VCC_MASK  # LLVM names it although the result goes elsewhere
     implicit_kills = implicit_writes & ~(1 << r.MODE)  # only parts of MODE are written: rounding, denormals, index mode
+    if pseudo.startswith("S_SET_GPR_IDX_"):
+        implicit_kills &= ~(1 << r.M0)  # bits 7:0 or 15:12
     return OpcodeEffects(
         opcode=opcode,
         control=sem.control_of(pseudo),

@@ -157,6 +157,9 @@ WRITES_ANYWHERE_PREFIXES = (
 ACCUMULATING_PREFIXES = ("V_PK_FMAC_F16",)
 """Operations that add to their destination without an operand in LLVM's tables that says so."""
 
+SWAPPING_PREFIXES = ("V_PERMLANE16_SWAP", "V_PERMLANE32_SWAP")
+"""Operations that move what was in their first destination to the second."""
+
 CONDITIONAL_WRITE_PREFIXES = ("S_CMOV", "GLOBAL_LOAD_BLOCK", "SCRATCH_LOAD_BLOCK")
 """Operations whose destination keeps its value where SCC, or for each register a bit of M0, is 0."""
 
