@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from luthier.devices import open_device
+from luthier.emulator import EmulatedDevice
 from luthier.mc import Isa
 from run import Row
 
@@ -36,9 +37,8 @@ def straight_line(target: str, folder: Path, length: int = 400) -> Path:
     body = "\n".join(
         f"  {operations[i % 6]} v{1 + i % 20}, v{1 + (i * 7 + 3) % 20}, v{1 + (i * 11 + 5) % 20}" for i in range(length)
     )
-    if int(Isa.of(target).target.target.major) >= 10:
+    if Isa.of(target).target.target.major >= 10:
         body = body.replace("v_add_u32", "v_add_nc_u32")
-    major = Isa.of(target).target.target.major
     unified = "  .amdhsa_accum_offset 24\n" if Isa.of(target).target.target.unified_vgprs else ""
     source = f"""
 .amdgcn_target "amdgcn-amd-amdhsa--{target}"
@@ -75,7 +75,6 @@ amdhsa.kernels:
     .max_flat_workgroup_size: 1024
 .end_amdgpu_metadata
 """
-    del major
     text = folder / f"straight-{target}.s"
     output = text.with_suffix(".hsaco")
     text.write_text(source)
@@ -87,63 +86,133 @@ amdhsa.kernels:
     return output
 
 
+def on_device(device: EmulatedDevice, argument: object) -> object:
+    """An array as a buffer on the device, so that no launch has to copy it; anything else as it is."""
+    if not isinstance(argument, np.ndarray):
+        return argument
+    buffer = device.allocate(argument.nbytes)
+    buffer.write(argument)
+    return buffer
+
+
 def rate(target: str, path: Path, kernel: str, *arguments: object, threads: int, **sizes: object) -> tuple[float, int]:
-    """Wave-instructions a second of the best of three launches, and how many there were."""
+    """Wave-instructions a second of the best of five launches, and how many there were."""
     device = open_device(f"emu:{target}", threads=threads)
     handle = device.load(path).kernel(kernel)
-    runs = [handle.launch(*arguments, **sizes) for _ in range(3)]
+    given = [on_device(device, argument) for argument in arguments]
+    runs = [handle.launch(*given, **sizes) for _ in range(5)]
     best = min(run.seconds for run in runs)
     return runs[0].instructions / best, runs[0].instructions
 
 
-COLD = """
-import sys, time, numpy as np
-from luthier.devices import open_device
+CORPUS = {
+    "arithmetic": ("ints", "longs", "shorts", "packs", "floats", "doubles", "halfs", "flow", "calls"),
+    "mathematics": ("single_precision", "double_precision"),
+}
+
+
+def corpus(target: str, folder: Path, items: int = 1 << 13) -> Iterable[Row]:
+    """Kernels with every arithmetic that the compiler has instructions for, on random bits: most of the time goes to
+    what is not simple vector code, and each lane writes its results far from the others'."""
+    random = np.random.default_rng(0)
+    operands = [random.integers(0, 1 << 32, 2 * items, dtype=np.uint32) for _ in range(2)]
+    speeds: dict[str, tuple[int, float]] = {}
+    for file, kernels in CORPUS.items():
+        path = build(file, target, folder)
+        for kernel in kernels:
+            output = np.zeros(64 * 2 * items, np.uint32)
+            sizes = {"threads": 1, "grid": items // 256, "block": 256}
+            speed, count = rate(target, path, kernel, *operands, output, **sizes)
+            speeds[kernel] = count, count / speed
+    unit = "M wave-instructions/s"
+    total = sum(count for count, _ in speeds.values()) / sum(seconds for _, seconds in speeds.values())
+    yield Row(f"{target} corpus of {len(speeds)} kernels, one thread", total / 1e6, unit)
+    slowest = min(speeds, key=lambda kernel: speeds[kernel][0] / speeds[kernel][1])
+    yield Row(f"{target} slowest of them: {slowest}", speeds[slowest][0] / speeds[slowest][1] / 1e6, unit)
+
+
+STAGES = """
+import sys, time
 began = time.perf_counter()
-device = open_device("emu:gfx942", threads=1)
-kernel = device.load(sys.argv[1]).kernel("big")
-kernel.launch(np.zeros(64, np.float32), grid=1, block=64)
-print(time.perf_counter() - began)
-began = time.perf_counter()
-kernel.launch(np.zeros(64, np.float32), grid=1, block=64)
-print(time.perf_counter() - began)
+import luthier
+device = luthier.open_device("emu:gfx942", threads=1)
+opened = time.perf_counter()
+import numpy as np
+random = np.random.default_rng(0)
+arguments = [*random.normal(0, 3, (2, 64)).astype(np.float32), np.zeros(64 * 40, np.float32)]
+ready = time.perf_counter()
+kernel = device.load(sys.argv[1]).kernel("single_precision")
+loaded = time.perf_counter()
+stats = kernel.launch(*arguments, grid=1, block=64)
+launched = time.perf_counter()
+kernel.launch(*arguments, grid=1, block=64)
+again = time.perf_counter()
+assert stats.instructions >= 2000
+print(opened - began, loaded - ready, launched - loaded, again - launched, stats.instructions, stats.compiled)
 """
 
 
-def big_kernel(folder: Path) -> Path:
-    """A HIP kernel of about 2,000 instructions of many kinds."""
-    lines = "\n".join(
-        f"  x = x * {1 + i * 0.01:.2f}f + y; y = fminf(y, x) - {i}.5f;"
-        f" n = (n << {i % 7 + 1}) ^ (n >> {i % 5 + 3}) + {i * 37};"
-        f" if (n & {1 << (i % 16)}) x += (float)n; t[(n + {i}) & 63] = x; y += t[(threadIdx.x + {i}) & 63];"
-        for i in range(70)
-    )
-    source = folder / "big.hip"
-    source.write_text(
-        '#include <hip/hip_runtime.h>\nextern "C" __global__ void big(float *p) {\n'
-        "  __shared__ float t[64]; t[threadIdx.x & 63] = 0;\n"
-        "  float x = p[threadIdx.x], y = x + 1; unsigned n = threadIdx.x;\n"
-        f"{lines}\n  p[threadIdx.x] = x + y + n;\n}}\n"
-    )
-    toolchain = Toolchain.find()
-    output = folder / "big.hsaco"
-    flags = ["--offload-device-only", "--no-gpu-bundle-output", "-O2"]
-    command = [toolchain.clang, *toolchain.device_flags("gfx942"), *flags, source, "-o", output]
-    subprocess.run([str(part) for part in command], check=True)
-    return output
+def stages(path: Path, cache: Path) -> list[float]:
+    """Seconds of a process's steps: import and open, load, first launch, second one; instructions and how many
+    operations were compiled."""
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", STAGES, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return [float(word) for word in done.stdout.split()]
 
 
 def start_up(folder: Path) -> Iterable[Row]:
-    """Seconds to the end of the first launch in a process: nothing compiled before, then everything on disk."""
-    big = big_kernel(folder)
-    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(folder / "cache")}
-    for key in ("cold", "warm"):
-        done = subprocess.run(
-            [sys.executable, "-c", COLD, str(big)], check=True, capture_output=True, text=True, env=environment
-        )
-        first, second = (float(line) for line in done.stdout.split())
-        yield Row(f"first launch of 2,000 instructions in a process, {key}", first, "s")
-    yield Row("second launch of it", second * 1e3, "ms")
+    """The mathematical functions of the device library on one wave: some 190 different operations."""
+    path = build("mathematics", "gfx942", folder)
+    cold = [stages(path, folder / f"cache{number}") for number in range(3)]
+    warm = [stages(path, folder / "cache0") for _ in range(10)]
+    compiled, instructions = int(cold[0][5]), int(cold[0][4])
+    assert compiled > 100
+    assert not warm[0][5]
+    for name, runs in (("nothing compiled", cold), ("operations on disk", warm)):
+        what = f"of {instructions} instructions, {compiled} operations, {name}"
+        yield Row(f"import and open the device, {name}", 1e3 * min(run[0] for run in runs), "ms")
+        yield Row(f"load and first launch {what}", 1e3 * min(run[1] + run[2] for run in runs), "ms")
+    yield Row("second launch of it", 1e3 * min(run[3] for run in warm), "ms")
+
+
+COUNTING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from bench_emulator import counting_work
+if sys.argv[2] == "off":
+    from luthier.emulator.wave import WaveBuilder
+    WaveBuilder.count = WaveBuilder.uncount = lambda self: None
+print(*counting_work(sys.argv[3:]))
+"""
+
+
+def counting_work(paths: list[str]) -> list[float]:
+    """Seconds of the best launch of each kernel that the cost of counting is measured with."""
+    straight, groups = paths
+    device = open_device("emu:gfx942", threads=1)
+    n = 1 << 18
+    vector = device.load(straight).kernel("straight")
+    reduction = device.load(groups).kernel("reduction")
+    data = [on_device(device, each) for each in (np.ones(n, np.float32), np.zeros(n // 256, np.float32), n)]
+    return [
+        min(vector.launch(grid=1, block=64).seconds for _ in range(20)),
+        min(reduction.launch(*data, grid=n // 256, block=256).seconds for _ in range(20)),
+    ]
+
+
+def counting(straight: Path, groups: Path) -> Iterable[Row]:
+    """What counting costs: the same launches with code that does not count, which only this benchmark makes."""
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": ""}
+    best: dict[str, list[float]] = {}
+    for _ in range(3):
+        for setting in ("on", "off"):
+            command = [sys.executable, "-c", COUNTING, str(Path(__file__).parent), setting, str(straight), str(groups)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+            seconds = [float(word) for word in done.stdout.split()]
+            best[setting] = [min(pair) for pair in zip(best.get(setting, seconds), seconds, strict=True)]
+    for name, on, off in zip(("vector code", "reduction"), best["on"], best["off"], strict=True):
+        yield Row(f"gfx942 {name}, one thread: cost of counting", 100 * (on / off - 1), "%")
 
 
 def measure() -> Iterable[Row]:
@@ -171,4 +240,7 @@ def measure() -> Iterable[Row]:
         for kernel, (path, arguments) in work.items():
             speed, count = rate("gfx942", path, kernel, *arguments, threads=cores, grid=n // 256, block=256)
             yield Row(f"gfx942 {kernel}, {count} wave-instructions, {cores} threads", speed / 1e6, unit)
+        for target in ("gfx942", "gfx1100"):
+            yield from corpus(target, folder)
+        yield from counting(folder / "straight-gfx942.hsaco", groups)
         yield from start_up(folder)

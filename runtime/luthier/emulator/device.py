@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # what most launches do without
     from luthier.emulator.debugger import DebugSession
     from luthier.lifting import LiftedRepresentation
 
-Share = TypeVar("Share")
 Source = bytes | str | os.PathLike[str] | CodeObject
 
 
@@ -266,17 +265,6 @@ class KernelHandle:
                 device.memory.free(allocation)
 
 
-def _wait_for(threads: Sequence[threading.Thread]) -> None:
-    """Wait for those that were started, whatever interrupts."""
-    while any(thread.is_alive() for thread in threads):
-        try:
-            for thread in threads:
-                if thread.is_alive():
-                    thread.join()
-        except KeyboardInterrupt:
-            continue
-
-
 def _make_checks(check: str | Collection[str], memory: Memory) -> Checks:
     from luthier.emulator.checks import Checks
 
@@ -431,26 +419,3 @@ class EmulatedDevice:
     def remember(self, stats: LaunchStats) -> None:
         """Make `stats` those of the last launch."""
         self._stats = stats
-
-    def spread(self, work: Callable[[Share], None], shares: Sequence[Share], abort: Callable[[], None]) -> None:
-        """Call `work` for each share, each on its own thread; at an interrupt, `abort` and wait for them."""
-        problems: list[BaseException] = []
-
-        def run(share: Share) -> None:
-            try:
-                work(share)
-            except BaseException as problem:  # raised below, on the thread that launched
-                problems.append(problem)
-
-        threads = [threading.Thread(target=run, args=(share,), name="luthier-emulator") for share in shares]
-        try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        except BaseException:
-            abort()
-            _wait_for(threads)
-            raise
-        if problems:
-            raise problems[0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from luthier.emulator import layout
 from luthier.emulator import start as abi
+from luthier.emulator.crew import CREW
 from luthier.emulator.debug import Trace, step_of
 from luthier.emulator.machine import machine_code
 from luthier.emulator.memory import Allocation, Arena
@@ -147,9 +148,9 @@ class Launch:
             if self.cooperative:
                 threads = 1 if self.stepped else self.device.threads
                 shares = [used[start::threads] for start in range(threads)]
-                self.device.spread(self._work_together, [share for share in shares if share], self._abort)
+                CREW.spread(self._work_together, [share for share in shares if share], self._abort)
             else:
-                self.device.spread(self._work, used, self._abort)
+                CREW.spread(self._work, used, self._abort)
             seconds = time.perf_counter() - began
             del keep, holders
         finally:
