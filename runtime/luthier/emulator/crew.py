@@ -7,10 +7,12 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 Share = TypeVar("Share")
+_GLANCE = 0.5
+"""Seconds after which a waiting thread looks up: a signal that comes just before it waits does not wake it."""
 
 
 class _Task:
@@ -87,7 +89,8 @@ class Crew:
 
 def _wait_for(tasks: Sequence[_Task], finished: SimpleQueue[None]) -> None:
     while not all(task.done for task in tasks):
-        finished.get()
+        with contextlib.suppress(Empty):
+            finished.get(timeout=_GLANCE)
 
 
 CREW = Crew()
