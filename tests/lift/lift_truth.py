@@ -293,10 +293,10 @@ class Bench:
         if not effects.reads >> r.MODE & 1:
             other.mode = OTHER_MODE
         changes = self.random.integers(1, 1 << 32, other.vectors.shape, np.uint32)
-        for row in range(len(other.vectors)):
+        for row in range(len(other.vectors) if state.vectors[VGPRS:].any() else VGPRS):
             unit = vector_unit(row)
             if not effects.reads >> unit & 1:
-                other.vectors[row] ^= changes[row] if row < VGPRS or state.vectors[VGPRS:].any() else 0
+                other.vectors[row] ^= changes[row]
             elif not effects.cross_reads >> unit & 1:
                 other.vectors[row] ^= np.where(lanes, 0, changes[row]).astype(np.uint32)
         return other

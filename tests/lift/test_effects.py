@@ -67,9 +67,19 @@ def test_a_sdwa_compare_writes_where_it_says() -> None:
     assert UnitSet(effects.writes).names() == ["vcc_lo"]
 
 
+@pytest.mark.parametrize("ending", ["", "_sdwa", "_dpp"])
 @pytest.mark.parametrize("name", ["v_movreld_b32", "v_movrels_b32", "v_movrelsd_2_b32", "v_swaprel_b32"])
-def test_relative_registers_are_read_by_m0(name: str) -> None:
-    assert effects_of("gfx1030", f"{name} v2, v3").reads >> r.M0 & 1
+def test_relative_registers_are_read_by_m0(name: str, ending: str) -> None:
+    if name == "v_swaprel_b32" and ending:
+        return
+    isa = Isa.of("gfx1030", 32)
+    code = isa.decode(
+        isa.assemble(f"{name}{ending} v2, v3{' row_ror:1' if ending == '_dpp' else ''}").instructions.code
+    )
+    effects = EffectTable(isa, 32, r.VGPR_MASK).of(Columns(code), 0)
+    assert effects.reads == r.VGPR_MASK | 1 << r.M0 | 1 << r.EXEC_LO
+    assert effects.writes == r.VGPR_MASK
+    assert not effects.kills
 
 
 @pytest.mark.parametrize("name", ["v_permlane16_swap_b32", "v_permlane32_swap_b32"])

@@ -101,6 +101,7 @@ class EffectTable:
         self.wave_size = wave_size
         self.vector_universe = vector_universe
         self.everything = r.TRACKED_SCALARS | vector_universe
+        self.exec = r.EXEC_MASK if wave_size == 64 else 1 << r.EXEC_LO
         self.masks, self._halves = register_masks(isa)
 
     def opcode(self, number: int) -> OpcodeEffects:
@@ -136,7 +137,7 @@ class EffectTable:
             writes |= self.vector_universe
             kills &= r.SCALAR_MASK
         lanes = Lanes.UNCHANGED
-        if writes & (r.EXEC_MASK if self.wave_size == 64 else 1 << r.EXEC_LO):  # wave32 has no lanes in EXEC_HI
+        if writes & self.exec:  # wave32 has no lanes in EXEC_HI
             lanes = self._exec_change(entry, columns.values(index), registers, writes)
         cross = reads if entry.cross_lane else reads & r.SCALAR_MASK
         hard = kills if entry.ignores_exec else kills & r.SCALAR_MASK
@@ -169,7 +170,7 @@ class EffectTable:
                 kills |= units & _SETTABLE if whole else 0
         elif entry.special == "movrel":
             anywhere = self.vector_universe if entry.opcode.pseudo.startswith("V_") else r.SGPR_MASK | r.VCC_MASK
-            reads |= anywhere | 1 << r.M0
+            reads |= anywhere | 1 << r.M0 | self.exec  # LLVM leaves M0 and EXEC out of some
             writes |= anywhere
             kills &= ~anywhere
         elif entry.special == "everything":
@@ -246,14 +247,14 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
             full.append(index)
 
     special = ""
-    if flags & InstructionFlag.DPP:
+    if pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):  # of whatever encoding: nothing is replaced anyway
+        special = "movrel"
+    elif flags & InstructionFlag.DPP:
         special = "dpp"
     elif flags & InstructionFlag.SDWA:
         special = "sdwa"
     elif pseudo.startswith(("S_GETREG", "S_SETREG")):
         special = "hwreg"
-    elif pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):
-        special = "movrel"
     elif pseudo == "S_TRAP":
         special = "everything"
 
