@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 
 import llvmlite.binding as llvm
 import pytest
@@ -24,9 +25,9 @@ if "LUTHIER_FUZZ" in os.environ:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_at_least_95_percent(target: str) -> None:
+def test_at_least_99_percent(target: str) -> None:
     found = coverage(target)
-    assert found.share() >= 0.95, sorted(found.refused)
+    assert found.share() >= 0.99, sorted(found.refused)
     assert len(found.exact) > 500
     assert len(found.bounded) < len(found.exact) / 8
 
@@ -86,8 +87,9 @@ def test_command_refuses_an_unknown_target(capsys: pytest.CaptureFixture[str]) -
     ids=["usual", "unusual"],
 )
 def test_code_is_generated_for_every_operation(mode: FloatMode, targets: tuple[str, ...]) -> None:
-    """Valid LLVM for every opcode, under the usual and an unusual MODE."""
+    """Valid LLVM for every operation in up to three forms, under the usual and an unusual MODE."""
     done: set[Variant] = set()
+    forms: Counter[str] = Counter()
     for target in targets:
         isa = Isa.of(target)
         binder = Binder(isa)
@@ -99,8 +101,9 @@ def test_code_is_generated_for_every_operation(mode: FloatMode, targets: tuple[s
                 variant = binder.bind(code, index, 0, mode).variant
             except Unsupported:
                 continue
-            if variant not in done:
+            if variant not in done and forms[variant.operation] < 3:
                 done.add(variant)
+                forms[variant.operation] += 1
                 emit(module, variant)
         llvm.parse_assembly(str(module)).verify()
     assert len(done) > 800

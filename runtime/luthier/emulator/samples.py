@@ -35,14 +35,14 @@ class _Operands:
 
     registers: tuple[re.Pattern[str], ...] = (_VECTOR, _SCALAR)
     """Of a class that has several kinds, those to take first."""
-    immediates: tuple[tuple[str, int], ...] = ()
-    """By operand name; others are 0."""
+    immediates: tuple[tuple[str, int], ...] = (("simm16", 1),)
+    """By operand name; others are 0. Hardware register 1 is MODE, which every target has."""
 
 
 _ATTEMPTS = (
     _Operands(),
-    _Operands((_SCALAR, _VECTOR), (("offset", 4), ("cpol", 1))),
-    _Operands(immediates=(("cpol", 16),)),
+    _Operands((_SCALAR, _VECTOR), (("offset", 4), ("cpol", 1), ("simm16", 1))),
+    _Operands(immediates=(("cpol", 16), ("simm16", 1))),
 )
 """The later ones for opcodes whose encoding means another with the earlier operands."""
 
