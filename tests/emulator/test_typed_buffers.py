@@ -501,3 +501,35 @@ def test_loads_to_lds() -> None:
     sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32 | 2 << 16, 2: 64, 3: word3("gfx942", number)}
     state = run_assembly("gfx942", source, {0: np.arange(64, dtype=np.uint32)}, sgprs, lds=512, memory=memory)
     assert state.lds[16:272].view(np.int32).tolist() == place.view().view(np.int16)[:64].tolist()
+
+
+@pytest.mark.parametrize(("code", "factor"), [(0, 1), (1, 4), (2, 8), (3, 32)])
+def test_gfx12_scales_the_stride(code: int, factor: int) -> None:
+    memory = Memory()
+    place = memory.allocate(32 * 4 * 32 + 64)
+    place.view()[:] = RNG.integers(0, 256, place.size, np.uint8)
+    numbers = {value: key for key, value in formats("gfx1201").items()}
+    word = word3("gfx1201", numbers[(32,), "UINT"], 4) | code << 18
+    sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32 | 4 << 16, 2: 32, 3: word}
+    source = (
+        "buffer_load_format_x v4, v0, s[0:3], null idxen offset:8\nbuffer_load_b32 v5, v0, s[0:3], null idxen offset:8"
+    )
+    state = run_assembly("gfx1201", source, {0: np.arange(32, dtype=np.uint32)}, sgprs, memory=memory)
+    expected = place.view().view(np.uint32)[2::factor][:32].tolist()
+    assert state.vgpr(4).tolist() == expected
+    assert state.vgpr(5).tolist() == expected
+
+
+def test_gfx12_swizzles_the_scalar_offset() -> None:
+    """Records of 16 bytes in groups of eight, four bytes of each record after the other's (RDNA4's formula)."""
+    memory = Memory()
+    place = memory.allocate(1024)
+    place.view()[:] = RNG.integers(0, 256, place.size, np.uint8)
+    words = place.view().view(np.uint32)
+    sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32 | 16 << 16 | 1 << 30, 2: 32, 3: 1 << 28, 4: 4}
+    source = "buffer_load_b32 v4, v0, s[0:3], s4 idxen offset:4"
+    state = run_assembly("gfx1201", source, {0: np.arange(32, dtype=np.uint32)}, sgprs, memory=memory)
+    for lane in range(32):
+        offset = 4 + 4
+        place_of = (lane // 8 * 16 + offset // 4 * 4) * 8 + lane % 8 * 4 + offset % 4
+        assert int(state.vgpr(4)[lane]) == int(words[place_of // 4])
