@@ -134,10 +134,24 @@ def test_conversion_to_8_bits_saturates(target: str, name: str) -> None:
     assert int(infinite[0]) & 0x7F >= len(table) or int(infinite[0]) & 0xFF == 0x80
 
 
-def test_other_widths_are_not_touched() -> None:
-    values = np.full(64, 3e38, np.float32)
+def test_other_formats_are_not_touched() -> None:
+    values = np.full(64, 3.402e38, np.float32)
     state = run_assembly("gfx942", f"{ON}v_add_f32 v1, v0, v0", {0: values})
     assert np.isinf(state.vgpr(1).view(np.float32)).all()
+    source = f"{ON}v_cvt_sr_bf16_f32 v1, v0, v2\nv_cvt_pk_bf16_f32 v3, v0, v0"
+    state = run_assembly("gfx950", source, {0: values, 2: 0xFFFFFFFF})
+    assert set(state.vgpr(1).tolist()) == {0x7F80}
+    assert set(state.vgpr(3).tolist()) == {0x7F807F80}
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx942", "gfx1100", "gfx1201"])
+def test_mixed_precision_saturates(target: str) -> None:
+    for half in ("lo", "hi"):
+        source = f"v_fma_mix{half}_f16 v2, v0, v1, v1\n"
+        vgprs = {0: np.full(TARGETS[target], 1e5, np.float32), 1: np.full(TARGETS[target], -1, np.float32), 2: 0}
+        for prefix, code in (("", INFINITY), (ON, LARGEST)):
+            found = run_assembly(target, prefix + source, vgprs).vgpr(2)
+            assert set(found.tolist()) == {(code | 0x8000) << (16 if half == "hi" else 0)}
 
 
 def test_sums_of_halves_in_matrices_are_refused() -> None:

@@ -38,7 +38,7 @@ def encode(b: Builder, x: Value, kind: str, random: Value | None = None) -> Valu
     tiny = b.float_to_int(small, "u64")
     code = b.select(magnitude < 2.0 ** (1 - form.bias), tiny, normal)
     infinite = form.infinity if form.infinity is not None else form.largest if form.nan is None else form.nan
-    overflow = form.largest if b.mode.fp16_ovfl else infinite
+    overflow = form.largest if b.mode.fp16_ovfl and kind != "bf16" else infinite
     code = b.select(magnitude < float("inf"), b.select(code > form.largest, overflow, code), infinite).to("u32")
     sign = (x.as_("u64") >> 63).to("u32") * form.sign
     if form.special == "zero":
