@@ -31,6 +31,7 @@ LEVELS = ("-O0", "-O3")
 CASES = [(target, LEVELS[(index + index // 5) % 2]) for index, target in enumerate(TARGETS)]
 if "LUTHIER_FUZZ" in os.environ:
     CASES = [(target, level) for target in TARGETS for level in (*LEVELS, "-O1", "-Os")]
+RANDOM = np.random.default_rng(int(os.environ.get("LUTHIER_SEED", "12")))
 ITEMS, GROUPS = 80, 3
 
 SIZES = {  # words in and out, of an item or a group
@@ -97,6 +98,14 @@ def test_same_as_on_the_host(module: Module, host: ctypes.CDLL, name: str) -> No
     module.kernel(name).launch(given, found, inputs, outputs, len(given), grid=grid, block=block)
     assert expected.any()
     np.testing.assert_array_equal(found, expected)
+
+
+def test_no_instruction_is_refused(module: Module) -> None:
+    """Also in code that these inputs do not reach; of unoptimized kernels, which are long, a few on each target."""
+    names = list(module.object.kernels)
+    long = len(module.object.data) > 100_000 and "LUTHIER_FUZZ" not in os.environ
+    for name in RANDOM.permutation(names)[:3] if long else names:
+        assert module.kernel(str(name)).refused() == {}
 
 
 def test_against_other_implementations(host: ctypes.CDLL) -> None:

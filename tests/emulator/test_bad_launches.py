@@ -110,7 +110,10 @@ def test_an_unimplemented_operation(bad: Module) -> None:
     if bad.device.target.target.name != "gfx1030":
         bad.kernel("unimplemented").launch(np.zeros(64, np.int32), block=64)
         return
+    refused = bad.kernel("unimplemented").refused()
     error = fails(bad, "unimplemented", np.zeros(64, np.int32), block=64)
+    assert error.offset in refused
+    assert refused[error.offset] in error.message
     assert "(image_load v[0:3]" in error.message
     assert "no operation image_load" in error.message
 

@@ -81,6 +81,12 @@ def test_same_as_on_the_host(plain: Module, host_kernels: ctypes.CDLL, name: str
     assert not wrong, [(index // results, index % results, found[index], expected[index]) for index in wrong[:5]]
 
 
+def test_no_instruction_is_refused(plain: Module, groups: Module) -> None:
+    for module in (plain, groups):
+        for name in module.object.kernels:
+            assert module.kernel(name).refused() == {}
+
+
 def test_reduction(groups: Module) -> None:
     data = np.random.default_rng(1).integers(0, 100, 2000).astype(np.float32)
     sums = np.zeros(8, np.float32)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +30,24 @@ TYPES = {
     "uint16": "u16",
     "uint32": "u32",
 }
+
+
+TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+OTHERS = ("gfx906", "gfx908", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with a `target` runs on all of `TARGETS`, and on two of `OTHERS` (with LUTHIER_FUZZ all) if it takes no
+    tool."""
+    names = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    given = [name for some in names for name in (some.split(",") if isinstance(some, str) else some)]
+    if "target" not in metafunc.fixturenames or "target" in given:
+        return
+    others: tuple[str, ...] = ()
+    if not {"counter", "make_module"} & set(metafunc.fixturenames):
+        first = zlib.crc32(metafunc.function.__name__.encode())
+        others = OTHERS if "LUTHIER_FUZZ" in os.environ else tuple(OTHERS[(first + 3 * k) % 8] for k in (0, 1))
+    metafunc.parametrize("target", [*TARGETS, *others])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -134,6 +154,9 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
         kernel = object.kernels[name]
         explicit = [argument for argument in kernel.arguments if not argument.hidden]
         block = (compiled.metadata.num_warps * wave_size, 1, 1)
+        # Whatever Triton emits is executed, also where these inputs do not go.
+        handle = open_device(f"emu:{target}", threads=1).load(object).kernel(name)
+        assert handle.refused() == {}
         return Compiled(object, name, block, compiled.metadata.shared, len(explicit) - len(arguments))
 
     yield compile

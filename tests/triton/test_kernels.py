@@ -29,7 +29,6 @@ def layer_norm(source, weight, bias, out, mean, reciprocal, columns, epsilon, BL
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16"])
-@pytest.mark.parametrize("target", TARGETS)
 def test_layer_norm(compile_kernel, target: str, kind: str) -> None:
     rows, columns = 4, 190
     generator = np.random.default_rng(2)
@@ -77,7 +76,6 @@ def compile_attention(compile_kernel, target: str):
     return compile_kernel(attention, target, given, {"BLOCK_M": 32, "BLOCK_N": 32, "WIDTH": width}), given
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_causal_attention(compile_kernel, target: str) -> None:
     compiled, given = compile_attention(compile_kernel, target)
     compiled.launch(*given, grid=(3,))
@@ -90,7 +88,6 @@ def test_causal_attention(compile_kernel, target: str) -> None:
     np.testing.assert_allclose(out, expected, rtol=0, atol=3e-3)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_instr_count_of_attention(compile_kernel, counter, target: str) -> None:
     compiled, given = compile_attention(compile_kernel, target)
     verdict = compiled.verify(counter(), *given, grid=(3,))
@@ -113,7 +110,6 @@ LUTHIER_HOOK_ANNOTATE divergent(uint32_t value) {
 """
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_a_divergent_hook_everywhere_changes_nothing(compile_kernel, make_module, target: str) -> None:
     """A vector register's worth of work before every instruction of a kernel with LDS, barriers and matrix units."""
     module = make_module(HOOK, *TARGETS)
@@ -136,7 +132,6 @@ def sort_rows(source, out, descending: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @pytest.mark.parametrize(("kind", "descending"), [("int32", False), ("float32", True)])
-@pytest.mark.parametrize("target", TARGETS)
 def test_sort(compile_kernel, target: str, kind: str, descending: bool) -> None:
     x = np.random.default_rng(4).integers(-1000, 1000, (2, 256)).astype(kind)
     out = np.zeros_like(x)
@@ -160,7 +155,6 @@ def scans(source, sums, products, maxima, BLOCK: tl.constexpr):
     tl.store(maxima + offsets, tl.associative_scan(x, 0, _larger))
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_scans(compile_kernel, target: str) -> None:
     x = np.random.default_rng(5).integers(0, 100, (2, 512)).astype(np.int32)
     x[:, 300:] = 99 + 2 * (x[:, 300:] > 50)  # later factors are -1 and 1
@@ -188,7 +182,6 @@ def atomics(keys, values, counts, sums, floats, halves, lowest, highest, swapped
     tl.atomic_cas(swapped + key, tl.full((BLOCK,), -1, tl.int32), key)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_atomics(compile_kernel, target: str) -> None:
     generator = np.random.default_rng(6)
     keys = generator.integers(0, 10, 1024).astype(np.int32)
@@ -225,7 +218,6 @@ def functions(source, out, BLOCK: tl.constexpr):
     tl.store(out + 10 * BLOCK + offsets, 1.0 / x)
 
 
-@pytest.mark.parametrize("target", TARGETS)
 def test_functions(compile_kernel, target: str) -> None:
     from math import erf
 

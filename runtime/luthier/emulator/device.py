@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.emulator import layout
 from luthier.emulator import start as abi
 from luthier.emulator.launch import Launch
 from luthier.emulator.loader import Image
@@ -204,6 +205,21 @@ class KernelHandle:
 
             self._lifted = lift(self.module.object, self.name)
         return self._lifted
+
+    def refused(self) -> dict[int, str]:
+        """Instructions of the kernel and its functions that are a fault when a wave reaches them, with the reason, by
+        virtual address. All others are compiled, none is executed.
+
+        Raises:
+            LiftError: its code cannot be understood.
+        """
+        lifted, code = self.lift(), self.module.code(self.kernel.wave_size)
+        places = lifted.code.addresses[np.array(lifted.block_of) >= 0]
+        records = {code.record_at(place): place for place in places.tolist()}
+        code.ensure(
+            layout.mode_key(abi.initial_mode(self.kernel)), *(record for record in records if record is not None)
+        )
+        return {place: code.refusals[record].reason for record, place in records.items() if record in code.refusals}
 
     def launch(
         self,

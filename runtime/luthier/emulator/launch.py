@@ -73,17 +73,7 @@ class Launch:
         self.wave_size = kernel.wave_size
         self.waves = -(-geometry.items // self.wave_size)
         self.code = handle.module.code(self.wave_size)
-        descriptor = kernel.descriptor
-        self.mode = (
-            descriptor.float_round_mode_32
-            | descriptor.float_round_mode_16_64 << 2
-            | descriptor.float_denorm_mode_32 << 4
-            | descriptor.float_denorm_mode_16_64 << 6
-            # GFX12 has no DX10_CLAMP: numbers are clamped as with it.
-            | (1 if self.target.major >= 12 else descriptor.enable_dx10_clamp) << 8
-            | descriptor.enable_ieee_mode << 9
-            | descriptor.fp16_ovfl << layout.FP16_OVERFLOW_SHIFT
-        )
+        self.mode = abi.initial_mode(kernel)
         self.kernarg = kernarg
         self.fault: EmulationError | None = None
         self._lock = threading.Lock()

@@ -304,6 +304,21 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
         )
 
 
+def initial_mode(kernel: Kernel) -> int:
+    """The register MODE of a wave that starts."""
+    descriptor = kernel.descriptor
+    return (
+        descriptor.float_round_mode_32
+        | descriptor.float_round_mode_16_64 << 2
+        | descriptor.float_denorm_mode_32 << 4
+        | descriptor.float_denorm_mode_16_64 << 6
+        # GFX12 has no DX10_CLAMP: numbers are clamped as with it.
+        | (1 if descriptor.target.major >= 12 else descriptor.enable_dx10_clamp) << 8
+        | descriptor.enable_ieee_mode << 9
+        | descriptor.fp16_ovfl << layout.FP16_OVERFLOW_SHIFT
+    )
+
+
 def scratch_bytes(kernel: Kernel, target: Target) -> int:
     """Scratch of a lane: the kernel's own, and room for a stack whose depth is not known.
 
