@@ -74,6 +74,7 @@ class Code:
             self.index[places[aligned]] = np.arange(len(part), dtype=np.uint32)[aligned] + count
             count += len(part) + 1  # one more record stands for running off the end
         self.count = count
+        self._stops, self._falls_through, self._leads_to = self._find_stops()
         self._lock = threading.RLock()
         self._tables: dict[int, RecordTable] = {}
         self.refusals: dict[int, Refusal] = {}
@@ -155,7 +156,7 @@ class Code:
         with self._lock:
             if table.bound[list(records)].all():
                 return
-            reached = np.array(self._reach(table, records), np.intp)
+            reached = self._reach(table, records)
             mode = Mode(float_mode(key), bool(key & layout.STEPPING))
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
@@ -179,15 +180,13 @@ class Code:
         reached, positions = reached[inside], positions[inside]
         addresses = part.target[positions]
         branches = addresses != NO_TARGET
-        offsets = np.where(branches, addresses - self.base, 0)
-        valid = (offsets >= 0) & (offsets < self.size) & (offsets % 4 == 0)
-        found = self.index[np.where(valid, offsets // 4, 0)].astype(np.int64)
-        astray = branches & ~(valid & (found != NO_RECORD))
+        found = self._records_at(addresses)
+        astray = branches & (found == NO_RECORD)
         undecodable = part.opcode[positions] < 0
         for row in np.flatnonzero(astray | undecodable).tolist():
             middle = f"a branch into the middle of an instruction or out of the code, {int(addresses[row]):#x}"
             self._refuse(records, int(reached[row]), "undecodable bytes" if undecodable[row] else middle)
-        targets = np.where(branches, found - reached, NO_BRANCH)
+        targets = np.where(branches, found.astype(np.int64) - reached, NO_BRANCH)
         good = ~(astray | undecodable)
         reached, positions, targets = reached[good], positions[good], targets[good]
         if not len(reached):
@@ -214,27 +213,39 @@ class Code:
                 records["function"][changed] = table.records["function"][changed]
             return table.version
 
-    def _reach(self, table: RecordTable, starts: Iterable[int]) -> list[int]:
+    def _reach(self, table: RecordTable, starts: Iterable[int]) -> NDArray[np.intp]:
         """Records reachable from `starts` that are not bound yet."""
+        reached = np.zeros(self.count, np.bool_)
         work = list(starts)
-        seen: set[int] = set()
         while work:
             index = work.pop()
-            place = self.locate(index)
-            if place is None:
-                seen.add(index)
+            if reached[index] or table.bound[index]:
                 continue
-            part, position = place
-            while index not in seen and not table.bound[index]:
-                seen.add(index)
-                if position == len(part) or part.opcode[position] < 0:
-                    break
-                address = int(part.target[position])
-                if address != NO_TARGET:
-                    target = self.record_at(address)
-                    if target is not None:
-                        work.append(target)
-                if int(part.flags[position]) & _ENDS_OR_CALLS == _ENDS:
-                    break
-                index, position = index + 1, position + 1
-        return sorted(seen)
+            # What follows up to the next stop is reached, too.
+            at = int(np.searchsorted(self._stops, index))
+            last = int(self._stops[at])
+            reached[index : last + 1] = True
+            if self._falls_through[at]:
+                work.append(last + 1)
+            if self._leads_to[at] != NO_RECORD:
+                work.append(int(self._leads_to[at]))
+        return np.flatnonzero(reached & ~table.bound[: self.count])
+
+    def _find_stops(self) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.uint32]]:
+        """Records after which the next one does not simply follow: whether it may, and the record branched to."""
+        stops, falls, leads = [np.zeros(0, np.intp)], [np.zeros(0, np.bool_)], [np.zeros(0, np.uint32)]
+        for start, part in zip(self._starts, self.parts, strict=True):
+            branches = part.target != NO_TARGET
+            ends = (part.flags.astype(np.int64) & _ENDS_OR_CALLS == _ENDS) | (part.opcode < 0)
+            places = np.flatnonzero(branches | ends)
+            stops += [places + start, np.array([start + len(part)])]
+            falls += [~ends[places], np.zeros(1, np.bool_)]
+            leads += [self._records_at(part.target[places]), np.array([NO_RECORD], np.uint32)]
+        return np.concatenate(stops), np.concatenate(falls), np.concatenate(leads)
+
+    def _records_at(self, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The record of the instruction at each virtual address; NO_RECORD where there is none."""
+        # NO_TARGET is so far off that subtracting from it would wrap around.
+        inside = (addresses >= self.base) & (addresses < self.base + self.size) & (addresses % 4 == 0)
+        found = self.index[np.where(inside, addresses - self.base, 0) // 4]
+        return np.where(inside, found, np.uint32(NO_RECORD))

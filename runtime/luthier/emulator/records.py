@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -45,7 +45,7 @@ class _Known(NamedTuple):
     """A shape as it is kept."""
 
     symbol: str
-    recipe: tuple[Step, ...] = ()
+    recipe: Sequence[Step] = ()
     refusal: str = ""
     """Why there is no code; then the rest is empty."""
 
@@ -224,9 +224,7 @@ class RecordBinder:
             for key in missing:
                 value = kept.get(prefix + key)
                 if value is not None:
-                    symbol, recipe, refusal = json.loads(value)
-                    steps = tuple((Fill(fill), position) for fill, position in recipe)
-                    self._shapes[mode, key] = _Known(symbol, steps, refusal)
+                    self._shapes[mode, key] = _Known(*json.loads(value))
         fresh = {}
         for key, row in missing.items():
             if (mode, key) not in self._shapes:

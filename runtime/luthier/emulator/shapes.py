@@ -36,7 +36,8 @@ class Fill(enum.IntEnum):
     """With the number that stands for the position."""
 
 
-Step = tuple[Fill, int]
+Step = tuple[int, int]
+"""A `Fill` and the operand's position."""
 
 
 class RegisterPlace(NamedTuple):

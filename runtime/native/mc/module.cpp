@@ -3,7 +3,7 @@
 
 #include "amdgpu_private.h"
 
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/TargetParser/Host.h"
 
 #include <algorithm>
@@ -67,6 +67,23 @@ py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
                         isa.instructions().getName(isa.genericOpcode(opcode)).str(), isa.genericOpcode(opcode),
                         operands, uses, defs, int(desc.getSize()), isa.flags(opcode), uint64_t(desc.TSFlags),
                         desc.isPseudo());
+}
+
+/// The opcode called `name`, -1 where there is none.
+int opcodeNumber(const llvm::MCInstrInfo &instructions, llvm::StringRef name) {
+  const auto numbers = llvm::seq(0u, instructions.getNumOpcodes());
+  // LLVM puts those that are encoded at the end, by name; the others, or all in another LLVM, are looked for one by
+  // one.
+  const auto real = std::partition_point(numbers.begin(), numbers.end(),
+                                         [&](unsigned each) { return instructions.get(each).isPseudo(); });
+  const auto at =
+      std::partition_point(real, numbers.end(), [&](unsigned each) { return instructions.getName(each) < name; });
+  if (at != numbers.end() && instructions.getName(*at) == name)
+    return int(*at);
+  for (const unsigned each : numbers)
+    if (instructions.getName(each) == name)
+      return int(each);
+  return -1;
 }
 
 } // namespace
@@ -194,16 +211,10 @@ PYBIND11_MODULE(_mc, m) {
   m.def(
       "opcode_numbers",
       [](const std::vector<std::string> &names) {
-        llvm::StringMap<int> numbers;
-        for (const std::string &name : names)
-          numbers[name] = -1;
         const std::unique_ptr<llvm::MCInstrInfo> instructions = instructionInfo();
-        for (unsigned i = 0; i < instructions->getNumOpcodes(); ++i)
-          if (const auto found = numbers.find(instructions->getName(i)); found != numbers.end())
-            found->second = int(i);
         std::vector<int> found;
         for (const std::string &name : names)
-          found.push_back(numbers[name]);
+          found.push_back(opcodeNumber(*instructions, name));
         return found;
       },
       py::arg("names"));
