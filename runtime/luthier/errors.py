@@ -87,6 +87,12 @@ class DeviceError(LuthierError):
 class EmulationError(DeviceError):
     """A fault of emulated execution: bad address, unimplemented operation, deadlock."""
 
+    registers: str = ""
+    """Scalar registers of the wave that failed, and its vector registers as far as the kernel has any, by lane; empty
+    where it was not one wave."""
+    waves: tuple[str, ...] = ()
+    """A line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
+
 
 class VerifyError(LuthierError):
     """Original and patched kernel disagree, or a counter is not the truth."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from luthier.emulator import layout
 from luthier.emulator.memory import Memory
 from luthier.emulator.program import Code
+from luthier.emulator.registers import WaveRegisters
 from luthier.emulator.worker import Worker
 from luthier.errors import EmulationError
 
@@ -52,7 +53,14 @@ def explain(memory: Memory, kernel: str, code: Code, worker: Worker, reason: int
         message = _fault(memory, wave, worker, place)
     else:
         message = f"stopped with code {reason} at {place}"
-    return EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
+    error = EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
+    error.waves = _waves(worker)
+    error.registers = WaveRegisters(wave, code.isa.wave_size).dump(vgprs=min(256, int(code.vgprs.max(initial=0))))
+    return error
+
+
+def _waves(worker: Worker) -> tuple[str, ...]:
+    return tuple(worker.describe_wave(index) for index in range(worker.group_field("wave_count")))
 
 
 def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
@@ -75,7 +83,7 @@ def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
 
 
 def _stuck(kernel: str, code: Code, worker: Worker, reason: int) -> EmulationError:
-    waves = [worker.describe_wave(index) for index in range(worker.group_field("wave_count"))]
+    waves = _waves(worker)
     what = (
         "deadlock: no wave of the work-group can go on"
         if reason == layout.DEADLOCK
@@ -83,4 +91,6 @@ def _stuck(kernel: str, code: Code, worker: Worker, reason: int) -> EmulationErr
     )
     shown = "\n  ".join(waves[:32])
     message = f"{what} (work-group {worker.group_field('number')}):\n  {shown}"
-    return EmulationError(message, kernel=kernel, target=str(code.isa.target))
+    error = EmulationError(message, kernel=kernel, target=str(code.isa.target))
+    error.waves = waves
+    return error

@@ -294,7 +294,8 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
     lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
     if geometry.dynamic_lds < 0 or lds > target.lds_bytes:
         raise DeviceError(f"{lds} bytes of LDS; {target.name} has {target.lds_bytes}", kernel=kernel.name)
-    simd_waves = -(-geometry.items // kernel.wave_size + 3) // 4
+    waves = -(-geometry.items // kernel.wave_size)
+    simd_waves = -(-waves // 4)
     resident = target.occupancy(kernel.descriptor.vgprs, kernel.wave_size)
     if simd_waves > resident:
         raise DeviceError(

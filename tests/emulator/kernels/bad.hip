@@ -44,3 +44,42 @@ extern "C" __global__ void deep_stack(int *out, int index) {
   volatile int here[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   out[threadIdx.x] = here[index];
 }
+
+// Loops that no condition ends, with and without anything that lets others run.
+extern "C" __global__ void endless_barriers(int *out) {
+  while (((volatile int *)out)[0] == 0)
+    __syncthreads();
+}
+
+extern "C" __global__ void endless_jumps(int *out) {
+  asm volatile("s_getpc_b64 s[20:21]\n"
+               "s_setpc_b64 s[20:21]" ::
+                   : "s20", "s21");
+  out[0] = 1;
+}
+
+extern "C" __global__ void endless_sleep(volatile int *out) {
+  while (out[0] == 0)
+    __builtin_amdgcn_s_sleep(10);
+}
+
+extern "C" __global__ void into_the_middle(int *out) {
+  // The address 4 bytes into an instruction of 8.
+  asm volatile("s_getpc_b64 s[20:21]\n"
+               "s_add_u32 s20, s20, 24\n"
+               "s_addc_u32 s21, s21, 0\n"
+               "s_setpc_b64 s[20:21]\n"
+               "s_nop 0\n"
+               "s_nop 0\n"
+               "s_mov_b32 s22, 0x12345678" ::
+                   : "s20", "s21", "s22", "scc");
+  out[0] = 1;
+}
+
+extern "C" __global__ void count_down(int *out, int n) {
+  for (int i = n; i > 0; --i)
+    ((volatile int *)out)[threadIdx.x] = i;
+}
+
+__device__ int kept = 3;
+extern "C" __global__ void read_kept(int *out) { out[threadIdx.x] = kept; }
