@@ -180,7 +180,7 @@ def main() -> None:
     isa = Isa.of(target, wave_size)
     device = open_device(f"emu:{target}", threads=2)
     device.step_limit = 3
-    buffer, neighbour = device.allocate(4096), device.allocate(4096)
+    before, buffer, after = GuardedArena(4096), device.allocate(4096), GuardedArena(4096)
     seeds = np.random.default_rng(seed)
     instructions = Instructions(isa, seeds, 30)
     outcomes: dict[str, int] = {}
@@ -215,7 +215,8 @@ def main() -> None:
             check(device)
         spent = time.monotonic() - started
         assert spent < 60, f"launch {count} took {spent:.0f} s"
-        assert not neighbour._live().view().any(), "a neighbouring buffer was written"
+        assert not before.array.any(), "memory of the process was written"
+        assert not after.array.any(), "memory of the process was written"
         for loaded in list(device._modules):
             loaded.unload()
         outcomes[outcome] = outcomes.get(outcome, 0) + 1

@@ -37,6 +37,6 @@ def test_random_code(target: str, build_kernels: Callable[..., Path], tmp_path: 
     )
     assert done.returncode == 0, f"{done.stderr[-3000:]}\nthe object is {last}"
     launches = int(done.stdout.split()[0])
-    assert launches > 5 * SECONDS
+    assert launches >= 10
     assert "'ended'" in done.stdout
     assert "access to" in done.stdout
