@@ -1,6 +1,6 @@
 """Every opcode: what lifting says that it reads and writes, against what it does on the emulated device.
 
-LUTHIER_FUZZ=n looks at n times as many opcodes; from 3 on at all, in n // 3 forms each and on every target.
+LUTHIER_FUZZ=n looks at n times as many opcodes, on every target; from 8 on at all, in n // 8 forms each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from luthier.lifting.semantics import Control, control_of
 from luthier.mc import Isa
 
 FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
-STEP, FORMS = max(1, 3 // FUZZ), max(1, FUZZ // 3)
+STEP, FORMS = max(1, 8 // FUZZ), max(1, FUZZ // 8)
 TARGETS = [("gfx950", 64), ("gfx1151", 32), ("gfx1201", 64)]
 if FUZZ > 1:
     TARGETS += [("gfx906", 64), ("gfx908", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1030", 64)]
@@ -53,7 +53,7 @@ def test_says_what_the_device_does(target: str, wave: int) -> None:
             found += [f"{isa.text(code, 0)}: {problem}" for problem in problems]
     print(outcomes)
     assert not found
-    assert outcomes["ran"] > 0.9 * outcomes.total() > 500
+    assert outcomes["ran"] > 0.9 * outcomes.total() > 200
 
 
 @pytest.mark.parametrize(

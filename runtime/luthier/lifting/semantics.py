@@ -163,7 +163,10 @@ SWAPPING_PREFIXES = ("V_PERMLANE16_SWAP", "V_PERMLANE32_SWAP")
 CONDITIONAL_WRITE_PREFIXES = ("S_CMOV", "GLOBAL_LOAD_BLOCK", "SCRATCH_LOAD_BLOCK")
 """Operations whose destination keeps its value where SCC, or for each register a bit of M0, is 0."""
 
-ROUNDED_PREFIXES = tuple(f"{kind}_{name}" for kind in ("V", "S", "V_PK") for name in ("MAXIMUM", "MINIMUM"))
+ROUNDED_PREFIXES = (
+    *(f"{kind}_{name}" for kind in ("V", "S", "V_PK") for name in ("MAXIMUM", "MINIMUM")),
+    *("V_CVT_RPI_I32", "V_CVT_FLR_I32", "V_CVT_NEAREST_I32", "V_CVT_FLOOR_I32"),
+)
 """Operations that may depend on what MODE says of denormal numbers though LLVM says that they do not."""
 
 NARROW_TYPES = frozenset({"F16", "BF16", "U16", "I16", "B16", "U8", "I8", "B8", "FP8", "BF8", "F8"})
