@@ -8,12 +8,16 @@ import re
 import struct
 import subprocess
 from fractions import Fraction
+from pathlib import Path
 
+import luthier
 import numpy as np
 import pytest
 from luthier.emulator.bench import WaveState, run_assembly
 from luthier.emulator.memory import Allocation, Memory
 from luthier.errors import EmulationError
+
+from luthier_build.toolchain import Toolchain
 
 RNG = np.random.default_rng(11)
 TARGETS = ("gfx906", "gfx942", "gfx1030", "gfx1100", "gfx1201")
@@ -533,3 +537,48 @@ def test_gfx12_swizzles_the_scalar_offset() -> None:
         offset = 4 + 4
         place_of = (lane // 8 * 16 + offset // 4 * 4) * 8 + lane % 8 * 4 + offset % 4
         assert int(state.vgpr(4)[lane]) == int(words[place_of // 4])
+
+
+KERNEL = """
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare <4 x float> @llvm.amdgcn.struct.buffer.load.format.v4f32(<4 x i32>, i32, i32, i32, i32 immarg)
+declare <4 x half> @llvm.amdgcn.struct.buffer.load.format.v4f16(<4 x i32>, i32, i32, i32, i32 immarg)
+declare void @llvm.amdgcn.struct.buffer.store.format.v4f32(<4 x float>, <4 x i32>, i32, i32, i32, i32 immarg)
+define amdgpu_kernel void @k(<4 x i32> %r, ptr addrspace(1) %wide, ptr addrspace(1) %narrow) {
+  %lane = call i32 @llvm.amdgcn.workitem.id.x()
+  %m = sub i32 127, %lane
+  %x = call <4 x float> @llvm.amdgcn.struct.buffer.load.format.v4f32(<4 x i32> %r, i32 %lane, i32 0, i32 0, i32 0)
+  %y = call <4 x half> @llvm.amdgcn.struct.buffer.load.format.v4f16(<4 x i32> %r, i32 %lane, i32 0, i32 0, i32 0)
+  %z = fsub <4 x float> <float 1.0, float 1.0, float 1.0, float 1.0>, %x
+  call void @llvm.amdgcn.struct.buffer.store.format.v4f32(<4 x float> %z, <4 x i32> %r, i32 %m, i32 0, i32 0, i32 0)
+  %a = getelementptr <4 x float>, ptr addrspace(1) %wide, i32 %lane
+  store <4 x float> %x, ptr addrspace(1) %a
+  %b = getelementptr <4 x half>, ptr addrspace(1) %narrow, i32 %lane
+  store <4 x half> %y, ptr addrspace(1) %b
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
+def test_compiled_kernel(target: str, tmp_path: Path) -> None:
+    """LLVM's code for its format intrinsics, launched and checked for reads of what nobody wrote."""
+    (tmp_path / "k.ll").write_text(KERNEL)
+    flags = ["-x", "ir", "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-O2", "-nogpulib"]
+    command = [Toolchain.find().clang, *flags, tmp_path / "k.ll", "-o", tmp_path / "k.hsaco"]
+    subprocess.run([str(part) for part in command], check=True)
+    device = luthier.open_device(f"emu:{target}", threads=1, check="uninitialised")
+    kernel = device.load(tmp_path / "k.hsaco").kernel("k")
+    data = RNG.integers(0, 256, (128, 4), np.uint8)
+    buffer, wide, narrow = (device.allocate(size) for size in (512, 64 * 16, 64 * 8))
+    buffer.write(data)
+    number = {value: key for key, value in formats(target).items()}[(8, 8, 8, 8), "UNORM"]
+    words = [buffer.address & 0xFFFFFFFF, buffer.address >> 32 | 4 << 16, 128, word3(target, number)]
+    kernel.launch(np.array(words, np.uint32).tobytes(), wide, narrow, grid=1, block=64)
+    values = data[:64].astype(np.float64) / 255
+    assert np.array_equal(wide.read(np.float32).reshape(64, 4), values.astype(np.float32))
+    assert np.array_equal(narrow.read(np.float16).reshape(64, 4), values.astype(np.float16))
+    stored = buffer.read(np.uint8).reshape(128, 4)
+    assert np.array_equal(stored[:64], data[:64])
+    assert np.array_equal(stored[64:][::-1], 255 - data[:64])
+    assert not device.findings
