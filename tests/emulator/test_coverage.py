@@ -32,6 +32,11 @@ def test_at_least_99_percent(target: str) -> None:
     assert len(found.bounded) < len(found.exact) / 8
 
 
+def test_what_only_wave32_has_is_refused_in_wave64() -> None:
+    assert "global_load_tr_b64" in coverage("gfx1201").exact
+    assert "wave64" in coverage("gfx1201", 64).reasons["global_load_tr_b64"]
+
+
 def test_command_names_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["emulator", "coverage", "gfx950", "--refused"]) == 0
     text = capsys.readouterr().out

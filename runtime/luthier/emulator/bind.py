@@ -10,7 +10,7 @@ from luthier.emulator.constants import inline_offset
 from luthier.emulator.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.dpp import is_defined
 from luthier.emulator.operations import operations_of
-from luthier.emulator.operations.refused import reason
+from luthier.emulator.operations.refused import WAVE32_ONLY, reason
 from luthier.emulator.shapes import MODIFIER, Fill, Registers, Step
 from luthier.emulator.variant import Access, Dpp, FloatMode, Variant
 from luthier.mc import InstructionArray, Isa, Opcode
@@ -156,7 +156,14 @@ class Binder:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
             raise Unsupported(reason(name))
-        positions = opcode.operand_index
+        if self.wave_size == 64 and name in WAVE32_ONLY:
+            raise Unsupported(WAVE32_ONLY[name])
+        # What is tied to a result is that register, half and all.
+        positions = {
+            operand.name: operand.tied_to if operand.tied_to >= 0 else index
+            for index, operand in enumerate(opcode.operands)
+            if operand.name
+        }
         sources = tuple(self._place(spec, positions, suffix) for spec in operation.sources)
         results = tuple(self._place(spec, positions, suffix) for spec in operation.results)
         selects = not positions.keys().isdisjoint(("dpp_ctrl", "dpp8", "src0_sel"))

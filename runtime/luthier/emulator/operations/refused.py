@@ -23,6 +23,11 @@ _REASONS = {
 REASONS = {name: reason for names, reason in _REASONS.items() for name in names.split()}
 """By mnemonic without encoding suffix; what is not here is just not implemented."""
 
+WAVE32_ONLY = dict.fromkeys(
+    ("global_load_tr_b128", "global_load_tr_b64"), "nothing says how its elements are exchanged in wave64"
+)
+"""Operations that are refused in wave64, with the reason."""
+
 
 def reason(name: str) -> str:
     """Why the operation `name` is refused, for people."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from luthier.emulator.declare import OperationTable, Unsupported
+from luthier.emulator.declare import OperationTable
 from luthier.emulator.layout import FAULT_LANES
 from luthier.emulator.memory_code import each_lane, fault, gather, scatter
 from luthier.emulator.operations.flat import PLACE, checked
@@ -65,8 +65,6 @@ def _declare_global(name: str, dwords: int, bits: int, source: Source) -> None:
     @operations.wave(f"global_load_tr_{name}", f"{PLACE} -> vdst:u32x{dwords}", majors=(12,))
     def load(w: WaveBuilder, result: Slot, vaddr: Slot, saddr: Slot, offset: Slot) -> None:
         """D = memory[address] with elements exchanged between lanes."""
-        if w.wave_size == 64:
-            raise Unsupported("nothing says how its elements are exchanged in wave64")
         every = (1 << w.wave_size) - 1
         with w.when((w.exec_bits != every) & (w.exec_bits != 0)):
             fault(w, w.exec_bits, w.number(0), 0, FAULT_LANES)
