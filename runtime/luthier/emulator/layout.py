@@ -135,6 +135,9 @@ GROUP = Layout(
 )
 """One work-group."""
 
+GRID_BARRIERS = 64
+"""Barriers of the whole grid (global wave sync resources)."""
+
 LAUNCH = Layout(
     next_group=8,
     group_count=8,
@@ -163,9 +166,8 @@ LAUNCH = Layout(
     mode=4,
     stepping=4,
     cooperative=4,  # every work-group is resident and the scheduler returns after each round of its waves
-    waves=8,  # of the whole launch
-    grid_arrived=8,  # waves at the grid barrier
-    grid_phase=8,  # how often it opened
+    grid_arrived=8 * GRID_BARRIERS,  # waves at each barrier of the grid
+    grid_phase=8 * GRID_BARRIERS,  # how often it opened
     scc=4,  # initial SCC
     lds_image=8,  # initial contents of LDS, 0 for zeros
     architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch

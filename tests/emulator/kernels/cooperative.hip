@@ -27,14 +27,31 @@ extern "C" __global__ void software(unsigned *cells, unsigned *sync, int steps) 
   }
 }
 
-#if defined(__gfx908__)
-extern "C" __global__ void hardware(unsigned *cells, int steps) {
+// The barrier of HIP's cooperative groups, and the instruction it is made of: every wave says how many wait, minus one.
+#if !defined(__GFX12__)
+#include <hip/hip_cooperative_groups.h>
+
+extern "C" __global__ void groups(unsigned *cells, int steps) {
+  cooperative_groups::grid_group grid = cooperative_groups::this_grid();
   unsigned next = (blockIdx.x + 1) % gridDim.x;
   for (int step = 0; step < steps; ++step) {
     unsigned value = cells[blockIdx.x * blockDim.x + threadIdx.x];
-    __builtin_amdgcn_ds_gws_barrier(0, 0);
+    grid.sync();
     cells[next * blockDim.x + threadIdx.x] = value + 1;
-    __builtin_amdgcn_ds_gws_barrier(0, 0);
+    grid.sync();
   }
 }
+
+#if defined(__gfx908__) || defined(__GFX11__)
+extern "C" __global__ void hardware(unsigned *cells, int steps) {
+  unsigned next = (blockIdx.x + 1) % gridDim.x;
+  unsigned others = gridDim.x * (blockDim.x / __builtin_amdgcn_wavefrontsize()) - 1;
+  for (int step = 0; step < steps; ++step) {
+    unsigned value = cells[blockIdx.x * blockDim.x + threadIdx.x];
+    __builtin_amdgcn_ds_gws_barrier(others, 0);
+    cells[next * blockDim.x + threadIdx.x] = value + 1;
+    __builtin_amdgcn_ds_gws_barrier(others, 3);
+  }
+}
+#endif
 #endif

@@ -7,7 +7,7 @@ from llvmlite import ir
 from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.builder import I32, I64, PTR
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.layout import FAULT_LDS, LAUNCH, RETRY
+from luthier.emulator.layout import FAULT_LDS, GRID_BARRIERS, LAUNCH, RETRY
 from luthier.emulator.memory_code import (
     check_aligned,
     check_lds,
@@ -320,20 +320,23 @@ for _bits, _dwords in ((16, 2), (8, 2), (4, 2), (6, 3)):
 
 @operations.wave("ds_gws_init ds_gws_sema_release_all", "->", majors=(9, 10, 11))
 def gws_init(w: WaveBuilder) -> None:
-    """Sets how many waves the barrier waits for: here always all of the launch."""
+    """Sets how many waves a barrier waits for; here each wave that waits says it, too."""
 
 
-@operations.control("ds_gws_barrier", majors=(9, 10, 11))
-def gws_barrier(w: WaveBuilder) -> None:
-    """Wait until every wave of the grid is here. Only a cooperative launch has them all running."""
+@operations.control("ds_gws_barrier", "data0:u32 #offset ->", majors=(9, 10, 11))
+def gws_barrier(w: WaveBuilder, others: Slot, offset: Slot) -> None:
+    """Wait until as many waves of the grid are here as D (of the first active lane) says, minus one: LLVM's
+    llvm.amdgcn.ds.gws.barrier. Only a cooperative launch has them all running."""
     launch = w.pointer(w.context_field("launch"))
-    arrived, phase_place = (w.address(launch, LAUNCH[name]) for name in ("grid_arrived", "grid_phase"))
+    resource = ((w.m0 >> 16) + offset.scalar() & GRID_BARRIERS - 1) * 8
+    bases = (w.address(launch, LAUNCH[name]) for name in ("grid_arrived", "grid_phase"))
+    arrived, phase_place = (w.address(base, resource.to("u64").llvm) for base in bases)
     phase = w.wrap(w.ir.load_atomic(phase_place, "seq_cst", 8, typ=I64), "u64")
     target_place = w.wave_field("pending")
     target = w.load(target_place, "u32")
     with w.ir.if_then((target == 0).llvm):
         before = w.ir.atomic_rmw("add", arrived, ir.Constant(I64, 1), "seq_cst")
-        last = w.wrap(before, "u64") + 1 == w.load(w.address(launch, LAUNCH["waves"]), "u64")
+        last = w.wrap(before, "u64") >= others.scalar().to("u64")
         with w.ir.if_then(last.llvm):
             w.ir.atomic_rmw("xchg", arrived, ir.Constant(I64, 0), "seq_cst")
             w.ir.atomic_rmw("add", phase_place, ir.Constant(I64, 1), "seq_cst")
