@@ -56,6 +56,8 @@ class _Plan:
     results: tuple[_Place, ...]
     sources: tuple[_Place, ...]
     packed: bool
+    selects_halves: bool
+    """Packed, and with op_sel and op_sel_hi; else both halves of each source are where they are."""
     sdwa: dict[str, int]
     """Positions of the SDWA selections of src0 and src1; empty for another encoding."""
     dpp: dict[str, int]
@@ -188,6 +190,7 @@ class Binder:
             results,
             sources,
             bool(opcode.flags & InstructionFlag.PACKED),
+            "op_sel_hi" in positions,
             {key: positions[f"{key}_sel"] for key in ("src0", "src1") if f"{key}_sel" in positions},
             {key: positions[key] for key in _DPP_FIELDS if key in positions},
             positions.get("src0_modifiers", -1),
@@ -298,7 +301,9 @@ class Binder:
         positions = plan.dpp
         if "dpp8" in positions:
             inactive = operands[positions["fi"]][1] if "fi" in positions else 0
-            return Dpp(-1, operands[positions["dpp8"]][1], fetch_inactive=inactive in (1, _DPP8_FETCH_INACTIVE))
+            fetch = inactive in (1, _DPP8_FETCH_INACTIVE)
+            # Lanes that are off read as zero; DPP8 never keeps a lane from being written.
+            return Dpp(-1, operands[positions["dpp8"]][1], bound_control=True, fetch_inactive=fetch)
         if "dpp_ctrl" not in positions:
             return None
         values = {key: operands[position][1] for key, position in positions.items()}
@@ -391,12 +396,14 @@ class Binder:
         """Source modifiers as LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel,
         16 sext."""
         if plan.packed:
-            return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=(bool(bits & 4), bool(bits & 8)))
+            select = (bool(bits & 4), bool(bits & 8)) if plan.selects_halves else (False, True)
+            return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=select)
         high = access.high or (bool(bits & 4) and spec.type.bits == 16)
         return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high, extend=bool(bits & 16))
 
     def _half_result(self, plan: _Plan, access: Access, operands: list[tuple[int, int]]) -> Access:
-        """A 16-bit result: GFX9 clears the other half (unless op_sel picks the high one), later generations keep it."""
+        """A 16-bit result: GFX9 mostly clears the other half (unless op_sel picks the high one), later generations keep
+        it."""
         if access.whole and plan.src0_modifiers >= 0 and not plan.sdwa and operands[plan.src0_modifiers][1] & 8:
             return replace(access, high=True, whole=False)
-        return replace(access, whole=access.whole and self.major == 9)
+        return replace(access, whole=access.whole and self.major == 9 and plan.name not in _KEEPS_HIGH)

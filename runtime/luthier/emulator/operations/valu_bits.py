@@ -177,16 +177,16 @@ def bfm_b32(b: Builder, x: Value, y: Value) -> Value:
     return ((b.like(1, x) << (x & 31)) - 1) << (y & 31)
 
 
-@operations.lane("v_alignbit_b32", "u32 u32 u32 -> u32")
+@operations.lane("v_alignbit_b32", "u32 u32 u16 -> u32")
 def alignbit_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """D = low half of {S0, S1} >> S2[4:0]."""
-    return b.funnel_shift_right(x, y, z & 31)
+    return b.funnel_shift_right(x, y, (z & 31).to("u32"))
 
 
-@operations.lane("v_alignbyte_b32", "u32 u32 u32 -> u32")
+@operations.lane("v_alignbyte_b32", "u32 u32 u16 -> u32")
 def alignbyte_b32(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """D = low half of {S0, S1} >> 8·S2[1:0]."""
-    return b.funnel_shift_right(x, y, (z & 3) << 3)
+    return b.funnel_shift_right(x, y, ((z & 3) << 3).to("u32"))
 
 
 @operations.lane("v_perm_b32", "u32 u32 u32 -> u32")

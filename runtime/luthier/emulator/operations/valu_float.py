@@ -195,7 +195,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         # 1/denominator is denormal: the denominator is at least 2**bias, or 2**(bias - 1) and inexact.
         inexact = (denominator.as_(f"u{bits}") << (bits - fraction)) != 0
         reciprocal = (bottom >= 2 * bias) | ((bottom == 2 * bias - 1) & inexact)
-        quotient = _denormal_quotient(b, numerator, denominator, top, bottom)
+        quotient = _denormal_quotient(numerator, denominator)
         up, down = scale_by_power(b, x, step), scale_by_power(b, x, -step)
         unscaled = x
         scaled = b.select(
@@ -226,12 +226,12 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
     def _same(x: Value, y: Value) -> Value:
         return x.as_(f"u{bits}") == y.as_(f"u{bits}")
 
-    def _denormal_quotient(b: Builder, numerator: Value, denominator: Value, top: Value, bottom: Value) -> Value:
-        """numerator/denominator is below the least normal number, rounding left aside; both are normal."""
-        ones = (1 << fraction) - 1
-        smaller = (numerator.as_(f"u{bits}") & ones) < (denominator.as_(f"u{bits}") & ones)
-        difference = top - bottom
-        return (difference < 1 - bias) | ((difference == 1 - bias) & smaller)
+    def _denormal_quotient(numerator: Value, denominator: Value) -> Value:
+        """numerator/denominator is below the least normal number, rounding left aside; neither is infinite."""
+        # Both scaled so that what decides is exact.
+        shift = {32: 100, 64: 600}[bits]
+        top, bottom = abs(numerator) * 2.0**shift, abs(denominator) * 2.0 ** (shift + 1 - bias)
+        return (top < bottom) & (abs(denominator) < float("inf"))
 
     @operations.lane(f"v_div_fmas_{kind}", f"{kind} {kind} {kind} vcc:mask -> {kind}")
     def div_fmas(b: Builder, x: Value, y: Value, z: Value, scaled: Value) -> Value:
@@ -246,7 +246,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
             rest = b.fma(x, y, z - total)
             least = 2.0 ** (2 - bias - fraction - 1)
             beyond = (abs(lost) == least * 2.0 ** (step - 1)) & (rest != 0.0) & ~(is_negative(lost) ^ is_negative(rest))
-            small = small + b.select(beyond, b.select(is_negative(lost), -least, b.like(least, x)), 0.0)
+            small = b.select(beyond, small + b.select(is_negative(lost), -least, b.like(least, x)), small)
         return b.select(scaled, b.select(large, total * 2.0**step, small), total)
 
     @operations.lane(f"v_div_fixup_{kind}", f"{kind} {kind} {kind} -> {kind}")

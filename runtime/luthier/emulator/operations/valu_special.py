@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from luthier.emulator.builder import Builder
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.operands import flush_denormal
+from luthier.emulator.operands import finish_float, flush_denormal
 from luthier.emulator.operations.floats import exponent_field, power_of_two, quieted, scale, split
 from luthier.emulator.values import Value
 
@@ -91,7 +91,16 @@ def rcp(b: Builder, x: Value) -> Value:
 
 def rsq(b: Builder, x: Value) -> Value:
     """1/sqrt(S0)."""
-    return b.divide(1.0, b.sqrt(x.to("f64")))
+    wide = x.to("f64")
+    tiny = wide < 2.0**-500
+    scaled = b.select(tiny, wide * 2.0**600, wide)
+    root = b.sqrt(scaled)
+    first = b.divide(1.0, root)
+    # What the root and the quotient lost, put back: two roundings become one.
+    lost_root, lost_quotient = b.fma(-root, root, scaled), b.fma(-root, first, 1.0)
+    better = b.fma(first, lost_quotient - lost_root * first * first * 0.5, first)
+    result = b.select((scaled > 0.0) & (scaled < math.inf), better, first)
+    return b.select(tiny, result * 2.0**300, result)
 
 
 def sqrt(b: Builder, x: Value) -> Value:
@@ -146,10 +155,13 @@ def _declare(name: str, kind: str, function: Function) -> None:
 
     if name not in ("sin", "cos"):
 
-        @operations.scalar(f"v_s_{name}_{kind}", f"{kind} -> vdst:{kind}", exact=False)
+        @operations.scalar(f"v_s_{name}_{kind}", f"{kind} -> vdst:{kind}", exact=False, static=("src0_modifiers",))
         def scalar(b: Builder, x: Value) -> Value:
-            """D = the function of S0, both scalar registers."""
-            return bounded(b, x, function)
+            """D = the function of S0, both scalar registers; with the modifiers of a vector operation."""
+            chosen = b.modifiers.get("src0_modifiers", 0)
+            x = abs(x) if chosen & 2 else x
+            x = -x if chosen & 1 else x
+            return finish_float(b, bounded(b, x, function), b.modifiers, b.mode, True)
 
 
 for _kind in ("f16", "f32"):
