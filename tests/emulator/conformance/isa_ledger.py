@@ -1,0 +1,83 @@
+"""Which opcodes are checked against the documents' pseudo-code, and where the others are."""
+
+from __future__ import annotations
+
+import re
+
+from isa_documents import base_name, text_of
+from luthier.mc import Isa, Opcode
+from luthier.mc.instructions import InstructionFlag
+
+NOTHING: list[tuple[str, str]] = [
+    (r"[sv]_nop|ds_nop|v_pipeflush|s_code_end", "does nothing by definition"),
+    (r"s_sleep(_var)?|s_setprio|s_sethalt|s_wakeup|s_setkill|s_monitor_sleep", "scheduling only; no state to see"),
+    (r"s_wait.*|s_clause|s_delay_alu|s_set_inst_prefetch_distance|s_inst_prefetch", "timing; results are always there"),
+    (r"s_(incperflevel|decperflevel|ttracedata|ttracedata_imm|version)", "tools' instruments, not modelled state"),
+    (r"s_(dcache|icache|gl1)_.*|buffer_(wbinvl1|wbl2|inv|invl2|gl0_inv|gl1_inv).*|s_atc_probe.*", "caches"),
+    (
+        r"global_(inv|wb|wbinv)|s_(buffer_)?prefetch_.*|s_dcache_discard.*|s_gl1_inv|v_clrexcp",
+        "caches, prefetch, exceptions",
+    ),
+    (r"s_mem(real)?time|s_getpc_b64_time", "a clock; what it says is not modelled"),
+    (r"s_endpgm.*|s_sendmsg(halt)?|s_icache_inv|s_barrier_leave", "ends the wave, or asks for what is not there"),
+]
+"""Base mnemonics (patterns) with nothing to compare, and why."""
+
+ELSEWHERE: list[tuple[str, str, str]] = [
+    (r"v_(mfma|smfmac|wmma|swmmac)_.*", "matrix/test_matrix.py", "the text is prose; a reference of sums is there"),
+    (r"ds_(append|consume|swizzle_b32)", "test_memory_operations.py", "the text is prose or no pseudo-code"),
+    (r"t?buffer_(load|store)(_d16)?(_hi)?_format.*", "test_typed_buffers.py", "ConvertFromFormat is not in the text"),
+    (r"s_(getreg|setreg)(_imm32)?_b32", "test_mode.py", "hardware registers are not state of this model"),
+    (r"s_(setvskip|cbranch_[gi]_fork|cbranch_join)", "test_rare_operations.py", "control flow over several steps"),
+    (r"s_trap", "test_faults.py", "a fault here"),
+    (r"s_barrier", "test_cooperative.py", "of several waves"),
+    (r"ds_gws_.*", "test_cooperative.py", "of several work-groups"),
+    (r"v_cvt_sr_.*|v_cvt_scalef32_sr_.*", "operations/test_operations_small_floats.py", "which random bits: not told"),
+]
+"""Base mnemonics (patterns), the test module that exercises them, and why not here."""
+
+OPEN: list[tuple[str, str]] = [
+    (r"ds_\w+_src2_[bfiu]\d+", "not in the documents"),
+    (r"ds_bvh_stack.*", "the address format is not in the text"),
+    (r"ds_(add|sub)_gs_reg_rtn|ds_ordered_count", "registers of graphics"),
+    (r"(global|scratch|buffer)_load_lds_.*|buffer_.*_lds.*", "LDS addresses from M0 are not in the text"),
+    (r"ds_read_b\d+_tr_b\d+|global_load_tr.*|ds_load_tr.*", "no pseudo-code"),
+    (r"(global|scratch)_(load|store)_block", "M0 masks over rows: to come"),
+    (r"s_alloc_vgpr|s_get_barrier_state|s_barrier_(signal|wait|init|join).*|s_sendmsg_rtn_b\d+", "of several waves"),
+    (r"s_cbranch_cdbg.*|s_rfe.*", "debugger's state"),
+    (r"s_(denorm|round)_mode", "no pseudo-code"),
+    (r"s_scratch_(load|store)_.*", "addresses scaled by 64 bytes: not in the text"),
+]
+"""Base mnemonics (patterns) that nothing compares with an oracle yet, and why; a list to be shortened."""
+
+
+def not_here(opcode: Opcode) -> str | None:
+    """Why an opcode is not compared here; None if it is."""
+    name = base_name(opcode.mnemonic)
+    if re.search(r"^V_PK_FMAC_F16_(dpp|sdwa)", opcode.name):
+        return "open: forms that only the decoder knows; what their modifiers mean is not told"
+    if re.search(r"_LDS_|_ADDTID_gfx", opcode.name) and opcode.flags & (InstructionFlag.VMEM | InstructionFlag.FLAT):
+        return "open: LDS addresses from M0 and offsets are not in the text; no base address"
+    for pattern, reason in NOTHING:
+        if re.fullmatch(pattern, name):
+            return f"nothing to check: {reason}"
+    for pattern, module, _ in ELSEWHERE:
+        if re.fullmatch(pattern, name):
+            return f"elsewhere: {module}"
+    for pattern, reason in OPEN:
+        if re.fullmatch(pattern, name):
+            return f"open: {reason}"
+    return None
+
+
+def is_vector_or_scalar(opcode: Opcode) -> bool:
+    """An operation on registers alone."""
+    flags = opcode.flags
+    return bool(flags & (InstructionFlag.VALU | InstructionFlag.SALU)) and not flags & InstructionFlag.MATRIX
+
+
+def texts(isa: Isa, opcode: Opcode) -> str | None:
+    """The pseudo-code an opcode is compared with."""
+    if opcode.name.startswith("V_DUAL_"):
+        return ""
+    return text_of(base_name(opcode.mnemonic), isa.target.target.major)

@@ -1,0 +1,124 @@
+"""Every instruction of every target through the whole device, against the pseudo-code of the ISA documents.
+
+Each opcode that the emulator executes is encoded with registers, immediates and modifiers chosen at random, decoded,
+bound, compiled and run on one wave with edge values and random ones, some lanes off; all registers and memory are
+compared with what an interpreter of the documents' pseudo-code makes of the same state. LUTHIER_FUZZ=n tries n times
+as many variations of each opcode.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import numpy as np
+import pytest
+from isa_compare import differences
+from isa_documents import base_name
+from isa_ledger import not_here, texts
+from isa_memory import MemoryMachine
+from isa_state import EXEC, Bench
+from isa_trials import PLANS, build, initial, instruction, seed_of
+from luthier.emulator.coverage import coverage, samples
+from luthier.errors import LuthierError
+from luthier.mc import Isa
+
+TARGETS = (
+    *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030"),
+    *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
+)
+JUMP = re.compile(r"\bPC\b")
+MARK = 96
+"""The SGPR in which the two endings of a jump leave a number."""
+FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
+BATCH = 200
+
+
+def executed(isa: Isa) -> list[int]:
+    """LLVM's numbers of the opcodes that the emulator executes, exact or bounded."""
+    found = coverage(str(isa.target))
+    names = {name for table in (found.exact, found.bounded) for group in table.values() for name in group}
+    return [number for number in sorted(samples(isa)) if isa.opcode(number).name in names]
+
+
+def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
+    """The plans to try an opcode with: one, and more if asked for."""
+    first = seed_of(isa.opcode(number).mnemonic, number) % len(PLANS)
+    return [
+        ("", (first + step) % len(PLANS)) if step < len(PLANS) else (str(step), step % len(PLANS))
+        for step in range(FUZZ)
+    ]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_instructions(target: str) -> None:
+    isa = Isa.of(target)
+    machine = MemoryMachine(isa)
+    end = isa.assemble("s_endpgm\n").instructions.code
+    marks = [isa.assemble(f"s_mov_b32 s{MARK}, {mark}\n").instructions.code for mark in (1, 2)]
+    todo = []
+    problems = []
+    for number in executed(isa):
+        opcode = isa.opcode(number)
+        name = base_name(opcode.mnemonic)
+        if not_here(opcode):
+            continue
+        text = texts(isa, opcode)
+        if text is None:
+            problems.append(f"{opcode.name}: no pseudo-code, and not said to be elsewhere")
+            continue
+        for extra, plan in trials(isa, number):
+            random = np.random.default_rng(seed_of(name, opcode.mnemonic, plan, machine.major, extra))
+            decoded = build(isa, number, PLANS[plan], random)
+            if decoded is None:
+                problems.append(f"{opcode.name}: cannot be encoded")
+                continue
+            ins = instruction(isa, decoded)
+            ins.text_of_code = text
+            code = decoded.code
+            if JUMP.search(text):  # to one of two endings that leave a mark
+                code += marks[0] + end + marks[1]
+            todo.append((ins, code, random))
+    for start in range(0, len(todo), BATCH):
+        part = todo[start : start + BATCH]
+        bench = Bench(isa, [code for _, code, _ in part], end)
+        machine.address = bench.place.address
+        for position, (ins, _, random) in enumerate(part):
+            try:
+                before = initial(isa, ins, ins.text_of_code, random, bench.place.address)
+                if JUMP.search(ins.text_of_code):
+                    here = bench.address_of(position)
+                    source = ins.operands.get("src0")
+                    if source is not None and source.kind == "s":
+                        before.put_wide(source.index, 2, here + 4 * int(random.choice([1, 3])))
+                    expected, target = machine.jump(before, ins, here)
+                    if not re.fullmatch("s_getpc_b64", ins.name):
+                        expected.state.sgprs[MARK] = {4: 1, 12: 2}[target - here]
+                    else:
+                        expected.state.sgprs[MARK] = 1
+                else:
+                    expected = machine.expected(before, ins)
+                actual = bench.run(position, before)
+            except (LuthierError, ValueError, LookupError) as problem:
+                problems.append(f"{ins.opcode.name}, {ins.text}: {problem!r}")
+                continue
+            found = differences(expected, actual)
+            if found:
+                exec_bits = before.wide(EXEC, 2)
+                problems.append(f"{ins.opcode.name}, {ins.text}, EXEC {exec_bits:#x}: {'; '.join(found[:3])}")
+    if os.environ.get("LUTHIER_CONFORMANCE_OUTPUT"):
+        with open(os.environ["LUTHIER_CONFORMANCE_OUTPUT"], "a") as file:
+            file.write("\n".join([target, *problems, ""]))
+    assert not problems, f"{len(problems)} of {len(todo)} trials:\n" + "\n".join(problems[:400])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_ledger(target: str) -> None:
+    """No opcode is left out: each is compared above, or named in a table with the place or the reason."""
+    isa = Isa.of(target)
+    missing = []
+    for number in executed(isa):
+        opcode = isa.opcode(number)
+        if not_here(opcode) is None and texts(isa, opcode) is None:
+            missing.append(opcode.name)
+    assert not missing
