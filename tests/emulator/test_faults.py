@@ -195,3 +195,20 @@ def test_registers_beyond_the_descriptor(build_kernels: Callable[[str, str], Pat
     arrays = [np.ones(64, np.float32) for _ in range(3)]
     with pytest.raises(EmulationError, match=r"uses v\d+; the kernel descriptor allocates 4"):
         module.kernel("vector_add").launch(*arrays, 64, grid=1, block=64)
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942"])
+def test_scalar_registers_beyond_the_descriptor(target: str, build_kernels: Callable[[str, str], Path]) -> None:
+    code = load_object(build_kernels("plain", target))
+    kernel = code.kernels["stack"]
+    assert kernel.descriptor.sgprs > 24
+    editor = ObjectEditor(code)
+    smaller = replace(kernel.descriptor, granulated_wavefront_sgpr_count=0)
+    editor.write(kernel.descriptor_address, smaller.encode())
+    for data, good in ((code.data, True), (editor.finish(), False)):
+        run = open_device(f"emu:{target}").load(data).kernel("stack").launch
+        if good:
+            run(np.zeros(64, np.uint32), np.zeros(64, np.uint32), 64, grid=1, block=64)
+            continue
+        with pytest.raises(EmulationError, match=r"uses s\d+; the kernel descriptor allocates 16"):
+            run(np.zeros(64, np.uint32), np.zeros(64, np.uint32), 64, grid=1, block=64)

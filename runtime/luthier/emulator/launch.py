@@ -162,10 +162,10 @@ class Launch:
         executed = np.zeros(code.count, np.bool_)
         for worker in workers:
             executed |= worker.counts()[0] != 0
-        for name, used, limit in (
-            ("v", code.vgprs, descriptor.architected_vgprs),
-            ("a", code.agprs, descriptor.agprs),
-        ):
+        files = [("v", code.vgprs, descriptor.architected_vgprs), ("a", code.agprs, descriptor.agprs)]
+        if self.target.major == 9:  # later every wave has all SGPRs; these are given out by sixteen
+            files.append(("s", code.sgprs, -(-descriptor.sgprs // 16) * 16))
+        for name, used, limit in files:
             beyond = np.flatnonzero(executed & (used > limit))
             if beyond.size:
                 record = int(beyond[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from luthier.emulator.machine import machine_code
 from luthier.emulator.records import NO_BRANCH, Mode, RecordBinder
 from luthier.emulator.variant import Access, FloatMode, Variant
 from luthier.mc import InstructionArray, Isa
-from luthier.mc.instructions import NO_TARGET, InstructionFlag
+from luthier.mc.instructions import NO_TARGET, InstructionFlag, OperandKind
 
 RECORD_TYPE = np.dtype(
     [("function", "<u8"), ("count", "<u8"), ("lanes", "<u8"), ("slots", "<u4", (layout.RECORD_SLOTS,))]
@@ -87,6 +88,21 @@ class Code:
         )
         self.begin = self.count
         """The record where stepped waves start."""
+
+    @functools.cached_property
+    def sgprs(self) -> NDArray[np.int32]:
+        """By record: SGPRs up to the last one that the instruction names, VCC and other specials not counted."""
+        result = np.zeros(self.count, np.int32)
+        for start, part in zip(self._starts, self.parts, strict=True):
+            registers = np.where(part.operand_kind == int(OperandKind.REGISTER), part.operand_value, 0)
+            numbers, which = np.unique(registers, return_inverse=True)
+            places = [self.isa.register(int(number)) if number else None for number in numbers]
+            ends = [
+                place.first_unit + place.unit_count if place and 0 <= place.first_unit < 102 else 0 for place in places
+            ]
+            owners = np.repeat(np.arange(len(part)), np.diff(part.operand_start))
+            np.maximum.at(result, start + owners, np.array([0, *ends], np.int32)[1 + which])
+        return result
 
     # Places ---------------------------------------------------------------------------------------------------------
 
