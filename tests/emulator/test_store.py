@@ -181,3 +181,43 @@ def test_old_databases_go(tmp_path: Path) -> None:
     Store(tmp_path / "new.sqlite").put({b"a": b"1"})
     assert not old.exists()
     assert recent.exists()
+
+
+def test_the_command_tells_and_empties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from luthier.cli.main import main
+
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
+    launch(tmp_path)
+    path = database(tmp_path)
+    assert main(["emulator", "cache"]) == 0
+    size = path.stat().st_size / 1e6
+    assert capsys.readouterr().out == f"{path}: {size:.1f} MB\n"
+    assert size > 0
+    assert main(["emulator", "cache", "--clear"]) == 0
+    assert not list(path.parent.iterdir())
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", "")
+    assert main(["emulator", "cache"]) == 0
+    assert "LUTHIER_CACHE_DIR is empty" in capsys.readouterr().out
+
+
+def test_a_child_process_has_its_own_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from luthier.emulator import store as module
+
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
+    module.store.cache_clear()
+    try:
+        parent = module.store()
+        assert parent is not None
+        parent.put({b"a": b"1"})
+        child = os.fork()
+        if child == 0:
+            own = module.store()
+            good = own is not None and own is not parent and own.get([b"a"]) == {b"a": b"1"}
+            own.put({b"b": b"2"}) if own is not None else None
+            os._exit(0 if good else 1)
+        assert os.waitpid(child, 0) == (child, 0)
+        assert parent.get([b"a", b"b"]) == {b"a": b"1", b"b": b"2"}
+    finally:
+        module.store.cache_clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import sqlite3
 import threading
 import time
@@ -114,3 +115,6 @@ def store() -> Store | None:
     """The process's store; None if the cache is turned off."""
     path = store_file()
     return None if path is None else Store(path)
+
+
+os.register_at_fork(after_in_child=store.cache_clear)  # SQLite's connections do not survive a fork
