@@ -334,7 +334,10 @@ def initial(isa: Isa, ins: Instruction, text: str, random: np.random.Generator, 
     state.sgprs[M0] = 0
     if is_memory(ins):
         prepare(state, ins, address, random)
-    mask = int(random.integers(0, 1 << 64, dtype=np.uint64)) | int(random.integers(0, 1 << 64, dtype=np.uint64))
+    mask, more = (int(random.integers(0, 1 << 64, dtype=np.uint64)) for _ in range(2))
+    mask |= more if lanes == 32 else 0
+    if random.random() < 0.06:
+        mask = 0
     if "for pass in 0 : 1 do" in text or "for lane in 0 : 31 do" in text:
         mask = (1 << 64) - 1  # the swaps' texts leave EXEC aside
     state.put_wide(EXEC, 2, mask & ((1 << lanes) - 1))

@@ -8,6 +8,7 @@ as many variations of each opcode.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 
@@ -34,6 +35,7 @@ FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
 BATCH = 200
 
 
+@functools.cache
 def executed(isa: Isa) -> list[int]:
     """LLVM's numbers of the opcodes that the emulator executes, exact or bounded."""
     found = coverage(str(isa.target))
