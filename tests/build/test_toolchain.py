@@ -13,6 +13,7 @@ import pytest
 from luthier.errors import BuildError, TargetError
 
 from luthier_build import plugin, toolchain
+from luthier_build.cache import cache_dir
 from luthier_build.device_library import isa_version
 from luthier_build.plugin import include_dir, plugin_flags, plugin_for
 from luthier_build.toolchain import Toolchain
@@ -209,6 +210,12 @@ def test_unusable_cache(real: Toolchain, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(BuildError, match="set LUTHIER_CACHE_DIR to a writable folder"):
         plugin_for(real)
+
+
+def test_a_build_needs_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", "")
+    with pytest.raises(BuildError, match="turned off; set LUTHIER_CACHE_DIR to a writable folder"):
+        cache_dir("plugins")
 
 
 def test_plugin_is_built_once_by_processes_at_once(
