@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import isa_numbers as n
 import numpy as np
-from isa_machine import Expected
+from isa_operands import Expected
 from isa_state import State
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import isa_numbers as n
+from isa_language import Environment
 from isa_library import FUNCTIONS, circular
 from isa_numbers import V
-from isa_pseudocode import Environment
 
 ALL = (9, 10, 11, 12)
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import isa_numbers as n
 from isa_deviations import NATIVE, prepare_quotient
 from isa_documents import text_of
+from isa_language import Cell, Environment, Places
 from isa_library import FUNCTIONS
 from isa_numbers import V, make
-from isa_pseudocode import Cell, Environment, Places, compile_text
+from isa_pseudocode import compile_text
 
 
 class Setting(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import isa_numbers as n
 import numpy as np
+from isa_language import Environment
 from isa_numbers import NEAREST, V, i32, make, truth
-from isa_pseudocode import Environment
 
 Function = Callable[..., V]
 FUNCTIONS: dict[str, Function] = {}

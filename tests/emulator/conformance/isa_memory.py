@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 from isa_lanes import Inputs, environment
-from isa_machine import Expected, Instruction, Machine, Operand, Unmodelled, WaveRegisters
+from isa_language import Cell, Environment, Places
+from isa_machine import Machine, WaveRegisters
 from isa_numbers import V, make
-from isa_pseudocode import Cell, Environment, Places, compile_text
+from isa_operands import Expected, Instruction, Operand, Unmodelled
+from isa_pseudocode import compile_text
 from isa_state import EXEC, LDS_SIZE, M0, SCRATCH, State
 from luthier.mc.instructions import InstructionFlag
 from numpy.typing import NDArray

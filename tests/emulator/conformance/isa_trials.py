@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from isa_documents import base_name, text_of
-from isa_machine import SEXT, Instruction, float_width, is_packed, source_widths, view
 from isa_memory import immediate as memory_immediate
 from isa_memory import is_memory, prepare
+from isa_operands import SEXT, Instruction, float_width, is_packed, source_widths, view
 from isa_state import EXEC, M0, MODE, ROWS, VCC, State
 from luthier.emulator.coverage import samples
 from luthier.errors import LuthierError
@@ -198,6 +198,8 @@ def immediate(
 
 def modifiers(source: int, old: int, flags: int, text: str, plan: Plan, random: np.random.Generator) -> int:
     if flags & InstructionFlag.PACKED:
+        if "D0[15 : 0].f16)" in text:
+            return 0  # v_pk_fmac_f16: its encodings with modifiers are the decoder's alone
         if not is_packed(text):
             default = old if "OPSEL" in text else old | 8
             return default | (int(random.integers(0, 2)) if "NEG[" in text else 0)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from isa_compare import differences
 from isa_documents import base_name
-from isa_ledger import not_here, texts
+from isa_ledger import ELSEWHERE, not_here, texts
 from isa_memory import MemoryMachine
 from isa_state import EXEC, Bench
 from isa_trials import PLANS, build, initial, instruction, seed_of
@@ -124,3 +125,9 @@ def test_ledger(target: str) -> None:
         if not_here(opcode) is None and texts(isa, opcode) is None:
             missing.append(opcode.name)
     assert not missing
+
+
+def test_other_modules_exist() -> None:
+    """What the ledger sends elsewhere has a place to go."""
+    for _, module, _ in ELSEWHERE:
+        assert (Path(__file__).parents[1] / module).is_file(), module

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from isa_compare import differences
 from isa_lanes import Inputs, Setting, evaluate
-from isa_machine import Expected
-from isa_pseudocode import Unreadable, compile_text
+from isa_language import Unreadable
+from isa_operands import Expected
+from isa_pseudocode import compile_text
 from isa_state import State
 
 RNG = np.random.default_rng(4)

@@ -1,0 +1,193 @@
+"""Decoded operands, and what modifiers do to them and to results."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import isa_numbers as n
+from isa_state import VCC, State
+from luthier.mc import InstructionArray, Isa, Opcode
+from luthier.mc.instructions import InstructionFlag, OperandKind
+
+SCC_UNIT = 128
+NEG, ABS, OP_SEL, OP_SEL_HI, SEXT = 1, 2, 4, 8, 16
+"""Bits of LLVM's source modifiers; ABS is NEG_HI and OP_SEL_HI of source 0 the destination's selection in VOP3."""
+
+
+class Unmodelled(ValueError):
+    """An operand or form that this model has no rule for."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of a decoded instruction."""
+
+    name: str
+    kind: str
+    """v, a, s, imm or none."""
+    index: int = 0
+    """First register, or the immediate."""
+    count: int = 1
+    high: bool | None = None
+    """Of a 16-bit half: whether it is the upper one."""
+
+
+@dataclass
+class Instruction:
+    """A decoded instruction, operands by name."""
+
+    opcode: Opcode
+    name: str
+    """Base mnemonic."""
+    operands: dict[str, Operand]
+    text: str = ""
+    text_of_code: str = ""
+    """Its pseudo-code."""
+    vcc_used: bool = False
+    values: dict[str, int] = field(default_factory=dict)
+    """Immediates by name."""
+
+    def modifiers(self, source: int) -> int:
+        return self.values.get(f"src{source}_modifiers", 0)
+
+
+def view(isa: Isa, code: InstructionArray, index: int, name: str) -> Instruction:
+    opcode = isa.opcode(int(code.opcode[index]))
+    operands: dict[str, Operand] = {}
+    values: dict[str, int] = {}
+    for info, (kind, value) in zip(opcode.operands, code.operands(index), strict=True):
+        if kind == OperandKind.REGISTER and value:
+            register = isa.register(value)
+            unit, count = register.first_unit, register.unit_count
+            high = register.text.endswith(".h") if register.half else None
+            if unit >= 512:
+                operand = Operand(info.name, "a", unit - 512, count, high)
+            elif unit >= 256:
+                operand = Operand(info.name, "v", unit - 256, count, high)
+            elif count == 0 or unit > SCC_UNIT:
+                operand = Operand(info.name, "none", unit, count)
+            else:
+                operand = Operand(info.name, "s", unit, count, high)
+        elif kind == OperandKind.REGISTER:
+            operand = Operand(info.name, "none")
+        else:
+            operand = Operand(info.name, "imm", value)
+            values[info.name] = value
+        operands[info.name] = operand
+    used = {isa.register(number).first_unit for number in opcode.implicit_uses}
+    return Instruction(opcode, name, operands, isa.text(code, index), "", VCC in used, values)
+
+
+@dataclass
+class Expected:
+    """A state, and where it is not told which NaN."""
+
+    state: State
+    loose: list[tuple[str, int, int, int, int]] = field(default_factory=list)
+    """(v or s, register, lane, low bit, width)"""
+
+
+def float_width(text: str, source: int) -> tuple[str, int] | None:
+    """The float format in which a text reads a source."""
+    match = re.search(rf"\bS{source}(?:\.u32)?(?:\[[^\]]*\])?\.(bf|f)(16|32|64)\b", text)
+    return (match.group(1), int(match.group(2))) if match else None
+
+
+def source_widths(text: str, source: int) -> set[int]:
+    """Widths of the types in which a text reads a source without a bit range."""
+    return {int(w) for w in re.findall(rf"\bS{source}\.(?:bf|f|u|i|b)(\d+)", text)}
+
+
+def is_half(text: str, source: int) -> bool:
+    """Whether a source is 16 bits."""
+    return source_widths(text, source) == {16} and not re.search(rf"\bS{source}\[", text)
+
+
+def is_packed(text: str) -> bool:
+    return bool(re.search(r"S[012]\[31 : 16\]", text) and re.search(r"(tmp|D0)\[31 : 16\]", text))
+
+
+FLOAT_RESULT = re.compile(r"\bD0(\[[^]]*\])?\.f(16|32|64)\b")
+KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
+"""GFX9's 16-bit operations that leave the upper half alone; their ``legacy`` forms and all others write zeros."""
+
+
+def keeps_high(ins: Instruction) -> bool:
+    partial = "VGPR[laneId][VDST.u32][" in ins.text_of_code or "vdst_in" in ins.operands
+    partial |= bool(ins.opcode.flags & InstructionFlag.PACKED)
+    return ins.name in KEEPS_HIGH or partial
+
+
+def dpp_source(control: int, lane: int, lanes: int) -> int | None:
+    """The lane that DPP16 reads, None outside."""
+    row, at = lane // 16 * 16, lane % 16
+    count = control % 16
+    if control < 0x100:
+        return lane // 4 * 4 + (control >> 2 * (lane % 4) & 3)
+    kind = control & 0x1F0
+    if kind == 0x100:
+        return row + at + count if at + count < 16 else None
+    if kind == 0x110:
+        return row + at - count if at - count >= 0 else None
+    if kind == 0x120:
+        return row + (at - count) % 16
+    special = {
+        0x130: lane + 1 if lane + 1 < lanes else None,
+        0x134: (lane + 1) % lanes,
+        0x138: lane - 1 if lane > 0 else None,
+        0x13C: (lane - 1) % lanes,
+        0x140: row + 15 - at,
+        0x141: lane // 8 * 8 + 7 - lane % 8,
+        0x142: row - 1 if row else None,
+        0x143: 31 if lane >= 32 else None,
+    }
+    if control in special:
+        return special[control]
+    if kind == 0x150:
+        return row + count
+    if kind == 0x160:
+        return row + (at ^ count)
+    raise Unmodelled(f"DPP control {control:#x}")
+
+
+def sdwa_source(value: int, select: int, extend: bool) -> int:
+    if select == 6:
+        return value & 0xFFFFFFFF
+    low, size = (8 * select, 8) if select < 4 else (16 * (select - 4), 16)
+    part = value >> low & ((1 << size) - 1)
+    if extend and part >> (size - 1):
+        part |= 0xFFFFFFFF << size & 0xFFFFFFFF
+    return part
+
+
+def sdwa_result(value: int, select: int, unused: int, old: int) -> int:
+    if select == 6:
+        return value & 0xFFFFFFFF
+    low, size = (8 * select, 8) if select < 4 else (16 * (select - 4), 16)
+    field = ((1 << size) - 1) << low
+    placed = value << low & field
+    if unused == 2:
+        return old & ~field & 0xFFFFFFFF | placed
+    if unused == 1 and value >> (size - 1) & 1:
+        placed |= 0xFFFFFFFF << (low + size) & 0xFFFFFFFF
+    return placed
+
+
+def clamp_result(bits: int, mask: int, packed: bool) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """A float result between 0 and 1; NaN becomes 0, as DX10_CLAMP has it."""
+    total = mask.bit_length()
+    first = (mask & -mask).bit_length() - 1
+    width = total - first
+    if packed:
+        width = 32 if total == 64 else 16
+    result = 0
+    for low in range(first, total, width):
+        v = n.V(bits >> low & ((1 << width) - 1), "f", width)
+        one = n.from_float(1.0, width)
+        if n.is_nan(v) or n.is_negative(v):
+            v = v._replace(bits=0)
+        elif (n.compare(v, one) or 0) > 0:
+            v = one
+        result |= v.bits << low
+    return result, ()
