@@ -89,6 +89,11 @@ def test_a_swap_reads_both(name: str) -> None:
     assert effects.writes & 15 << r.VGPR_FIRST == 12 << r.VGPR_FIRST
 
 
+def test_an_exchange_of_halves_does_nothing_where_there_are_none() -> None:
+    effects = effects_of("gfx1100", "v_permlane64_b32 v2, v3", 32)
+    assert not effects.kills
+
+
 @pytest.mark.parametrize("text", ["s_set_gpr_idx_mode 1", "s_set_gpr_idx_on s1, 1", "s_set_gpr_idx_idx s1"])
 def test_the_index_is_a_part_of_m0(text: str) -> None:
     effects = effects_of("gfx906", text)

@@ -160,8 +160,8 @@ ACCUMULATING_PREFIXES = ("V_PK_FMAC_F16",)
 SWAPPING_PREFIXES = ("V_PERMLANE16_SWAP", "V_PERMLANE32_SWAP")
 """Operations that move what was in their first destination to the second."""
 
-CONDITIONAL_WRITE_PREFIXES = ("S_CMOV", "GLOBAL_LOAD_BLOCK", "SCRATCH_LOAD_BLOCK")
-"""Operations whose destination keeps its value where SCC, or for each register a bit of M0, is 0."""
+CONDITIONAL_WRITE_PREFIXES = ("S_CMOV", "GLOBAL_LOAD_BLOCK", "SCRATCH_LOAD_BLOCK", "V_PERMLANE64_")
+"""Operations whose destination keeps its value where SCC, or for each register a bit of M0, is 0, or in wave32."""
 
 ROUNDED_PREFIXES = (
     *(f"{kind}_{name}" for kind in ("V", "S", "V_PK") for name in ("MAXIMUM", "MINIMUM")),
