@@ -138,6 +138,8 @@ def build(isa: Isa, number: int, plan: Plan, random: np.random.Generator) -> Ins
         data = b""
     decoded = isa.decode(data)
     if len(decoded) != 1 or int(decoded.opcode[0]) != number:
+        if plan != PLAIN:
+            return build(isa, number, PLAIN, random)
         # Encodings that only a decoder knows: as they are.
         decoded = isa.decode(code.bytes_of(index))
     return decoded if int(decoded.opcode[0]) == number else None
