@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from luthier.emulator.bench import run_assembly
 
 # kind: exponent bits, fraction bits, bias, encoding of what is special
 FORMATS = {
@@ -166,3 +167,76 @@ def test_block_scales(evaluate, kind, exponent):
     old = np.zeros(x.size, np.uint32)
     packed = evaluate(f"v_cvt_scalef32_pk_{kind}_f32", x, x, scale, old, processor="gfx950")
     assert (packed == (codes[finite] | codes[finite] << bits)).all()
+
+
+def encoded(values, kind):
+    """Numbers as codes of a float type, cut off; and the numbers that these are."""
+    bits = values.astype(np.float16).view(np.uint16) if kind == "f16" else values.astype(np.float32).view(np.uint32)
+    if kind == "bf16":
+        bits = bits >> 16
+    exact = bits.view(np.float16) if kind == "f16" else (bits << (16 if kind == "bf16" else 0)).view(np.float32)
+    return bits.astype(np.uint32), exact.astype(np.float64)
+
+
+@pytest.mark.parametrize("source", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("kind", ["fp8", "bf8", "pk_fp4", "pk32_fp6", "pk32_bf6"])
+def test_scaled_stochastic_rounding(kind, source):
+    """To one of the two neighbours, on average to the number itself; zero random bits cut off."""
+    count = {"pk_fp4": 2}.get(kind, 32 if kind.startswith("pk32") else 1)
+    numbers = np.array(table(FORMATS[kind.split("_")[-1], "gfx950"]))
+    finite = np.unique(numbers[np.isfinite(numbers)])
+    width = int(math.log2(numbers.size))
+    generator = np.random.default_rng(13)
+    scale = 2.0**-3
+    codes, exact = encoded(generator.uniform(finite[0], finite[-1], count) * scale, source)
+    exact = exact / scale
+    rows = codes if source == "f32" or count == 1 else codes[0::2] | codes[1::2] << 16
+    given = {32 + row: np.full(64, code, np.uint32) for row, code in enumerate(rows)}
+    given[101] = np.full(64, np.float32(scale).view(np.uint32), np.uint32)
+    registers = f"v[32:{31 + len(rows)}]" if len(rows) > 1 else "v32"
+    result = "v[0:5]" if count == 32 else "v0"
+    text = f"v_cvt_scalef32_sr_{kind}_{source} {result}, {registers}, v100, v101"
+    below = np.array([finite[finite <= value].max() for value in exact])
+    above = np.array([finite[finite >= value].min() for value in exact])
+    total, runs = np.zeros(count), 8
+    for run in range(runs):
+        random = generator.integers(0, 2**32, 64, dtype=np.uint32)
+        if run == 0:
+            random[0] = 0
+        state = run_assembly("gfx950", text, {**given, 100: random})
+        words = sum(state.vgpr(row).astype(object) << (32 * row) for row in range(6 if count == 32 else 1))
+        got = np.array(
+            [[numbers[int(word) >> (width * at) & (1 << width) - 1] for at in range(count)] for word in words]
+        )
+        assert ((got == below) | (got == above)).all()
+        if run == 0 and count == 1:
+            assert abs(got[0]) == min(abs(below), abs(above))
+        total += got.mean(axis=0)
+    assert (np.abs(total / runs - exact) <= 0.1 * (above - below)).all()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_stochastic_rounding_to_halves(kind):
+    """To one of the two neighbours in either half of the result, on average to the number itself."""
+    generator = np.random.default_rng(14)
+    for half in (0, 1):
+        for value in generator.uniform(-100, 100, 4).astype(np.float32):
+            (code,), (cut,) = encoded(np.array([value]), "bf16") if kind == "bf16" else ([0], [np.float16(value)])
+            if kind == "bf16":
+                ends = cut, encoded(np.array([(code + 1 << 16)], np.uint32).view(np.float32), kind)[1][0]
+            else:
+                ends = cut, np.nextafter(cut, np.float16(np.inf if cut < value else -np.inf))
+            low, high = sorted(float(end) for end in ends)
+            assert low <= value <= high
+            got = []
+            for _ in range(8):
+                random = generator.integers(0, 2**32, 64, dtype=np.uint32)
+                given = {0: np.full(64, 0xABCDABCD, np.uint32), 1: np.full(64, value).view(np.uint32), 2: random}
+                text = f"v_cvt_sr_{kind}_f32 v0, v1, v2" + (" op_sel:[0,0,1]" if half else "")
+                words = run_assembly("gfx950", text, given).vgpr(0)
+                assert (words >> (0 if half else 16) & 0xFFFF == 0xABCD).all()
+                field = words >> (16 if half else 0) & 0xFFFF
+                wide = (field << 16).view(np.float32) if kind == "bf16" else field.astype(np.uint16).view(np.float16)
+                got += wide.astype(np.float64).tolist()
+            assert set(got) == {low, high}
+            assert abs(np.mean(got) - value) < 0.1 * (high - low)
