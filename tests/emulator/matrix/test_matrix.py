@@ -2,63 +2,58 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from luthier.emulator.bench import run_assembly
+from luthier.emulator.samples import samples
+from luthier.mc import Isa
 from matrix_cases import INDEX, execute, expect, random_codes, run, same
 from matrix_places import mfma, scaled, smfmac, wmma
 
+EIGHT = [f"{left}_{right}" for left in ("fp8", "bf8") for right in ("fp8", "bf8")]
+OLD_SHAPES = [
+    *(f"v_mfma_f32_{shape}f32" for shape in ("32x32x1", "16x16x1", "4x4x1", "32x32x2", "16x16x4")),
+    *(f"v_mfma_f32_{shape}f16" for shape in ("32x32x4", "16x16x4", "4x4x4", "32x32x8", "16x16x16")),
+    *(f"v_mfma_f32_{shape}bf16" for shape in ("32x32x2", "16x16x2", "4x4x2", "32x32x4", "16x16x8")),
+    *(f"v_mfma_i32_{shape}i8" for shape in ("32x32x4", "16x16x4", "4x4x4", "32x32x8", "16x16x16")),
+]
+NEW_SHAPES = [
+    *(f"v_mfma_f32_{shape}_f32" for shape in ("32x32x1_2b", "16x16x1_4b", "4x4x1_16b", "32x32x2", "16x16x4")),
+    *(f"v_mfma_f32_{shape}_f16" for shape in ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
+    *(f"v_mfma_f32_{shape}_bf16" for shape in ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
+    *(f"v_mfma_i32_{shape}_i8" for shape in ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x16", "16x16x32")),
+    *(f"v_mfma_f32_{shape}_{kinds}" for shape in ("32x32x16", "16x16x32") for kinds in EIGHT),
+    *("v_mfma_f64_16x16x4_f64", "v_mfma_f64_4x4x4_4b_f64"),
+]
 MFMA = {
-    "gfx908": [
-        "v_mfma_f32_32x32x4f16",
-        "v_mfma_f32_16x16x16f16",
-        "v_mfma_f32_4x4x4f16",
-        "v_mfma_f32_16x16x8bf16",
-        "v_mfma_f32_4x4x2bf16",
-    ],
+    "gfx908": OLD_SHAPES,
     "gfx90a": [
-        *(f"v_mfma_f32_{shape}f32" for shape in ("32x32x1", "16x16x1", "4x4x1", "32x32x2", "16x16x4")),
-        *(f"v_mfma_f32_{shape}f16" for shape in ("32x32x4", "16x16x4", "4x4x4", "32x32x8", "16x16x16")),
-        *(f"v_mfma_f32_{shape}bf16" for shape in ("32x32x2", "16x16x2", "4x4x2", "32x32x4", "16x16x8")),
+        *OLD_SHAPES,
         *(f"v_mfma_f32_{shape}bf16_1k" for shape in ("32x32x4", "16x16x4", "4x4x4", "32x32x8", "16x16x16")),
-        *(f"v_mfma_i32_{shape}i8" for shape in ("32x32x4", "16x16x4", "4x4x4", "32x32x8", "16x16x16")),
-        "v_mfma_f64_16x16x4f64",
-        "v_mfma_f64_4x4x4f64",
+        *("v_mfma_f64_16x16x4f64", "v_mfma_f64_4x4x4f64"),
     ],
-    "gfx942": [
-        *(f"v_mfma_f32_{shape}_f32" for shape in ("32x32x1_2b", "16x16x1_4b", "4x4x1_16b", "32x32x2", "16x16x4")),
-        *(f"v_mfma_f32_{shape}_f16" for shape in ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
-        *(f"v_mfma_f32_{shape}_bf16" for shape in ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x8", "16x16x16")),
-        *(f"v_mfma_i32_{shape}_i8" for shape in ("32x32x4_2b", "16x16x4_4b", "4x4x4_16b", "32x32x16", "16x16x32")),
-        *(f"v_mfma_f32_{shape}_xf32" for shape in ("32x32x4", "16x16x8")),
-        *(
-            f"v_mfma_f32_{shape}_{left}_{right}"
-            for shape in ("32x32x16", "16x16x32")
-            for left in ("fp8", "bf8")
-            for right in ("fp8", "bf8")
-        ),
-        "v_mfma_f64_16x16x4_f64",
-        "v_mfma_f64_4x4x4_4b_f64",
-    ],
+    "gfx942": [*NEW_SHAPES, *(f"v_mfma_f32_{shape}_xf32" for shape in ("32x32x4", "16x16x8"))],
     "gfx950": [
+        *NEW_SHAPES,
         *("v_mfma_f32_32x32x16_f16", "v_mfma_f32_16x16x32_f16", "v_mfma_f32_32x32x16_bf16"),
         *("v_mfma_f32_16x16x32_bf16", "v_mfma_i32_32x32x32_i8", "v_mfma_i32_16x16x64_i8"),
-        *("v_mfma_f32_16x16x32_fp8_bf8", "v_mfma_f32_32x32x16_bf8_fp8"),
     ],
 }
-EIGHT = [f"{left}_{right}" for left in ("fp8", "bf8") for right in ("fp8", "bf8")]
+SPARSE = [
+    *(f"v_smfmac_f32_{shape}_{kind}" for shape in ("16x16x32", "32x32x16") for kind in ("f16", "bf16")),
+    *(f"v_smfmac_f32_{shape}_{kinds}" for shape in ("16x16x64", "32x32x32") for kinds in EIGHT),
+    *("v_smfmac_i32_16x16x64_i8", "v_smfmac_i32_32x32x32_i8"),
+]
 SMFMAC = {
-    "gfx942": [
-        *(f"v_smfmac_f32_{shape}_{kind}" for shape in ("16x16x32", "32x32x16") for kind in ("f16", "bf16")),
-        *(f"v_smfmac_f32_{shape}_{kinds}" for shape in ("16x16x64", "32x32x32") for kinds in EIGHT),
-        *("v_smfmac_i32_16x16x64_i8", "v_smfmac_i32_32x32x32_i8"),
-    ],
+    "gfx942": SPARSE,
     "gfx950": [
+        *SPARSE,
         *(f"v_smfmac_f32_{shape}_{kind}" for shape in ("16x16x64", "32x32x32") for kind in ("f16", "bf16")),
         *(f"v_smfmac_f32_{shape}_{kinds}" for shape in ("16x16x128", "32x32x64") for kinds in EIGHT),
-        *("v_smfmac_i32_16x16x128_i8", "v_smfmac_i32_32x32x64_i8", "v_smfmac_f32_16x16x64_fp8_bf8"),
+        *("v_smfmac_i32_16x16x128_i8", "v_smfmac_i32_32x32x64_i8"),
     ],
 }
 WMMA11 = ["f32_16x16x16_f16", "f32_16x16x16_bf16", "f16_16x16x16_f16", "bf16_16x16x16_bf16"]
@@ -69,6 +64,25 @@ SWMMAC = [
     *(f"f32_16x16x32_{kinds}" for kinds in EIGHT),
 ]
 SWMMAC_INTEGER = ["i32_16x16x32_iu8", "i32_16x16x32_iu4", "i32_16x16x64_iu4"]
+
+
+SCALED = [f"v_mfma_{scale}f32_{shape}_f8f6f4" for scale in ("", "scale_") for shape in ("16x16x128", "32x32x64")]
+
+
+@pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200"])
+def test_no_matrix_operation_is_left_out(target: str) -> None:
+    isa = Isa.of(target)
+    names = (isa.opcode(number).mnemonic for number in samples(isa))
+    there = {re.sub(r"_(e64|twoaddr|threeaddr|vcd|acd).*", "", name) for name in names}
+    tested = {
+        "gfx1100": [f"v_wmma_{name}" for name in [*WMMA11, *INTEGER]],
+        "gfx1200": [
+            *(f"v_wmma_{name}" for name in [*WMMA12, *INTEGER, "i32_16x16x32_iu4"]),
+            *(f"v_swmmac_{name}" for name in [*SWMMAC, *SWMMAC_INTEGER]),
+        ],
+        "gfx950": [*MFMA["gfx950"], *SMFMAC["gfx950"], *SCALED],
+    }.get(target) or [*MFMA[target], *SMFMAC.get(target, [])]
+    assert {name for name in there if re.match("v_(mfma_(?!ld_)|smfmac_|wmma_|swmmac_)", name)} == set(tested)
 
 
 def both(case) -> None:
