@@ -22,8 +22,8 @@ _DPP8_FETCH_INACTIVE = 0xEA
 _HALF_MATRIX = ("v_wmma_f16_", "v_swmmac_f16_")
 _REGISTER = int(OperandKind.REGISTER)
 _KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
-"""Operations of GFX9 whose 16-bit result leaves the other half alone, unlike their legacy forms (ISA documents). LLVM and
-Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the documents say that it is cleared."""
+"""Operations of GFX9 whose 16-bit result leaves the other half alone, unlike their legacy forms (ISA documents). LLVM
+and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the documents say that it is cleared."""
 _SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
 
