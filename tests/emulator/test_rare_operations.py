@@ -164,6 +164,64 @@ def test_store_from_lds(target: str) -> None:
     assert place.view().view(np.uint32).tolist() == expected.tolist()
 
 
+LOADS_TO_LDS = [
+    ("gfx906", "buffer_load_dword v0, s[0:3], 0 offen offset:8 lds", 4, 4),
+    ("gfx942", "buffer_load_dword v0, s[0:3], 0 offen offset:8 lds", 4, 4),
+    ("gfx942", "buffer_load_ubyte v0, s[0:3], 0 offen offset:8 lds", 1, 4),
+    ("gfx942", "global_load_lds_dword v0, s[0:1] offset:8", 4, 4),
+    ("gfx942", "global_load_lds_ushort v0, s[0:1] offset:8", 2, 4),
+    ("gfx950", "global_load_lds_dwordx4 v0, s[0:1] offset:8", 16, 16),
+    ("gfx950", "global_load_lds_dwordx3 v0, s[0:1] offset:8", 12, 12),
+]
+
+
+@pytest.mark.parametrize(("target", "load", "size", "step"), LOADS_TO_LDS)
+def test_load_to_lds(target: str, load: str, size: int, step: int) -> None:
+    """To M0 plus the instruction's offset plus the lane's number times the element (ISA documents on loads to LDS)."""
+    memory = Memory()
+    place = memory.allocate(2048)
+    contents = RNG.integers(0, 256, 2048, np.uint8)
+    place.view()[:] = contents
+    starts = RNG.permutation(64).astype(np.uint32) * 16
+    mask = int(RNG.integers(1, 1 << 63))
+    sgprs = {**pair(place.address), 2: 2048, 3: 1 << 15}
+    state = run_assembly(
+        target, f"s_mov_b32 m0, 32\n{load}", {0: starts}, sgprs, exec=mask, lds=b"\xee" * 1200, memory=memory
+    )
+    expected = np.full(1200, 0xEE, np.uint8)
+    for lane, start in enumerate(starts.tolist()):
+        if mask >> lane & 1:
+            to = 32 + 8 + step * lane
+            expected[to : to + max(4, size)] = 0
+            expected[to : to + size] = contents[start + 8 :][:size]
+    assert state.lds.view(np.uint8).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [("gfx1030", "dword_addtid"), ("gfx1100", "addtid_b32"), ("gfx1201", "addtid_b32")]
+)
+def test_lanes_that_add_their_number(target: str, name: str) -> None:
+    memory = Memory()
+    place = memory.allocate(512)
+    contents = RNG.integers(0, 1 << 32, 128, np.uint32)
+    place.view().view(np.uint32)[:] = contents
+    source = f"global_load_{name} v1, s[0:1] offset:8\nglobal_store_{name} v2, s[0:1] offset:256"
+    given = {1: 7, 2: LANES[:32] + 100}
+    state = run_assembly(target, source, given, pair(place.address), exec=0x7FFFFFFE, memory=memory)
+    assert state.vgpr(1).tolist() == [7, *contents[3:33].tolist(), 7]
+    contents[65:95] = np.arange(101, 131)
+    assert place.view().view(np.uint32).tolist() == contents.tolist()
+
+
+@pytest.mark.parametrize("target", ["gfx1030", "gfx1100", "gfx1201"])
+def test_modes_set_at_once(target: str) -> None:
+    source = "s_round_mode 0x6\ns_denorm_mode 0x5\ns_getreg_b32 s4, hwreg(HW_REG_MODE, 0, 8)\nv_add_f32 v2, v0, v1"
+    numbers = {0: np.full(32, 1, np.float32).view(np.uint32), 1: np.full(32, -(2.0**-40), np.float32).view(np.uint32)}
+    state = run_assembly(target, source, numbers)
+    assert state.sgpr(4) == 0x56
+    assert set(state.vgpr(2).tolist()) == {0x3F7FFFFF}  # downwards
+
+
 # Exchanging loads (GFX12) --------------------------------------------------------------------------------------------
 
 
