@@ -333,7 +333,7 @@ def _trig_preop(env: Environment) -> None:
         shift += exponent - 1077
     bits = (two_over_pi() << shift & ((1 << 1201) - 1)) >> (1201 - 53)
     scale = -53 - shift + (128 if exponent >= 1968 else 0)
-    _put(env, n.from_fraction(Fraction(bits) * Fraction(2) ** scale, "f", 64, n.NEAREST))
+    _put(env, n.from_fraction(Fraction(bits) * Fraction(2) ** scale, "f", 64, env.rounding(64)))
 
 
 def _dot(name: str, kind: str, elements: tuple[str, str], width: int, count: int, result: tuple[str, int]) -> None:

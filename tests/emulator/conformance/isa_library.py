@@ -228,13 +228,13 @@ for _name, _kind, _width in (
 
 @define("f32_to_u8")
 def _to_u8(env: Environment, v: V) -> V:
-    """MODE rounds, as of all conversions that pack."""
+    """To nearest: which rounding is not told."""
     if n.is_nan(v):
         return make(0, "u", 8)
     if n.is_infinite(v):
         return make(0 if n.is_negative(v) else 255, "u", 8)
     number = n.exact(v)
-    whole = n.round_to_integer(abs(number), env.rounding(32), number < 0)
+    whole = n.round_to_integer(abs(number), NEAREST, number < 0)
     return make(0 if number < 0 else min(255, whole), "u", 8)
 
 

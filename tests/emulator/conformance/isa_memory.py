@@ -204,7 +204,9 @@ class MemoryMachine(Machine):
 
     def memory_environment(self, ins: Instruction, before: State, after: State, lane: int, kind: str) -> Environment:
         text = ins.text_of_code
-        env = environment(self.setting(ins, text, before), Inputs((), lane=lane, m0=int(before.sgprs[M0])))
+        # Whatever MODE says, atomics round to nearest (LLVM's SITargetLowering::shouldExpandAtomicRMWInIR).
+        setting = self.setting(ins, text, before)._replace(round32=0, round16=0)
+        env = environment(setting, Inputs((), lane=lane, m0=int(before.sgprs[M0])))
         for name in _DUMMIES:
             env.constants[name] = make(0, "u", 64)
         offset = self.offset(ins)

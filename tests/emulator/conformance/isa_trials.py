@@ -303,7 +303,9 @@ def register_contents(text: str, source: int, registers: int, count: int, random
     return rows
 
 
-def initial(isa: Isa, ins: Instruction, text: str, random: np.random.Generator, address: int) -> State:
+def initial(
+    isa: Isa, ins: Instruction, text: str, random: np.random.Generator, address: int, rounding: int = 0
+) -> State:
     """Registers for a trial: everything random, sources with values that suit the instruction; memory, which is at
     `address`, for those that use it."""
     lanes = isa.wave_size
@@ -312,7 +314,7 @@ def initial(isa: Isa, ins: Instruction, text: str, random: np.random.Generator, 
         random.integers(0, 1 << 32, (ROWS, lanes), dtype=np.uint32),
         random.integers(0, 1 << 32, 128, dtype=np.uint32),
         int(random.integers(0, 2)),
-        MODE,
+        MODE | rounding | rounding << 2,
     )
     if not isa.target.target.has_agprs or not any(operand.kind == "a" for operand in ins.operands.values()):
         state.agprs[:] = 0

@@ -30,6 +30,7 @@ TARGETS = (
     *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
 JUMP = re.compile(r"\bPC\b")
+FLOAT = re.compile(r"f(16|32|64)")
 MARK = 96
 """The SGPR in which the two endings of a jump leave a number."""
 FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
@@ -56,12 +57,24 @@ def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_instructions(target: str) -> None:
     isa = Isa.of(target)
+    compare(isa, executed(isa))
+
+
+@pytest.mark.parametrize(("target", "rounding"), [("gfx942", 1), ("gfx1030", 2), ("gfx1201", 3)])
+def test_rounding(target: str, rounding: int) -> None:
+    """Floats, with MODE rounding up, down, or to zero."""
+    isa = Isa.of(target)
+    compare(isa, [number for number in executed(isa) if FLOAT.search(isa.opcode(number).mnemonic)], rounding)
+
+
+def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> None:
+    """Run each opcode on the device and by the documents."""
     machine = MemoryMachine(isa)
     end = isa.assemble("s_endpgm\n").instructions.code
     marks = [isa.assemble(f"s_mov_b32 s{MARK}, {mark}\n").instructions.code for mark in (1, 2)]
     todo = []
     problems = []
-    for number in executed(isa):
+    for number in numbers:
         opcode = isa.opcode(number)
         name = base_name(opcode.mnemonic)
         if not_here(opcode):
@@ -88,7 +101,7 @@ def test_instructions(target: str) -> None:
         machine.address = bench.place.address
         for position, (ins, _, random) in enumerate(part):
             try:
-                before = initial(isa, ins, ins.text_of_code, random, bench.place.address)
+                before = initial(isa, ins, ins.text_of_code, random, bench.place.address, rounding)
                 if JUMP.search(ins.text_of_code):
                     here = bench.address_of(position)
                     source = ins.operands.get("src0")
@@ -111,7 +124,7 @@ def test_instructions(target: str) -> None:
                 problems.append(f"{ins.opcode.name}, {ins.text}, EXEC {exec_bits:#x}: {'; '.join(found[:3])}")
     if os.environ.get("LUTHIER_CONFORMANCE_OUTPUT"):
         with open(os.environ["LUTHIER_CONFORMANCE_OUTPUT"], "a") as file:
-            file.write("\n".join([target, *problems, ""]))
+            file.write("\n".join([str(isa.target), *problems, ""]))
     assert not problems, f"{len(problems)} of {len(todo)} trials:\n" + "\n".join(problems[:400])
 
 
