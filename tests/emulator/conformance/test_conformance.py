@@ -67,6 +67,15 @@ def test_rounding(target: str, rounding: int) -> None:
     compare(isa, [number for number in executed(isa) if FLOAT.search(isa.opcode(number).mnemonic)], rounding)
 
 
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+def test_wave64(target: str) -> None:
+    """RDNA's other wave size. GFX11 permutes within 32 lanes, which its document does not say (LLVM's
+    GCNSubtarget::supportsWaveWideBPermute)."""
+    isa = Isa.of(target, 64)
+    narrow = ("ds_permute_b32", "ds_bpermute_b32") if isa.target.target.major == 11 else ()
+    compare(isa, [number for number in executed(isa) if isa.opcode(number).mnemonic not in narrow])
+
+
 def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> None:
     """Run each opcode on the device and by the documents."""
     machine = MemoryMachine(isa)
