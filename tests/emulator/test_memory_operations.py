@@ -374,16 +374,25 @@ def lane_test(target: str, source: str, **registers: object) -> WaveState:
     return run_assembly(target, source, {int(key[1:]): value for key, value in registers.items()}, lds=1024)
 
 
-def test_permutations() -> None:
-    lanes = np.arange(64, dtype=np.uint32)
+@pytest.mark.parametrize(("target", "reach"), [("gfx942", 64), ("gfx1030", 32), ("gfx1100", 32), ("gfx1201", 64)])
+def test_permutations_of_wave64(target: str, reach: int) -> None:
+    """GFX10 and GFX11 permute each half of the wave by itself (LLVM's GCNSubtarget::supportsWaveWideBPermute)."""
+    lanes = np.arange(64)
     data = RNG.integers(0, 1 << 32, 64, np.uint32)
     index = RNG.integers(0, 256, 64).astype(np.uint32)
-    state = lane_test("gfx942", "ds_bpermute_b32 v2, v0, v1\nds_permute_b32 v3, v0, v1", v0=index * 4, v1=data)
-    assert state.vgpr(2).tolist() == data[index % 64].tolist()
+    source = "ds_bpermute_b32 v2, v0, v1\nds_permute_b32 v3, v0, v1"
+    state = run_assembly(target, source, {0: index * 4, 1: data}, wave_size=64)
+    other = lanes // reach * reach + index % reach
+    assert state.vgpr(2).tolist() == data[other].tolist()
     pushed = np.zeros(64, np.uint32)
     for lane in range(64):
-        pushed[index[lane] % 64] = data[lane]
+        pushed[other[lane]] = data[lane]
     assert state.vgpr(3).tolist() == pushed.tolist()
+
+
+def test_swizzles() -> None:
+    lanes = np.arange(64, dtype=np.uint32)
+    data = RNG.integers(0, 1 << 32, 64, np.uint32)
     state = lane_test(
         "gfx942",
         "ds_swizzle_b32 v2, v1 offset:swizzle(QUAD_PERM, 3,2,1,0)\n"

@@ -201,10 +201,18 @@ for _bits in (32, 64):
 # Lane permutations and counters -------------------------------------------------------------------------------------
 
 
-@operations.wave("ds_bpermute_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
+def _named_lane(w: WaveBuilder, addr: Slot, offset: Slot) -> Value:
+    """The lane (addr + offset) / 4. GFX10 and GFX11 permute the halves of 64 lanes apart, as LLVM
+    (GCNSubtarget::supportsWaveWideBPermute) and Mesa have it; their documents only say that it is modulo 32."""
+    reach = 32 if w.major in (10, 11) else w.wave_size
+    lane = (_place(addr, offset.scalar()) >> 2) & (reach - 1)
+    return lane if reach == w.wave_size else lane | (w.lane_id() & 32)
+
+
+@operations.wave("ds_bpermute_b32", "addr:u32 data0:u32 #offset -> vdst:u32", generations=True)
 def bpermute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
-    """D[lane] = data[(addr + offset) / 4 mod lanes]; inactive source lanes give 0."""
-    index = (_place(addr, offset.scalar()) >> 2) & (w.wave_size - 1)
+    """D[lane] = data[named lane]; inactive source lanes give 0."""
+    index = _named_lane(w, addr, offset)
     values = spill(w, w.select(w.exec, data.row(0), 0))
     addresses = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(values, I64), "u64"))
     result.write(gather(w, addresses))
@@ -212,17 +220,17 @@ def bpermute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot)
 
 @operations.wave("ds_bpermute_fi_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
 def bpermute_fi(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
-    """D[lane] = data[(addr + offset) / 4 mod lanes], of inactive lanes too."""
-    index = (_place(addr, offset.scalar()) >> 2) & (w.wave_size - 1)
+    """D[lane] = data[named lane], of inactive lanes too."""
+    index = _named_lane(w, addr, offset)
     values = spill(w, data.row(0))
     addresses = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(values, I64), "u64"))
     result.write(gather(w, addresses))
 
 
-@operations.wave("ds_permute_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
+@operations.wave("ds_permute_b32", "addr:u32 data0:u32 #offset -> vdst:u32", generations=True)
 def permute(w: WaveBuilder, result: Slot, addr: Slot, data: Slot, offset: Slot) -> None:
-    """D[(addr[lane] + offset) / 4 mod lanes] = data[lane]; lanes nobody writes get 0, the highest of several wins."""
-    index = (_place(addr, offset.scalar()) >> 2) & (w.wave_size - 1)
+    """D[named lane] = data[lane]; lanes nobody writes get 0, the highest of several wins."""
+    index = _named_lane(w, addr, offset)
     indices, values = spill(w, index), spill(w, data.row(0))
     target = spill(w, w.const("u32", 0))
     with each_lane(w) as lane:
