@@ -26,9 +26,6 @@ PTR = ir.PointerType()
 MASK = Type("mask", 1)
 SCC = Type("scc", 1)
 
-ROUND_NAMES = ("round.tonearest", "round.upward", "round.downward", "round.towardzero")
-"""By the MODE register's FP_ROUND codes 0 to 3."""
-
 
 class Builder:
     """Makes values; see README.md for the list with examples."""

@@ -207,7 +207,7 @@ RANGE_SIZE = 16
 READY, WAITING, ENDED = range(3)
 """What a wave is doing."""
 
-FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_REGISTER, FAULT_BUFFER = range(1, 7)
+FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_BUFFER = range(1, 6)
 FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(7, 12)
 """Of typed buffers: a misaligned element; of the others the address is the format's number."""
 FAULT_LANES, FAULT_MODE, FAULT_SKIP = range(12, 15)

@@ -49,11 +49,6 @@ def note_access(w: WaveBuilder, hosts: Value, size: int | Value, mask: Value | N
     w.ir.store(hosts.llvm, w.address(entry, layout.ACCESS["addresses"]), align=8)
 
 
-def lane_of(w: WaveBuilder, mask: Value) -> Value:
-    """The lowest lane of a mask, a scalar u32."""
-    return w.trailing_zeros(w.mask_bits(mask)).to("u32")
-
-
 def extract_at(w: WaveBuilder, value: Value, lane: Value) -> Value:
     """One lane of a vector, the lane a scalar."""
     return w.wrap(w.ir.extract_element(value.llvm, lane.llvm), value.type)

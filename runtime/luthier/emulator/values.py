@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 Operand = Union["Value", int, float]
 
 
-def element_type(llvm: ir.Type) -> ir.Type:
-    """The element of a vector type, or the type itself."""
-    return llvm.element if isinstance(llvm, ir.VectorType) else llvm
-
-
 class Value:
     """An LLVM value and how its bits are read. Operators follow the type: ``>>`` and ``<`` of an ``i32`` are signed."""
 
@@ -150,11 +145,6 @@ class Value:
 
     def __bool__(self) -> bool:
         raise TypeError("a value is not known while code is generated; use b.select")
-
-
-def float_bits(number: float, bits: int) -> int:
-    """The IEEE encoding of `number`, rounded to nearest."""
-    return int.from_bytes(struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], number), "little")
 
 
 def constant(type: Type, number: int | float, lanes: int) -> Any:

@@ -355,19 +355,12 @@ class Slot:
         """Write active lanes."""
         self.write_parts([value])
 
-    def write_all(self, value: Value) -> None:
-        """Write every lane."""
-        self._write([value], None)
-
     def write_parts(self, values: Sequence[Value]) -> None:
         """Write the operand's elements in active lanes."""
-        self._write(values, self.w.exec)
-
-    def _write(self, values: Sequence[Value], mask: Value | None) -> None:
         from luthier.emulator.operands import typed_rows
 
         for index, row in enumerate(typed_rows(self.w, list(values), self.spec.type)):
-            self.store_row(index, row, mask)
+            self.store_row(index, row, self.w.exec)
 
 
 __all__ = ["Slot", "WaveBuilder", "overload_name"]
