@@ -3,10 +3,10 @@
 PYTHON := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test test-all check format bench clean
 
 help: ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: ## Debian packages, .venv, native module
 	@scripts/bootstrap
@@ -14,9 +14,12 @@ setup: ## Debian packages, .venv, native module
 demo: setup ## build the instr_count tool, instrument real kernels, prove outputs and counts equal
 	@$(PYTHON) examples/demo.py
 
-test: setup ## run the tests
+test: setup ## run the tests, of the largest tables a sample that changes daily
 	@scripts/bootstrap build dev scons test
-	@$(PYTHON) -m pytest -q $(TESTFLAGS)
+	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
+
+test-all: export LUTHIER_TEST_ALL = 1
+test-all: test ## run all the tests
 
 check: setup ## lint, format, types
 	@$(PYTHON) -m ruff check .

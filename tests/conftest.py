@@ -1,20 +1,18 @@
-"""Tools that several kinds of tests instrument kernels with, compiled on the spot, once a session."""
+"""Tools that several kinds of tests instrument kernels with, compiled on the spot."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from kept import FOLDER, ROOT
 from luthier.tool import Tool
 from luthier.tool_module import ToolModule
 
 from luthier_build.compile import compile_device
 from luthier_build.workspace import build_folder
-
-ROOT = Path(__file__).parents[1]
 
 PREFIX = """\
 #include <hip/hip_runtime.h>
@@ -26,7 +24,7 @@ MakeModule = Callable[..., ToolModule]
 
 
 @pytest.fixture(scope="session")
-def make_module(tmp_path_factory: pytest.TempPathFactory) -> MakeModule:
+def make_module() -> MakeModule:
     """`make_module(source, *targets)`: the tool module of HIP source, without its usual first lines."""
     made: dict[str, ToolModule] = {}
 
@@ -34,12 +32,13 @@ def make_module(tmp_path_factory: pytest.TempPathFactory) -> MakeModule:
         wanted = targets or ("gfx90a", "gfx942", "gfx1100")
         key = hashlib.sha256(repr((source, wanted)).encode()).hexdigest()
         if key not in made:
-            folder = tmp_path_factory.mktemp("module")
-            path: Path = folder / "device.hip"
-            path.write_text(PREFIX + source)
-            with build_folder(folder / "build") as held:
+            # The build looks by itself whether what it finds there is up to date.
+            folder = FOLDER / f"module-{key[:32]}"
+            with build_folder(folder) as held:
+                path = folder / "device.hip"
+                path.write_text(PREFIX + source)
                 module = compile_device([path], wanted, folder=held, report=lambda line: None)
-            made[key] = ToolModule.load(module.bundle)
+                made[key] = ToolModule.load(module.bundle)
         return made[key]
 
     return make

@@ -1,5 +1,4 @@
-"""Code objects to lift: assembled from text with llvm-mc and lld, or compiled from HIP with clang, once a session
-each."""
+"""Code objects to lift: assembled from text with llvm-mc and lld, or compiled from HIP with clang."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kept import compiled as compiled_path
 from luthier.objects import CodeObject, load_object
 
 INPUTS = Path(__file__).parent / "inputs"
@@ -104,19 +104,16 @@ def assembled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., CodeObj
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., CodeObject]:
+def compiled() -> Callable[..., CodeObject]:
     """`compiled(target, file name in inputs, *clang arguments)` -> the code object."""
-    folder = tmp_path_factory.mktemp("compiled")
     made: dict[tuple[str, ...], CodeObject] = {}
 
     def compiled(target: str, name: str, *arguments: str) -> CodeObject:
         key = target, name, *arguments
         if key not in made:
-            path = folder / f"{len(made)}.co"
             command = ["clang-22", "-x", "hip", "-nogpuinc", "-nogpulib", "-O2", "--offload-device-only"]
-            command += ["--no-gpu-bundle-output", f"--offload-arch={target}", "-o", str(path), *arguments]
-            subprocess.run([*command, str(INPUTS / name)], check=True, capture_output=True)
-            made[key] = load_object(path)
+            command += ["--no-gpu-bundle-output", f"--offload-arch={target}", *arguments, str(INPUTS / name)]
+            made[key] = load_object(compiled_path(command, [INPUTS / name], f"{target}.co"))
         return made[key]
 
     return compiled

@@ -1,4 +1,4 @@
-"""Code objects to look at, made by clang and compiled once a session."""
+"""Code objects to look at, made by clang and compiled on the spot."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from kept import compiled
 
 INPUTS = Path(__file__).parent / "inputs"
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
@@ -17,18 +18,13 @@ class Compile(Protocol):
 
 
 @pytest.fixture(scope="session")
-def compile_hip(tmp_path_factory: pytest.TempPathFactory) -> Compile:
-    """`compile_hip(*clang arguments)` -> path of what clang makes of inputs/kernels.hip, once for each set of them."""
-    folder = tmp_path_factory.mktemp("hip")
-    made: dict[tuple[str, ...], Path] = {}
+def compile_hip() -> Compile:
+    """`compile_hip(*clang arguments)` -> path of what clang makes of inputs/kernels.hip."""
 
     def compile_hip(*arguments: str) -> Path:
-        if arguments not in made:
-            path = folder / f"{len(made)}.out"
-            common = ["clang-22", "-x", "hip", "-nogpuinc", "-nogpulib", "-O2", "-o", str(path)]
-            subprocess.run([*common, *arguments, str(INPUTS / "kernels.hip")], check=True, capture_output=True)
-            made[arguments] = path
-        return made[arguments]
+        source = INPUTS / "kernels.hip"
+        command = ["clang-22", "-x", "hip", "-nogpuinc", "-nogpulib", "-O2", *arguments, source]
+        return compiled(command, [source], "kernels.out")
 
     return compile_hip
 

@@ -1,0 +1,43 @@
+"""How much the tests try.
+
+`make test` tries a sample of the largest tables, another one each day; `make test-all` sets LUTHIER_TEST_ALL and tries
+everything. LUTHIER_FUZZ=n makes random tests n times as long.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from luthier.targets import TARGETS
+
+Item = TypeVar("Item")
+
+EVERYTHING = bool(os.environ.get("LUTHIER_TEST_ALL"))
+FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
+
+EMULATED = (
+    *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103"),
+    *("gfx1150", "gfx1151", "gfx1200", "gfx1201"),
+)
+"""Targets of the emulated device that differ in more than their number."""
+FAMILIES = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+"""One target of each generation."""
+assert set(FAMILIES) <= set(EMULATED) <= set(TARGETS)
+
+
+@functools.cache
+def rotation() -> int:
+    """The day of the tested commit, as a number: `sample` chooses by it, so that a failure can be repeated."""
+    command = ["git", "-C", str(Path(__file__).parent), "log", "-1", "--format=%ct"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return int(done.stdout) // 86400 if done.returncode == 0 else 0
+
+
+def sample(items: Sequence[Item], share: int) -> list[Item]:
+    """Every `share`-th item, on other days other ones; all of them when everything is tested."""
+    return list(items) if EVERYTHING else list(items[-rotation() % share :: share])

@@ -1,0 +1,66 @@
+"""What tests compile, kept by content: made once for all workers, runs and checkouts."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from luthier.cache import cache_root
+
+from luthier_build.workspace import digest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = cache_root() / "tests"
+
+
+def kept(key: object, make: Callable[[Path], None], name: str = "made") -> Path:
+    """The file or folder `name` that `make` writes at the path it is given, made when nothing is kept under `key`.
+
+    Args:
+        key: everything the result depends on; its `repr` is what counts.
+        make: writes the result; may use the path's folder for intermediate files.
+        name: of the result, for those who look at it.
+    """
+    folder = FOLDER / hashlib.sha256(repr(key).encode()).hexdigest()[:32]
+    if not folder.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with open(folder.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                unfinished = folder.with_suffix(".new")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir()
+                make(unfinished / name)
+                os.rename(unfinished, folder)
+    return folder / name
+
+
+def compiled(command: Iterable[object], inputs: Iterable[Path], name: str) -> Path:
+    """What a compiler makes with `-o`.
+
+    Args:
+        command: the compiler and its arguments, without the output.
+        inputs: files whose content the result depends on, beside the compiler itself.
+        name: of the output.
+    """
+    arguments = [str(part) for part in command]
+    contents = [digest(path) for path in sorted(inputs)]
+    key = version(arguments[0]), [argument.replace(str(ROOT), "") for argument in arguments[1:]], contents
+    return kept(key, lambda output: run([*arguments, "-o", str(output)]), name)
+
+
+def run(command: list[str]) -> None:
+    """Run a program that must succeed; what it says is part of the error."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+
+
+@functools.cache
+def version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True).stdout
