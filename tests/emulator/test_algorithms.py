@@ -1,6 +1,6 @@
 """Whole algorithms: the same source on every target, unoptimized and optimized, and on the host; equal to the bit.
 
-LUTHIER_FUZZ runs every target at every level.
+`make test-all` runs every target at every level.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import EMULATED, EVERYTHING
 from luthier.devices import open_device
 from luthier.emulator import Module
 from numpy.typing import NDArray
@@ -23,13 +24,10 @@ from numpy.typing import NDArray
 from luthier_build.toolchain import Toolchain
 
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
-TARGETS = [
-    *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103"),
-    *("gfx1150", "gfx1151", "gfx1200", "gfx1201", "gfx1100 wave64", "gfx1201 wave64"),
-]
+TARGETS = [*EMULATED, "gfx1100 wave64", "gfx1201 wave64"]
 LEVELS = ("-O0", "-O3")
 CASES = [(target, LEVELS[(index + index // 5) % 2]) for index, target in enumerate(TARGETS)]
-if "LUTHIER_FUZZ" in os.environ:
+if EVERYTHING:
     CASES = [(target, level) for target in TARGETS for level in (*LEVELS, "-O1", "-Os")]
 RANDOM = np.random.default_rng(int(os.environ.get("LUTHIER_SEED", "12")))
 ITEMS, GROUPS = 80, 3
@@ -103,7 +101,7 @@ def test_same_as_on_the_host(module: Module, host: ctypes.CDLL, name: str) -> No
 def test_no_instruction_is_refused(module: Module) -> None:
     """Also in code that these inputs do not reach; of unoptimized kernels, which are long, a few on each target."""
     names = list(module.object.kernels)
-    long = len(module.object.data) > 100_000 and "LUTHIER_FUZZ" not in os.environ
+    long = len(module.object.data) > 100_000 and not EVERYTHING
     for name in RANDOM.permutation(names)[:3] if long else names:
         assert module.kernel(str(name)).refused() == {}
 

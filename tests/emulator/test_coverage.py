@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 
 import llvmlite.binding as llvm
 import pytest
+from effort import EMULATED, EVERYTHING
 from llvmlite import ir
 from luthier.cli.main import main
 from luthier.emulator.bind import Binder
@@ -19,9 +19,7 @@ from luthier.emulator.samples import samples
 from luthier.emulator.variant import Variant
 from luthier.mc import Isa
 
-TARGETS = ("gfx906", "gfx950", "gfx1151", "gfx1201")
-if "LUTHIER_FUZZ" in os.environ:
-    TARGETS += ("gfx1030", "gfx908", "gfx90a", "gfx942", "gfx1100", "gfx1200")
+TARGETS = EMULATED if EVERYTHING else ("gfx906", "gfx950", "gfx1151", "gfx1201")
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,7 +1,7 @@
 """Random machine code and descriptors, in a process of their own: a result or a `LuthierError`, whatever comes.
 
 The emulator makes native code of what it is given, so one register or address that is not checked is an access to the
-user's memory. LUTHIER_FUZZ=n runs every target, each n times as long; LUTHIER_SEED begins elsewhere.
+user's memory. `make test-all` runs every target, LUTHIER_FUZZ=n each n times as long; LUTHIER_SEED begins elsewhere.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from effort import EVERYTHING, FUZZ
 
-SECONDS = 4 * int(os.environ.get("LUTHIER_FUZZ", "1"))
+SECONDS = 4 * FUZZ
 SEED = os.environ.get("LUTHIER_SEED", "1")
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 TARGETS = ["gfx90a", "gfx1030", "gfx1151", "gfx1200 wave64"]
-if "LUTHIER_FUZZ" in os.environ:
+if EVERYTHING:
     TARGETS += ["gfx906", "gfx908", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1100 wave64"]
 
 

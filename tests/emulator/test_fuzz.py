@@ -1,6 +1,6 @@
 """Every kind of instruction with random registers: a result or an `EmulationError`, never a crash of the process.
 
-LUTHIER_FUZZ=n takes n times as many opcodes; 20 are all of them.
+LUTHIER_FUZZ=n takes n times as many opcodes, `make test-all` all of them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import os
 
 import numpy as np
 import pytest
+from effort import EVERYTHING, FUZZ
 from luthier.emulator.bench import run_assembly
 from luthier.emulator.coverage import NOT_COMPUTE, samples
 from luthier.emulator.memory import Memory
 from luthier.errors import EmulationError
 from luthier.mc import Isa
 
-STEP = max(1, 20 // int(os.environ.get("LUTHIER_FUZZ", "1")))
+STEP = 1 if EVERYTHING else max(1, 20 // FUZZ)
 
 
 @pytest.mark.parametrize("target", ["gfx950", "gfx1151"])

@@ -6,7 +6,6 @@ V5 Metadata"), written out here.
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import EMULATED, EVERYTHING
 from luthier.devices import open_device
 from luthier.emulator import KernelHandle, Module
 from luthier.errors import EmulationError
@@ -23,12 +23,8 @@ from luthier.targets import target_named
 from luthier_build.toolchain import Toolchain
 
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
-PROCESSORS = [
-    *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103"),
-    *("gfx1150", "gfx1151", "gfx1200", "gfx1201"),
-]
-CASES = [(name, 4 + index % 3) for index, name in enumerate([*PROCESSORS, "gfx1100 wave64", "gfx1201 wave64"])]
-if "LUTHIER_FUZZ" in os.environ:
+CASES = [(name, 4 + index % 3) for index, name in enumerate([*EMULATED, "gfx1100 wave64", "gfx1201 wave64"])]
+if EVERYTHING:
     CASES = [(name, version) for name, _ in CASES for version in (4, 5, 6)]
 
 
@@ -264,7 +260,7 @@ amdhsa.kernels:
 """
 
 
-@pytest.fixture(scope="module", params=[*PROCESSORS, "gfx1030 wave64", "gfx1100 wave64", "gfx1201 wave64"])
+@pytest.fixture(scope="module", params=[*EMULATED, "gfx1030 wave64", "gfx1100 wave64", "gfx1201 wave64"])
 def dump(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelHandle:
     processor, _, wave = request.param.partition(" ")
     wave_size = 64 if wave else target_named(processor).default_wave_size

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
+from effort import FUZZ
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 
-ROUNDS = int(os.environ.get("LUTHIER_FUZZ", "1000"))
+ROUNDS = 1000 * FUZZ
 
 
 @pytest.mark.parametrize(

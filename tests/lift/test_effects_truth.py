@@ -1,6 +1,6 @@
 """Every opcode: what lifting says that it reads and writes, against what it does on the emulated device.
 
-LUTHIER_FUZZ=n looks at n times as many opcodes, on every target; from 8 on at all, in n // 8 forms each.
+`make test-all` looks at every opcode of every target, in LUTHIER_FUZZ forms each.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from effort import EVERYTHING, FUZZ
 from lift_truth import Bench, Impossible
 from luthier.emulator.coverage import NOT_COMPUTE, samples
 from luthier.errors import EmulationError
@@ -17,10 +18,9 @@ from luthier.lifting import registers as r
 from luthier.lifting.semantics import Control, control_of
 from luthier.mc import Isa
 
-FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
-STEP, FORMS = max(1, 8 // FUZZ), max(1, FUZZ // 8)
+STEP = 1 if EVERYTHING else 8
 TARGETS = [("gfx950", 64), ("gfx1151", 32), ("gfx1201", 64)]
-if FUZZ > 1:
+if EVERYTHING:
     TARGETS += [("gfx906", 64), ("gfx908", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1030", 64)]
     TARGETS += [("gfx1100", 32), ("gfx1100", 64), ("gfx1200", 32), ("gfx1201", 32)]
 FILES = ("vsa", "svx", "av", "xv")
@@ -41,7 +41,7 @@ def test_says_what_the_device_does(target: str, wave: int) -> None:
         if opcode.mnemonic.startswith(ELSEWHERE) or control_of(opcode.pseudo) is Control.REFUSED:
             continue
         sample, index = samples(isa)[number]
-        for _ in range(FORMS):
+        for _ in range(FUZZ):
             mask = int(bench.random.integers(1, 1 << wave, dtype=np.uint64))
             try:
                 code = bench.variant(opcode, sample.operands(index), str(bench.random.choice(FILES)))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 
 import pytest
+from effort import FUZZ
 from luthier.errors import LiftError, LuthierError
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.listing import as_data, as_text
 from luthier.lifting.registers import SCALAR_MASK
 from luthier.objects import CodeObject, load_object
 
-ROUNDS = int(os.environ.get("LUTHIER_FUZZ", "40"))
+ROUNDS = 40 * FUZZ
 
 
 def check(lifted: LiftedRepresentation) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 
 import pytest
+from effort import FUZZ
 from lift_oracles import COMPARED, VECTORS, compare, lifted_sample, overwrite_the_dead, reference, sample
 from lift_programs import Step, operation, with_control
 from luthier.objects import CodeObject
 
-PROGRAMS = int(os.environ.get("LUTHIER_FUZZ", "60"))
+PROGRAMS = 60 * FUZZ
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))

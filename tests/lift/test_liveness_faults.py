@@ -1,16 +1,16 @@
 """The oracles catch a mistake in each rule of liveness: every test plants one and shows it by a random program.
 
-Which program shows it is written beside each. When the programs change, LUTHIER_FUZZ=600 looks through so many and
-names the first that does.
+Which program shows it is written beside each. When the programs change, LUTHIER_FUZZ=10 looks through 600 and names
+the first that does.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 
 import pytest
+from effort import FUZZ
 from lift_oracles import COMPARED, Live, Sample, compare, reference, sample
 from luthier.lifting import Liveness, lane_masks
 from luthier.lifting import registers as r
@@ -23,7 +23,7 @@ from luthier.lifting.semantics import Lanes
 from luthier.lifting.written import Filled, Written
 from luthier.objects import CodeObject
 
-PROGRAMS = int(os.environ.get("LUTHIER_FUZZ", "0"))
+PROGRAMS = 60 * FUZZ if FUZZ > 1 else 0
 """Programs to look through instead of the one that is known to show a fault."""
 
 Patch = pytest.MonkeyPatch

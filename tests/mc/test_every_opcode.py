@@ -1,12 +1,12 @@
 """Every opcode of every target, with llvm-mc as the oracle: text, length, operands, and the way back.
 
-LUTHIER_FUZZ=n tries n times as many encodings of each, and targets that differ from others in name only.
+LUTHIER_FUZZ=n tries n times as many encodings of each, `make test-all` also targets that differ from others in name
+only.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from effort import EVERYTHING, FUZZ
 from luthier.emulator.coverage import samples
 from luthier.mc import Isa, OperandKind
 from luthier.targets import TARGETS
 
-FUZZ = int(os.environ.get("LUTHIER_FUZZ", "0"))
 NAMES = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1030", "gfx1100", "gfx1150", "gfx1200")
-EVERY_ISA = [(name, wave) for name in (TARGETS if FUZZ else NAMES) for wave in TARGETS[name].wave_sizes]
-VARIATIONS = 2 * max(FUZZ, 1)
+EVERY_ISA = [(name, wave) for name in (TARGETS if EVERYTHING else NAMES) for wave in TARGETS[name].wave_sizes]
+VARIATIONS = 2 * FUZZ
 """Of each opcode's encoding, with random bits."""
 MARK = "0x34,0x12,0x80,0xbf", "s_nop 0x1234"
 """What stands between instructions for llvm-mc, which resumes after an undecodable block."""

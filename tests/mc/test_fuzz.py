@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 from collections.abc import Callable
@@ -11,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import FUZZ
 from luthier.errors import DecodeError
 from luthier.mc import InstructionArray, Isa
 from luthier.targets import TARGETS
 
 EVERY_ISA = [(name, wave) for name, target in TARGETS.items() for wave in target.wave_sizes]
-FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
 """Multiplies the amount of input."""
 
 

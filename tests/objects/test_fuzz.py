@@ -1,6 +1,6 @@
 """Damaged input either parses or is refused by a LuthierError: no other exception, no hang, no huge allocation.
 
-LUTHIER_FUZZ multiplies the number of mutations.
+LUTHIER_FUZZ=n tries n times as many mutations.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from effort import FUZZ
 from luthier.cli.objects import describe, table
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject, ObjectEditor, load_objects
 
 Compile = Callable[..., Path]
 
-SCALE = float(os.environ.get("LUTHIER_FUZZ", "1"))
 WORDS = [b"\xff" * 8, bytes(8), b"\xff" * 7 + b"\x7f", b"\x01" + bytes(7), bytes(7) + b"\x80", b"\xf0\xff\xff\xff" * 2]
 
 
@@ -39,7 +39,7 @@ def little_memory() -> Iterator[None]:
 def mutations(data: bytes, count: int, seed: int) -> Iterator[bytes]:
     """`count` damaged copies: cut short, bits flipped, bytes and 8-byte words replaced, ranges copied over others."""
     rng = random.Random(seed)
-    for _ in range(max(1, int(count * SCALE))):
+    for _ in range(count * FUZZ):
         damaged = bytearray(data)
         kind = rng.random()
         if kind < 0.1:
@@ -132,7 +132,7 @@ def test_random_bytes() -> None:
         b"!<arch>\n",
         b"",
     ]
-    for _ in range(int(1000 * SCALE)):
+    for _ in range(1000 * FUZZ):
         assert not survives(rng.choice(starts) + rng.randbytes(rng.choice((1, 20, 64, 300))))
 
 
@@ -161,4 +161,4 @@ def test_editing_damaged_objects(target: str, code_object: Compile) -> None:
         assert after.metadata["added"] == "x" * 100
         assert [*after.kernels] == [*found.kernels]
         written += 1
-    assert written > 300 * SCALE
+    assert written > 300 * FUZZ

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 import zlib
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import EVERYTHING
 from luthier.devices import open_device
 from luthier.emulator import LaunchStats
 from luthier.launch_plan import LaunchPlan
@@ -37,8 +37,8 @@ OTHERS = ("gfx906", "gfx908", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx11
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with a `target` runs on all of `TARGETS`, and on two of `OTHERS` (with LUTHIER_FUZZ all) if it takes no
-    tool."""
+    """A test with a `target` runs on all of `TARGETS`, and on two of `OTHERS` (under `make test-all` on all) if it
+    takes no tool."""
     names = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     given = [name for some in names for name in (some.split(",") if isinstance(some, str) else some)]
     if "target" not in metafunc.fixturenames or "target" in given:
@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     others: tuple[str, ...] = ()
     if not {"counter", "make_module"} & set(metafunc.fixturenames):
         first = zlib.crc32(metafunc.function.__name__.encode())
-        others = OTHERS if "LUTHIER_FUZZ" in os.environ else tuple(OTHERS[(first + 3 * k) % 8] for k in (0, 1))
+        others = OTHERS if EVERYTHING else tuple(OTHERS[(first + 3 * k) % 8] for k in (0, 1))
     metafunc.parametrize("target", [*TARGETS, *others])
 
 
