@@ -122,6 +122,9 @@ class Builder:
     def float_to_int(self, value: Value, type: str) -> Value:
         """Truncate toward zero; out of range saturates, NaN gives 0 (ISA documents, V_CVT_*)."""
         kind = Type.parse(type)
+        if value.type.bits == 16:
+            # Hosts with arithmetic of 16 bits: LLVM's code for the conversion there gives the least integer for NaN.
+            value = value.to("f32")
         operation = "fptosi" if kind.is_signed else "fptoui"
         return self.intrinsic(f"llvm.{operation}.sat", [value], kind, overload=[kind, value.type])
 
