@@ -193,7 +193,7 @@ def test_registers_beyond_the_descriptor(build_kernels: Callable[[str, str], Pat
     editor.write(kernel.descriptor_address, smaller.encode())
     module = open_device("emu:gfx942").load(editor.finish())
     arrays = [np.ones(64, np.float32) for _ in range(3)]
-    with pytest.raises(EmulationError, match=r"uses v\d+; the kernel descriptor allocates 4"):
+    with pytest.raises(EmulationError, match=r"uses v\d+; the kernel descriptor allocates 4 \(accum_offset\)"):
         module.kernel("vector_add").launch(*arrays, 64, grid=1, block=64)
 
 

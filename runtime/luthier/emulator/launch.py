@@ -171,6 +171,10 @@ class Launch:
                 record = int(beyond[0])
                 message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
                 message += f"the kernel descriptor allocates {limit}"
+                if name == "v" and self.target.unified_vgprs:
+                    # "VGPR Out of Range" (ISA documents): a source is v0, a result is lost. Whether that begins here,
+                    # or these are accumulation registers, is not told.
+                    message += " (accum_offset), and no document says what is behind it"
                 self.fault = EmulationError(
                     message, kernel=self.kernel.name, offset=code.address_of(record), target=str(code.isa.target)
                 )
