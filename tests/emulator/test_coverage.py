@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import llvmlite.binding as llvm
@@ -33,6 +34,23 @@ def test_at_least_99_percent(target: str) -> None:
 def test_what_only_wave32_has_is_refused_in_wave64() -> None:
     assert "global_load_tr_b64" in coverage("gfx1201").exact
     assert "wave64" in coverage("gfx1201", 64).reasons["global_load_tr_b64"]
+
+
+@pytest.mark.parametrize(
+    ("target", "opcode"),
+    [
+        ("gfx942", "V_PK_FMAC_F16_dpp_gfx9"),
+        ("gfx942", "V_PK_FMAC_F16_sdwa_gfx9"),
+        ("gfx1030", "V_PK_FMAC_F16_dpp_gfx10"),
+        ("gfx1030", "V_PK_FMAC_F16_dpp8_gfx10"),
+        ("gfx1201", "S_ALLOC_VGPR_gfx12"),
+    ],
+)
+def test_what_no_document_explains_is_refused(target: str, opcode: str) -> None:
+    found = coverage(target)
+    name = next(name for name, opcodes in found.refused.items() if opcode in opcodes)
+    assert re.search("no document says|dynamic VGPR mode", found.reasons[name])
+    assert not any(opcode in opcodes for table in (found.exact, found.bounded) for opcodes in table.values())
 
 
 def test_command_names_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

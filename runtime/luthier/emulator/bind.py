@@ -10,7 +10,7 @@ from luthier.emulator.constants import inline_offset
 from luthier.emulator.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.dpp import is_defined
 from luthier.emulator.operations import operations_of
-from luthier.emulator.operations.refused import WAVE32_ONLY, reason
+from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.emulator.shapes import MODIFIER, Fill, Registers, Step
 from luthier.emulator.variant import Access, Dpp, FloatMode, Variant
 from luthier.mc import InstructionArray, Isa, Opcode
@@ -158,6 +158,9 @@ class Binder:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
             raise Unsupported(reason(name))
+        for (refused, form), why in FORMS.items():
+            if name == refused and form in opcode.name:
+                raise Unsupported(why)
         if self.wave_size == 64 and name in WAVE32_ONLY:
             raise Unsupported(WAVE32_ONLY[name])
         # What is tied to a result is that register, half and all.

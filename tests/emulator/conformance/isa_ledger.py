@@ -50,7 +50,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
 OPEN: list[tuple[str, str]] = [
     (r"ds_bvh_stack.*", "the address format is not in the text"),
     (r"ds_(add|sub)_gs_reg_rtn|ds_ordered_count", "registers of graphics"),
-    (r"s_alloc_vgpr|s_get_barrier_state|s_barrier_(init|join).*|s_sendmsg_rtn_b\d+", "of several waves"),
+    (r"s_get_barrier_state|s_barrier_(init|join).*|s_sendmsg_rtn_b\d+", "of several waves"),
     (r"s_cbranch_cdbg.*|s_rfe.*", "debugger's state"),
     (r"s_scratch_(load|store)_.*", "addresses scaled by 64 bytes: not in the text"),
 ]
@@ -60,8 +60,6 @@ OPEN: list[tuple[str, str]] = [
 def not_here(opcode: Opcode) -> str | None:
     """Why an opcode is not compared here; None if it is."""
     name = base_name(opcode.mnemonic)
-    if re.search(r"^V_PK_FMAC_F16_(dpp|sdwa)", opcode.name):
-        return "open: forms that only the decoder knows; what their modifiers mean is not told"
     if re.search(r"_LDS_", opcode.name) and opcode.flags & (InstructionFlag.VMEM | InstructionFlag.FLAT):
         return "elsewhere: test_rare_operations.py"
     for pattern, reason in NOTHING:

@@ -429,12 +429,6 @@ def _answer(w: WaveBuilder) -> Value:
     return _tick(w)
 
 
-@operations.wave("s_alloc_vgpr", "src0:u32 -> scc", majors=(12,))
-def s_alloc_vgpr(w: WaveBuilder, scc: Slot, count: Slot) -> None:
-    """Ask for another number of VGPRs; SCC = granted. Every wave has all of them."""
-    scc.write_scalar(w.number(1))
-
-
 @operations.wave("s_memtime s_memrealtime", "-> sdst:u64")
 def s_memtime(w: WaveBuilder, result: Slot) -> None:
     """D = a counter that advances with every reading, by the same amount in every run."""

@@ -13,6 +13,7 @@ _REASONS = {
     "ds_add_gs_reg_rtn ds_sub_gs_reg_rtn": f"{_GRAPHICS}registers of the geometry engine",
     "global_atomic_ordered_add_b64": f"{_GRAPHICS}ordered stream-out, which wraps at the geometry engine's last wave",
     "v_screen_partition_4se_b32": f"{_GRAPHICS}which shader engine draws a part of the screen",
+    "s_alloc_vgpr": "it is for waves started in dynamic VGPR mode, and nothing here starts any",
     "s_subvector_loop_begin s_subvector_loop_end": "loops over half waves, which recent documents leave out",
     "v_mfma_ld_scale_b32": "it loads scales for the matrix instruction after it, and there is none: the pair is one "
     "instruction, v_mfma_scale",
@@ -22,6 +23,10 @@ _REASONS = {
 }
 REASONS = {name: reason for names, reason in _REASONS.items() for name in names.split()}
 """By mnemonic without encoding suffix; what is not here is just not implemented."""
+
+_DECODER_ONLY = "only LLVM's decoder knows this encoding; no document says what it does"
+FORMS = {("v_pk_fmac_f16", "_dpp"): _DECODER_ONLY, ("v_pk_fmac_f16", "_sdwa"): _DECODER_ONLY}
+"""Refused encodings of operations that there are: mnemonic and suffix, with the reason."""
 
 WAVE32_ONLY = dict.fromkeys(
     ("global_load_tr_b128", "global_load_tr_b64"), "nothing says how its elements are exchanged in wave64"
