@@ -24,6 +24,8 @@ _REGISTER = int(OperandKind.REGISTER)
 _KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
 """Operations of GFX9 whose 16-bit result leaves the other half alone, unlike their legacy forms (ISA documents). LLVM
 and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the documents say that it is cleared."""
+_NEVER_SCALED = {"v_dot2_f16_f16", "v_dot2_bf16_bf16"}
+"""Operations with one float as a result that OMOD does not apply to (RDNA3's and RDNA4's documents)."""
 _SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
 
@@ -268,6 +270,8 @@ class Binder:
             value = operands[position][1]
             if value and key == "gds":
                 raise Unsupported("the global data share does not exist here")
+            if key == "omod" and not self._scales(operation, plan.name, mode):
+                continue
             if value or key in ("dst_sel", "dst_unused"):
                 modifiers.append((key, value))
         if plan.writes_exec:
@@ -286,9 +290,19 @@ class Binder:
             processor=self.isa.target.target.name if operation.processors else "",
         )
 
-    @staticmethod
-    def _float_mode(operation: Operation, name: str, mode: FloatMode) -> FloatMode:
-        """The part of MODE that the code depends on. FP16_OVFL is about numbers of 16 and 8 bits."""
+    def _scales(self, operation: Operation, name: str, mode: FloatMode) -> bool:
+        """Whether OMOD counts: for results that are one float, and up to GFX11 only where MODE has neither IEEE nor
+        denormal results of that width (ISA documents, "Output Operand Modifiers")."""
+        result = operation.results[0].type
+        if result.kind != "f" or result.count > 1 or operation.form is Form.PACKED or name in _NEVER_SCALED:
+            return False
+        return self.major >= 12 or not (mode.ieee or mode.denormals(result.bits) & 2)
+
+    def _float_mode(self, operation: Operation, name: str, mode: FloatMode) -> FloatMode:
+        """The part of MODE that the code depends on. FP16_OVFL is about numbers of 16 and 8 bits. GFX12 has neither
+        DX10_CLAMP nor IEEE: it clamps as under the first, and what depends on the second is gone."""
+        if self.major >= 12:
+            mode = replace(mode, dx10_clamp=True, ieee=True)
         small = any(part in name for part in ("f16", "fp8", "bf8"))
         half = small or any(spec.type.kind == "f" and spec.type.bits == 16 for spec in operation.results)
         return replace(mode, relative=0, fp16_ovfl=mode.fp16_ovfl and half)

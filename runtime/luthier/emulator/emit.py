@@ -112,13 +112,17 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
             rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
         values.append(read_typed(w, rows, spec.type, access, flush=operation.flush))
     outcome = flatten(operation.function(w, *values))
-    if len(outcome) != len(operation.results):
+    if len(outcome) != sum(spec.type.count for spec in operation.results):
         raise ValueError(f"{variant.operation} gave {len(outcome)} results")
+    left = iter(outcome)
     modifiers = w.modifiers
     mode = w.mode
     writes: list[Write] = []
-    for spec, access, place, value in zip(operation.results, variant.results, result_places, outcome, strict=True):
-        _check(variant, spec, value)
+    for spec, access, place in zip(operation.results, variant.results, result_places, strict=True):
+        elements = [next(left) for _ in range(spec.type.count)]
+        value = elements[0]
+        for element in elements:
+            _check(variant, spec, element)
         slot = Slot(w, spec, access, place)
         if spec.type.kind == "mask":
             bits = w.mask_bits(value & enabled)
@@ -126,8 +130,9 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
             if modifiers.get("writes_exec"):
                 writes.append(partial(w.write_exec, bits))
             continue
-        finished = finish_float(w, value, modifiers, mode, operation.flush) if spec.type.is_float else value
-        rows = typed_rows(w, [finished], spec.type)
+        if spec.type.is_float:
+            elements = [finish_float(w, element, modifiers, mode, operation.flush) for element in elements]
+        rows = typed_rows(w, elements, spec.type)
         writes.append(partial(write_rows, w, slot, rows, spec.type, access, enabled, modifiers))
     return writes
 

@@ -101,16 +101,19 @@ def flush_input(w: Builder, value: Value) -> Value:
 
 
 def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> Value:
-    """Output modifiers of a float result: denormal flush, omod, clamp to [0, 1]."""
+    """Output modifiers of a float result: denormal flush, omod (where MODE lets it count: see `bind`), clamp to [0, 1].
+
+    OMOD and denormal results exclude each other: both what is scaled and what comes out of it are flushed, and a zero
+    becomes +0 (ISA documents, "Output Operand Modifiers").
+    """
     if value.type.kind != "f":
         return value
     if flush and not mode.denormals(value.type.bits) & 2:
         value = flush_denormal(w, value)
     omod = modifiers.get("omod", 0)
     if omod:
-        value = value * {1: 2.0, 2: 4.0, 3: 0.5}[omod]
-        if flush and not mode.denormals(value.type.bits) & 2:
-            value = flush_denormal(w, value)
+        value = flush_denormal(w, flush_denormal(w, value) * {1: 2.0, 2: 4.0, 3: 0.5}[omod])
+        value = w.select(value == 0.0, w.like(0.0, value), value)
     if modifiers.get("clamp"):
         positive = value > 0.0
         # NaN is clamped to 0 under DX10_CLAMP, and kept without.

@@ -212,22 +212,27 @@ def _division(width: int) -> None:
         return v.bits >> v.format.fraction & ((1 << v.format.exponent) - 1)
 
     @native(
-        "DENORM is any number below the least normal one; D0 = S0 where nothing is scaled; a large denominator of a "
-        "small quotient is scaled down (up, as the text has it, it would overflow and v_div_fmas could not undo it)",
+        "DENORM is any number below the least normal one, and of a quotient also what may be one by the exponents; "
+        "D0 = S0 where nothing is scaled; a zero sets VCC (tested on hardware by tinygrad: 2**-126 / 1, 1 / 0, 0 / 1); "
+        "a large denominator of a small quotient is scaled down (up, as the text has it, it would overflow and "
+        "v_div_fmas could not undo it); denormal sources that MODE flushes are zeros",
         f"v_div_scale_f{width}",
     )
     def div_scale(env: Environment) -> None:
         x, denominator, numerator = (_float(env, f"S{index}", width) for index in range(3))
+        if not env.denormals(width) & 1:
+            x, denominator, numerator = flushed(x), flushed(denominator), flushed(numerator)
         up = FUNCTIONS["ldexp"](env, x, n.i32(scale))
         down = FUNCTIONS["ldexp"](env, x, n.i32(-scale))
         least = Fraction(2) ** x.format.emin
         usual = not any(n.is_zero(v) or n.is_nan(v) or n.is_infinite(v) for v in (numerator, denominator))
         quotient = usual and abs(n.exact(numerator) / n.exact(denominator)) < least
+        quotient |= usual and exponent(numerator) > 0 and exponent(numerator) - exponent(denominator) <= 1 - middle
         inverse_small = usual and 1 / abs(n.exact(denominator)) < least
         flag, result = 0, x
         is_denominator = n.compare(x, denominator) == 0
         if n.is_zero(numerator) or n.is_zero(denominator):
-            result = n.nan_of("f", width)
+            flag, result = 1, n.nan_of("f", width)
         elif exponent(numerator) - exponent(denominator) >= threshold:
             flag, result = 1, up if is_denominator else x
         elif n.is_denormal(denominator):

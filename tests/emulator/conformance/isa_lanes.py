@@ -31,6 +31,7 @@ class Setting(NamedTuple):
     simm32: int = 0
     round32: int = 0
     round16: int = 0
+    denorm: int = 15
     ieee: bool = True
     fnuz: bool = False
     bitop3: int = 0
@@ -118,7 +119,7 @@ def _call_document(major: int, name: str) -> object:
     def call(env: Environment, *arguments: V) -> V:
         inner = Environment(env.functions)
         inner.constants = env.constants
-        inner.round32, inner.round16 = env.round32, env.round16
+        inner.round32, inner.round16, inner.denorm = env.round32, env.round16, env.denorm
         for index, argument in enumerate(arguments):
             inner.cells[f"S{index}"] = Cell(argument.bits, argument.width, argument.kind, 0, list(argument.loose))
         inner.cells["D0"] = Cell(0, 0, "b")
@@ -151,7 +152,7 @@ def functions_of(major: int) -> _Functions:
 
 def environment(setting: Setting, inputs: Inputs) -> Environment:
     env = Environment(functions_of(setting.major))
-    env.round32, env.round16 = setting.round32, setting.round16
+    env.round32, env.round16, env.denorm = setting.round32, setting.round16, setting.denorm
     cells = env.cells
     for index, (bits, width) in enumerate(inputs.sources):
         cells[f"S{index}"] = Cell(bits, width, "b")

@@ -77,6 +77,12 @@ class Environment:
         self.round32 = 0
         self.round16 = 0
         self.forced: int | None = None
+        self.denorm = 15
+        """FP_DENORM: two bits for 32-bit floats, two for others."""
+
+    def denormals(self, width: int) -> int:
+        """Bit 0: denormal sources are kept; bit 1: denormal results are."""
+        return self.denorm & 3 if width == 32 else self.denorm >> 2
 
     def rounding(self, width: int) -> int:
         if self.forced is not None:

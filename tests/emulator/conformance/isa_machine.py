@@ -13,22 +13,25 @@ from isa_language import Places
 from isa_numbers import V, make
 from isa_operands import (
     ABS,
-    FLOAT_RESULT,
     NEG,
+    NEVER_FLUSHED,
+    NEVER_SCALED,
     OP_SEL,
     OP_SEL_HI,
     SCC_UNIT,
     SEXT,
     Expected,
+    Finish,
     Instruction,
     Operand,
     Unmodelled,
-    clamp_result,
     dpp_source,
     float_width,
+    flushed_source,
     is_half,
     is_packed,
     keeps_high,
+    result_width,
     sdwa_result,
     sdwa_source,
     source_widths,
@@ -37,6 +40,9 @@ from isa_pseudocode import compile_text
 from isa_state import EXEC, M0, VCC, State
 from luthier.mc import Isa
 from luthier.mc.instructions import InstructionFlag
+
+ALL_DENORMALS = 0xF0
+"""MODE in which none is flushed."""
 
 
 class WaveRegisters(Places):
@@ -119,6 +125,7 @@ class Machine:
             operand = replace(operand, high=None)  # the text itself selects
         modifiers = ins.modifiers(number)
         form = float_width(text, number)
+        mode = ALL_DENORMALS if NEVER_FLUSHED.fullmatch(ins.name) else state.mode
         half = is_half(text, number)
         width = 16 if half else max(32, 32 * operand.count)
         if operand.kind == "imm":
@@ -127,10 +134,12 @@ class Machine:
         if "src0_sel" in ins.values and number < 2:
             value = sdwa_source(value, ins.values.get(f"src{number}_sel", 6), bool(modifiers & SEXT))
         elif packed:
-            return self.packed_source(value, operand, modifiers, form, width), max(width, 32)
+            return self.packed_source(value, operand, modifiers, form, width, mode), max(width, 32)
         elif half and operand.high is None and operand.kind != "imm" and modifiers & OP_SEL:
             value >>= 16
         value &= (1 << width) - 1
+        if form is not None and form[0] == "f":
+            value = flushed_source(value, form[1], mode, width)
         if form is not None and modifiers & (NEG | ABS):
             sign = 1 << (form[1] - 1)
             if modifiers & ABS:
@@ -139,9 +148,11 @@ class Machine:
                 value ^= sign
         return value, width
 
-    def packed_source(self, value: int, operand: Operand, modifiers: int, form: Any, width: int) -> int:
+    def packed_source(self, value: int, operand: Operand, modifiers: int, form: Any, width: int, mode: int) -> int:
         size = width // 2 if operand.count == 2 else 16
         halves = [value & ((1 << size) - 1), value >> size & ((1 << size) - 1)]
+        if form is not None and form[0] == "f":
+            halves = [flushed_source(half, size, mode) for half in halves]
         low = halves[bool(modifiers & OP_SEL)]
         high = halves[bool(modifiers & OP_SEL_HI)]
         if form is not None:
@@ -179,6 +190,7 @@ class Machine:
             simm32=ins.values.get("imm", 0) & 0xFFFFFFFF,
             round32=state.mode & 3,
             round16=state.mode >> 2 & 3,
+            denorm=state.mode >> 4 & 15,
             ieee=bool(state.mode >> 9 & 1) and self.major < 12,
             fnuz=self.processor == "gfx942",
             bitop3=ins.values.get("bitop3", 0),
@@ -216,6 +228,8 @@ class Machine:
                 width = 16 if result.high is not None else 32 * result.count
                 reads_old = re.search(r"(?<!^)\bD0(\.|\[)", text) is not None
                 old = (self.read(before, result, lane) if reads_old else 0, width)
+                if reads_old:
+                    old = self.old_float(ins, text, old, before.mode)
             inputs = Inputs(
                 tuple(sources),
                 old,
@@ -229,6 +243,13 @@ class Machine:
             self.store_lane(after, before, ins, lane, results, result, compare, mask_out, inputs.lane)
         self.store_masks(after, ins, mask_out, vcc_out, compare, exec_bits)
         return after
+
+    def old_float(self, ins: Instruction, text: str, old: tuple[int, int], mode: int) -> tuple[int, int]:
+        """What the result's register held, as a float source."""
+        form = float_width(text.replace("D0", "S9"), 9)
+        if form is None or form[0] != "f" or NEVER_FLUSHED.fullmatch(ins.name):
+            return old
+        return flushed_source(old[0], form[1], mode, max(old[1], form[1])), old[1]
 
     def masks(self, ins: Instruction, before: State) -> tuple[int, str]:
         """The mask that stands for VCC as a source, and the operand that does as a result."""
@@ -271,16 +292,16 @@ class Machine:
     ) -> None:
         bits, mask, loose = found.bits & found.written, found.written, found.loose
         if result.kind == "s" and mask:
-            if ins.values.get("clamp") and ins.name.endswith(("f16", "f32")):
+            if ins.name.endswith(("f16", "f32")):
                 width = int(ins.name[-2:])
-                bits, loose = clamp_result(bits, (1 << width) - 1, False)
+                bits, loose = self.finish(ins, before.mode).result(bits, (1 << width) - 1, width, loose)
             after.state.sgprs[result.index] = bits
             after.loose += [("s", result.index, 0, low, width) for low, width in loose]
             return
         if not mask:
             return
-        if ins.values.get("clamp") and FLOAT_RESULT.search(ins.text_of_code):
-            bits, loose = clamp_result(bits, mask, is_packed(ins.text_of_code))
+        if width := result_width(ins.name, ins.text_of_code):
+            bits, loose = self.finish(ins, before.mode).result(bits, mask, width, loose)
         if "dst_sel" in ins.values and mask <= 0xFFFFFFFF:
             old = self.read(before, result, lane)
             bits = sdwa_result(bits & mask, ins.values["dst_sel"], ins.values["dst_unused"], old)
@@ -302,6 +323,12 @@ class Machine:
             if self.major == 9 and not high and not keeps_high(ins):
                 mask = 0xFFFFFFFF
         self.write(after, result, lane, bits, mask, loose)
+
+    def finish(self, ins: Instruction, mode: int) -> Finish:
+        several = bool(ins.opcode.flags & InstructionFlag.PACKED) or "_pk_" in ins.name  # not one float
+        omod = 0 if several or ins.name in NEVER_SCALED else ins.values.get("omod", 0)
+        flushes = not NEVER_FLUSHED.fullmatch(ins.name)
+        return Finish(mode, self.major, flushes, omod, bool(ins.values.get("clamp")))
 
     def store_masks(
         self, after: Expected, ins: Instruction, mask_out: dict[str, int], vcc_out: str, compare: bool, exec_bits: int
@@ -447,7 +474,11 @@ class Machine:
         for name in ("src0", "src1"):
             if name in operands:
                 width = max([32, *source_widths(text, len(sources))])
-                sources.append((self.read(before, operands[name], 0, width), width))
+                form = float_width(text, len(sources))
+                value = self.read(before, operands[name], 0, width)
+                if form is not None and form[0] == "f":
+                    value = flushed_source(value, form[1], before.mode, width)
+                sources.append((value, width))
         if "simm16" in ins.values and "SIMM16" not in text:
             # CDNA's SOPK: the immediate is the first source that is no register.
             own = operands.get("sdst") or operands.get("src0")
@@ -462,6 +493,7 @@ class Machine:
             simm32=ins.values.get("imm", 0) & 0xFFFFFFFF,
             round32=before.mode & 3,
             round16=before.mode >> 2 & 3,
+            denorm=before.mode >> 4 & 15,
             ieee=bool(before.mode >> 9 & 1) and self.major < 12,
         )
         old = (
@@ -482,7 +514,10 @@ class Machine:
         results = evaluate(setting, inputs)
         found = results["D0"]
         if found.written and result is not None and result.kind == "s":
-            value = (old[0] & ~found.written) | (found.bits & found.written)
+            bits = found.bits & found.written
+            if size := result_width(ins.name, text):
+                bits, _ = Finish(before.mode, self.major).result(bits, found.written, size, ())
+            value = (old[0] & ~found.written) | bits
             if found.written == 0xFFFF:
                 value &= 0xFFFF  # SGPRs are written whole
             state.put_wide(result.index, result.count, value)

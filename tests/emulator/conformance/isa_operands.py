@@ -105,10 +105,28 @@ def is_half(text: str, source: int) -> bool:
 
 
 def is_packed(text: str) -> bool:
-    return bool(re.search(r"S[012]\[31 : 16\]", text) and re.search(r"(tmp|D0)\[31 : 16\]", text))
+    """Whether a text does the same with two elements of its sources."""
+    return any(
+        re.search(rf"S[012]\[{high}\]", text) and re.search(rf"(tmp|D0)\[{high}\]", text)
+        for high in ("31 : 16", "63 : 32")
+    )
 
 
 FLOAT_RESULT = re.compile(r"\bD0(\[[^]]*\])?\.f(16|32|64)\b")
+
+
+THROUGH_TMP = re.compile(r"v_pk_(?!mov|cvt).*_f(?:16|32)|v_(?:fma|mad)_legacy_f16")
+"""Operations whose texts put their results together in a variable."""
+
+
+def result_width(name: str, text: str) -> int:
+    """Bits of an operation's float results; 0 where they are none."""
+    match = FLOAT_RESULT.search(text)
+    if match is None and THROUGH_TMP.fullmatch(name):
+        match = re.search(r"\btmp(\[[^]]*\])?\.f(16|32)\b", text) or re.search(r"(_)f(16|32)$", name)
+    return int(match.group(2)) if match else 0
+
+
 KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
 """GFX9's 16-bit operations that leave the upper half alone; their ``legacy`` forms and all others write zeros."""
 
@@ -174,20 +192,75 @@ def sdwa_result(value: int, select: int, unused: int, old: int) -> int:
     return placed
 
 
-def clamp_result(bits: int, mask: int, packed: bool) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """A float result between 0 and 1; NaN becomes 0, as DX10_CLAMP has it."""
-    total = mask.bit_length()
-    first = (mask & -mask).bit_length() - 1
-    width = total - first
-    if packed:
-        width = 32 if total == 64 else 16
-    result = 0
-    for low in range(first, total, width):
-        v = n.V(bits >> low & ((1 << width) - 1), "f", width)
-        one = n.from_float(1.0, width)
-        if n.is_nan(v) or n.is_negative(v):
-            v = v._replace(bits=0)
-        elif (n.compare(v, one) or 0) > 0:
-            v = one
-        result |= v.bits << low
-    return result, ()
+NEVER_FLUSHED = re.compile(r"v_cmpx?_class_.*|v_div_scale_.*|v_pack_b32_f16|v_cvt_scalef32_.*")
+"""Operations that look at denormals whatever MODE says (v_div_scale: its text here flushes for itself)."""
+NEVER_SCALED = ("v_dot2_f16_f16", "v_dot2_bf16_bf16")
+"""OMOD is "not supported" for these by RDNA3's and RDNA4's documents."""
+
+
+def denormals(mode: int, width: int) -> int:
+    """FP_DENORM for a width: bit 0 keeps denormal sources, bit 1 keeps denormal results."""
+    return mode >> 4 & 3 if width == 32 else mode >> 6 & 3
+
+
+def flushed(v: n.V) -> n.V:
+    return v._replace(bits=v.bits & v.format.sign) if n.is_denormal(v) else v
+
+
+def flushed_source(bits: int, width: int, mode: int, total: int = 0) -> int:
+    """A float source, or all elements of one of `total` bits, as MODE lets it in."""
+    if denormals(mode, width) & 1:
+        return bits
+    element = (1 << width) - 1
+    lows = range(0, total or width, width)
+    return sum(flushed(n.V(bits >> low & element, "f", width)).bits << low for low in lows)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What happens to a float result on its way to the register (ISA documents, "Output Operand Modifiers")."""
+
+    mode: int
+    major: int
+    flushes: bool = True
+    """Whether the operation obeys the denormal mode."""
+    omod: int = 0
+    clamp: bool = False
+
+    def scales(self, width: int) -> bool:
+        """Whether OMOD counts: on GFX12 always, before only without IEEE and without denormal results."""
+        return bool(self.omod) and (self.major >= 12 or not (self.mode >> 9 & 1 or denormals(self.mode, width) & 2))
+
+    def one(self, v: n.V) -> n.V:
+        if self.flushes and not denormals(self.mode, v.width) & 2:
+            v = flushed(v)
+        if self.scales(v.width):
+            rounding = self.mode & 3 if v.width == 32 else self.mode >> 2 & 3
+            factor = n.from_float({1: 2.0, 2: 4.0, 3: 0.5}[self.omod], v.width)
+            if not n.is_nan(v):
+                v = flushed(n.multiply(flushed(v), factor, rounding))
+                v = v._replace(bits=0) if n.is_zero(v) else v
+        if self.clamp:
+            one = n.from_float(1.0, v.width)
+            if n.is_nan(v):
+                dx10 = self.major >= 12 or self.mode >> 8 & 1
+                v = v._replace(bits=0) if dx10 else v
+            elif n.is_negative(v):
+                v = v._replace(bits=0)
+            elif (n.compare(v, one) or 0) > 0:
+                v = one
+        return v
+
+    def result(self, bits: int, mask: int, width: int, loose: n.Loose) -> tuple[int, n.Loose]:
+        """All elements of a width under the mask; where a NaN may be any NaN, one that stays still may."""
+        result = 0
+        for low in range((mask & -mask).bit_length() - 1, mask.bit_length(), width):
+            v = self.one(n.V(bits >> low & ((1 << width) - 1), "f", width))
+            result |= v.bits << low
+        if self.clamp or self.scales(width):
+            loose = tuple(
+                (low, size)
+                for low, size in loose
+                if size > 0 and n.is_nan(n.V(result >> low & ((1 << size) - 1), "f", size))
+            )
+        return result, loose

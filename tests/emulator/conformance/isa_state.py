@@ -19,6 +19,9 @@ ROWS = 160
 """VGPRs that a trial fills and looks at; AGPRs as many."""
 MODE = 0x3F0
 """To nearest even, denormals kept, DX10_CLAMP and IEEE on."""
+MODES = (MODE, 0x100, 0x000, 0x180, 0x1D0, 0x120, 0x040, 0x200)
+"""What trials choose from: also without IEEE and DX10_CLAMP; denormals kept or flushed, as sources and as results, of
+32 bits and of others apart, so that OMOD counts for none, for some and for all widths."""
 VCC, M0, EXEC = 106, 124, 126
 LDS_SIZE = 4096
 SCRATCH = 256
@@ -59,7 +62,8 @@ class State:
 class Bench:
     """Runs instructions one by one, each followed by the end of the program, on states."""
 
-    def __init__(self, isa: Isa, pieces: Sequence[bytes], end: bytes) -> None:
+    def __init__(self, isa: Isa, pieces: Sequence[bytes], end: bytes, modes: Sequence[int] = ()) -> None:
+        """`modes`: what MODE will be when each piece runs; the default for all if empty."""
         self.isa = isa
         self.lanes = isa.wave_size
         self.memory = Memory()
@@ -73,15 +77,17 @@ class Bench:
         program += end * 8
         self.code = Code(isa, [(0, bytes(program))])
         self.records = [self.code.record_at(start) for start in starts]
-        self._compile_together()
+        self._compile_together(modes or [MODE] * len(pieces))
         self.worker = Worker(0)
         self.scratch = Arena(self.lanes * SCRATCH + 64)
         self.launch = Arena(layout.LAUNCH.size)
         self.host = np.zeros(max(self.code.size, 1), np.uint8)
         """What code addresses are taken from."""
 
-    def _compile_together(self) -> None:
-        self.code.ensure(MODE & layout.MODE_MASK, *(record for record in self.records if record is not None))
+    def _compile_together(self, modes: Sequence[int]) -> None:
+        for mode in dict.fromkeys(modes):
+            records = [record for record, own in zip(self.records, modes, strict=True) if own == mode]
+            self.code.ensure(mode & layout.MODE_MASK, *(record for record in records if record is not None))
 
     def address_of(self, number: int) -> int:
         """The address of a piece, as a wave sees it."""

@@ -11,8 +11,8 @@ import numpy as np
 from isa_documents import base_name, text_of
 from isa_memory import immediate as memory_immediate
 from isa_memory import is_memory, prepare
-from isa_operands import SEXT, Instruction, float_width, is_packed, source_widths, view
-from isa_state import EXEC, M0, MODE, ROWS, VCC, State
+from isa_operands import SEXT, Instruction, float_width, is_packed, result_width, source_widths, view
+from isa_state import EXEC, M0, MODE, MODES, ROWS, VCC, State
 from luthier.emulator.coverage import samples
 from luthier.errors import LuthierError
 from luthier.mc import InstructionArray, Isa
@@ -48,6 +48,8 @@ class Plan:
     """Random neg, abs, op_sel, clamp."""
 
 
+FLOAT_NAME = re.compile(r"f(16|32|64)")
+MEMORY = InstructionFlag.DS | InstructionFlag.FLAT | InstructionFlag.VMEM | InstructionFlag.SMEM
 PLAIN = Plan()
 PLANS = (PLAIN, Plan(scalar=0, overlap=1, modifiers=True), Plan(constant=1, modifiers=True))
 
@@ -116,7 +118,15 @@ def build(isa: Isa, number: int, plan: Plan, random: np.random.Generator) -> Ins
                 kinds[position], values[position] = OperandKind.REGISTER, chosen
         else:
             values[position] = immediate(
-                operand.name, int(values[position]), major, opcode.flags, text, plan, random, isa
+                base_name(opcode.mnemonic),
+                operand.name,
+                int(values[position]),
+                major,
+                opcode.flags,
+                text,
+                plan,
+                random,
+                isa,
             )
     for position, operand in enumerate(opcode.operands):
         if operand.tied_to >= 0:
@@ -146,7 +156,7 @@ def build(isa: Isa, number: int, plan: Plan, random: np.random.Generator) -> Ins
 
 
 def immediate(
-    name: str, old: int, major: int, flags: int, text: str, plan: Plan, random: np.random.Generator, isa: Isa
+    own: str, name: str, old: int, major: int, flags: int, text: str, plan: Plan, random: np.random.Generator, isa: Isa
 ) -> int:
     pick = lambda *choices: int(random.choice(choices))  # noqa: E731
     if name == "dpp_ctrl" and "64" in text and isa.target.target.unified_vgprs:
@@ -183,14 +193,11 @@ def immediate(
             return 4  # fi:1, as the text reads inactive lanes
         return modifiers(int(name[3]), old, flags, text, plan, random)
     if name == "clamp":
-        return (
-            pick(0, 1)
-            if plan.modifiers and "S1.f16;\nD0[15" not in text and re.search(r"D0(\[[^]]*\])?\.f(16|32|64)\b", text)
-            else 0
-        )
+        scalar_half = "S1.f16;\nD0[15" in text
+        return pick(0, 1) if plan.modifiers and not scalar_half and result_width(own, text) else 0
     if name == "omod":
-        return 0
-    if flags & (InstructionFlag.DS | InstructionFlag.FLAT | InstructionFlag.VMEM | InstructionFlag.SMEM):
+        return pick(0, 1, 2, 3) if plan.modifiers else 0
+    if flags & MEMORY:
         offset = memory_immediate(name, random)
         return old if offset is None else offset
     if name in ("op_sel", "op_sel_hi", "neg_lo", "neg_hi"):
@@ -234,6 +241,19 @@ def constant_for(text: str, source: int, random: np.random.Generator) -> int:
             pattern = int(random.choice(np.array([one, half, one | sign, half | sign], np.uint64)))
             return pattern - (1 << 64) if pattern >> 63 else pattern
     return int(random.choice([0, 1, 5, 63, 64, -1, -7, -16]))
+
+
+MODE_FIXED = re.compile(r"v_(fma|mad)_mix.*|v_dot\d.*")
+"""Operations whose denormals are tried as they are kept only: their texts choose widths as they run."""
+
+
+def mode_for(ins: Instruction, random: np.random.Generator) -> int:
+    """A value of MODE that suits the instruction: float operations are tried under all of `MODES`."""
+    if not FLOAT_NAME.search(ins.name) or ins.opcode.flags & MEMORY or MODE_FIXED.fullmatch(ins.name):
+        return MODE
+    if ins.values.get("omod") and random.random() < 0.7:
+        return int(random.choice(MODES[1:-1]))
+    return int(random.choice(MODES)) if random.random() < 0.6 else MODE
 
 
 # Contents -----------------------------------------------------------------------------------------------------------
@@ -304,7 +324,7 @@ def register_contents(text: str, source: int, registers: int, count: int, random
 
 
 def initial(
-    isa: Isa, ins: Instruction, text: str, random: np.random.Generator, address: int, rounding: int = 0
+    isa: Isa, ins: Instruction, text: str, random: np.random.Generator, address: int, mode: int = MODE
 ) -> State:
     """Registers for a trial: everything random, sources with values that suit the instruction; memory, which is at
     `address`, for those that use it."""
@@ -314,7 +334,7 @@ def initial(
         random.integers(0, 1 << 32, (ROWS, lanes), dtype=np.uint32),
         random.integers(0, 1 << 32, 128, dtype=np.uint32),
         int(random.integers(0, 2)),
-        MODE | rounding | rounding << 2,
+        mode,
     )
     if not isa.target.target.has_agprs or not any(operand.kind == "a" for operand in ins.operands.values()):
         state.agprs[:] = 0

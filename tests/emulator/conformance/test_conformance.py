@@ -19,8 +19,8 @@ from isa_compare import differences
 from isa_documents import base_name
 from isa_ledger import ELSEWHERE, not_here, texts
 from isa_memory import MemoryMachine
-from isa_state import EXEC, Bench
-from isa_trials import PLANS, build, initial, instruction, seed_of
+from isa_state import EXEC, MODES, Bench
+from isa_trials import FLOAT_NAME, PLANS, build, initial, instruction, mode_for, seed_of
 from luthier.emulator.coverage import coverage, samples
 from luthier.errors import LuthierError
 from luthier.mc import Isa
@@ -30,7 +30,6 @@ TARGETS = (
     *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
 JUMP = re.compile(r"\bPC\b")
-FLOAT = re.compile(r"f(16|32|64)")
 MARK = 96
 """The SGPR in which the two endings of a jump leave a number."""
 FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
@@ -46,8 +45,11 @@ def executed(isa: Isa) -> list[int]:
 
 
 def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
-    """The plans to try an opcode with: one, and more if asked for."""
-    first = seed_of(isa.opcode(number).mnemonic, number) % len(PLANS)
+    """The plans to try an opcode with: one, and more if asked for; with modifiers if it has output modifiers."""
+    opcode = isa.opcode(number)
+    first = seed_of(opcode.mnemonic, number) % len(PLANS)
+    if not PLANS[first].modifiers and any(operand.name in ("clamp", "omod") for operand in opcode.operands):
+        first += 1
     return [
         ("", (first + step) % len(PLANS)) if step < len(PLANS) else (str(step), step % len(PLANS))
         for step in range(FUZZ)
@@ -57,14 +59,17 @@ def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_instructions(target: str) -> None:
     isa = Isa.of(target)
-    compare(isa, executed(isa))
+    tried = compare(isa, executed(isa))
+    assert tried["MODE"] == set(MODES)
+    for name in ("clamp", "omod", "src0_modifiers", "src1_modifiers", "src2_modifiers"):
+        assert len(tried[name]) > 1, f"{name} is always at its default"
 
 
 @pytest.mark.parametrize(("target", "rounding"), [("gfx942", 1), ("gfx1030", 2), ("gfx1201", 3)])
 def test_rounding(target: str, rounding: int) -> None:
     """Floats, with MODE rounding up, down, or to zero."""
     isa = Isa.of(target)
-    compare(isa, [number for number in executed(isa) if FLOAT.search(isa.opcode(number).mnemonic)], rounding)
+    compare(isa, [number for number in executed(isa) if FLOAT_NAME.search(isa.opcode(number).mnemonic)], rounding)
 
 
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
@@ -76,8 +81,9 @@ def test_wave64(target: str) -> None:
     compare(isa, [number for number in executed(isa) if isa.opcode(number).mnemonic not in narrow])
 
 
-def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> None:
-    """Run each opcode on the device and by the documents."""
+def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> dict[str, set[int]]:
+    """Run each opcode on the device and by the documents; which values each modifier and MODE had."""
+    tried: dict[str, set[int]] = {}
     machine = MemoryMachine(isa)
     end = isa.assemble("s_endpgm\n").instructions.code
     marks = [isa.assemble(f"s_mov_b32 s{MARK}, {mark}\n").instructions.code for mark in (1, 2)]
@@ -101,16 +107,19 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> None:
             ins = instruction(isa, decoded)
             ins.text_of_code = text
             code = decoded.code
+            mode = mode_for(ins, random) | rounding | rounding << 2
             if JUMP.search(text):  # to one of two endings that leave a mark
                 code += marks[0] + end + marks[1]
-            todo.append((ins, code, random))
+            for modifier, value in (*ins.values.items(), ("MODE", mode)):
+                tried.setdefault(modifier, set()).add(value)
+            todo.append((ins, code, mode, random))
     for start in range(0, len(todo), BATCH):
         part = todo[start : start + BATCH]
-        bench = Bench(isa, [code for _, code, _ in part], end)
+        bench = Bench(isa, [code for _, code, _, _ in part], end, [mode for _, _, mode, _ in part])
         machine.address = bench.place.address
-        for position, (ins, _, random) in enumerate(part):
+        for position, (ins, _, mode, random) in enumerate(part):
             try:
-                before = initial(isa, ins, ins.text_of_code, random, bench.place.address, rounding)
+                before = initial(isa, ins, ins.text_of_code, random, bench.place.address, mode)
                 if JUMP.search(ins.text_of_code):
                     here = bench.address_of(position)
                     source = ins.operands.get("src0")
@@ -130,8 +139,11 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> None:
             found = differences(expected, actual)
             if found:
                 exec_bits = before.wide(EXEC, 2)
-                problems.append(f"{ins.opcode.name}, {ins.text}, EXEC {exec_bits:#x}: {'; '.join(found[:3])}")
+                problems.append(
+                    f"{ins.opcode.name}, {ins.text}, EXEC {exec_bits:#x}, MODE {mode:#x}: {'; '.join(found[:3])}"
+                )
     assert not problems, f"{len(problems)} of {len(todo)} trials:\n" + "\n".join(problems[:400])
+    return tried
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -90,7 +90,8 @@ def _compile(
             values.append(tuple(_load(b, address(), spec, lanes) for _ in range(spec.type.count)))
         else:
             values.append(_load(b, address(), spec, lanes))
-    for spec, value in zip(operation.results, flatten(operation.function(b, *values)), strict=True):
+    elements = [spec for spec in operation.results for _ in range(spec.type.count)]
+    for spec, value in zip(elements, flatten(operation.function(b, *values)), strict=True):
         expected = {"mask": MASK, "scc": SCC}.get(spec.type.kind, spec.type)
         if spec.type.kind in ("mask", "scc"):
             assert value.type == expected
@@ -129,7 +130,7 @@ def _evaluate(
         kind = _array_type(spec)
         bits = array.view(kind) if array.itemsize == kind.itemsize else array.astype(kind)
         inputs.append(np.resize(np.broadcast_to(bits, count) if bits.size == 1 else bits, padded).astype(kind))
-    outputs = [np.zeros(padded, _array_type(spec)) for spec in operation.results]
+    outputs = [np.zeros(padded, _array_type(spec)) for spec in operation.results for _ in range(spec.type.count)]
     arrays = inputs + outputs
     pointers = (ctypes.c_void_p * max(1, len(arrays)))()
     for start in range(0, padded, step):

@@ -48,12 +48,11 @@ def _eight_bits(kind: str) -> None:
         """D = one byte of S0."""
         return decode(b, x >> (8 * b.modifiers.get("byte_sel", 0)), kind)
 
-    @operations.lane(f"v_cvt_pk_f32_{kind}", "u16 -> u64", processors=True)
-    def to_floats(b: Builder, x: Value) -> Value:
+    @operations.lane(f"v_cvt_pk_f32_{kind}", "u16 -> f32x2", processors=True)
+    def to_floats(b: Builder, x: Value) -> tuple[Value, ...]:
         """D = both bytes of a half of S0."""
         wide = x.to("u32")
-        low, high = (decode(b, wide >> shift, kind).as_("u32").to("u64") for shift in (0, 8))
-        return low | (high << 32)
+        return tuple(decode(b, wide >> shift, kind) for shift in (0, 8))
 
     def pair(b: Builder, x: Value, y: Value) -> Value:
         return encode(b, x.to("f64"), kind) | (encode(b, y.to("f64"), kind) << 8)

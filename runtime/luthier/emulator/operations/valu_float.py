@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luthier.emulator.builder import Builder
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.operands import flush_denormal
+from luthier.emulator.operands import flush_denormal, flush_input
 from luthier.emulator.operations.floats import exponent_field, infinity, is_negative, quiet, scale_by_power
 from luthier.emulator.values import Value
 
@@ -187,6 +187,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
     @operations.lane(f"v_div_scale_{kind}", f"{kind} {kind} {kind} -> {kind} mask", flush=False)
     def div_scale(b: Builder, x: Value, denominator: Value, numerator: Value) -> tuple[Value, Value]:
         """D = S0 (which is S1 or S2) scaled; the mask says that v_div_fmas must scale the quotient back."""
+        x, denominator, numerator = (flush_input(b, value) for value in (x, denominator, numerator))
         top, bottom = exponent_field(numerator), exponent_field(denominator)
         is_denominator = _same(x, denominator)
         zero = (denominator == 0.0) | (numerator == 0.0)
@@ -195,7 +196,8 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         # 1/denominator is denormal: the denominator is at least 2**bias, or 2**(bias - 1) and inexact.
         inexact = (denominator.as_(f"u{bits}") << (bits - fraction)) != 0
         reciprocal = (bottom >= 2 * bias) | ((bottom == 2 * bias - 1) & inexact)
-        quotient = _denormal_quotient(numerator, denominator)
+        # Hardware looks at the exponents, so it takes some quotients just above for denormal ones too.
+        quotient = _denormal_quotient(numerator, denominator) | ((top != 0) & (top - bottom <= 1 - bias))
         up, down = scale_by_power(b, x, step), scale_by_power(b, x, -step)
         unscaled = x
         scaled = b.select(
@@ -220,7 +222,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
             ),
         )
         nan = b.bits_const(kind, infinity(bits) | (1 << (fraction - 1)))
-        mask = (huge | (~denormal & quotient)) & ~zero
+        mask = zero | huge | (~denormal & quotient)
         return b.select(zero, nan, scaled), mask
 
     def _same(x: Value, y: Value) -> Value:

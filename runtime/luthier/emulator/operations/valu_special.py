@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from luthier.emulator.builder import Builder
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.operands import finish_float, flush_denormal
+from luthier.emulator.operands import flush_denormal
 from luthier.emulator.operations.floats import exponent_field, power_of_two, quieted, scale, split
 from luthier.emulator.values import Value
 
@@ -161,7 +161,7 @@ def _declare(name: str, kind: str, function: Function) -> None:
             chosen = b.modifiers.get("src0_modifiers", 0)
             x = abs(x) if chosen & 2 else x
             x = -x if chosen & 1 else x
-            return finish_float(b, bounded(b, x, function), b.modifiers, b.mode, True)
+            return bounded(b, x, function)
 
 
 for _kind in ("f16", "f32"):
