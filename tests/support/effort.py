@@ -38,6 +38,6 @@ def rotation() -> int:
     return int(done.stdout) // 86400 if done.returncode == 0 else 0
 
 
-def sample(items: Sequence[Item], share: int) -> list[Item]:
-    """Every `share`-th item, on other days other ones; all of them when everything is tested."""
-    return list(items) if EVERYTHING else list(items[-rotation() % share :: share])
+def sample(items: Sequence[Item], share: int, turn: int = 0) -> list[Item]:
+    """Every `share`-th item, on other days and for another `turn` other ones; all of them when everything is tested."""
+    return list(items) if EVERYTHING else list(items[(rotation() + turn) % share :: share])

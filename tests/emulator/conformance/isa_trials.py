@@ -243,13 +243,13 @@ def constant_for(text: str, source: int, random: np.random.Generator) -> int:
     return int(random.choice([0, 1, 5, 63, 64, -1, -7, -16]))
 
 
-MODE_FIXED = re.compile(r"v_(fma|mad)_mix.*|v_dot\d.*")
+MODE_FIXED = re.compile(r"v_(fma|mad)_mix|v_(dual_)?dot\d")
 """Operations whose denormals are tried as they are kept only: their texts choose widths as they run."""
 
 
 def mode_for(ins: Instruction, random: np.random.Generator) -> int:
     """A value of MODE that suits the instruction: float operations are tried under all of `MODES`."""
-    if not FLOAT_NAME.search(ins.name) or ins.opcode.flags & MEMORY or MODE_FIXED.fullmatch(ins.name):
+    if not FLOAT_NAME.search(ins.name) or ins.opcode.flags & MEMORY or MODE_FIXED.search(ins.text):
         return MODE
     if ins.values.get("omod") and random.random() < 0.7:
         return int(random.choice(MODES[1:-1]))

@@ -9,12 +9,12 @@ as many variations of each opcode.
 from __future__ import annotations
 
 import functools
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import EMULATED, FUZZ, sample
 from isa_compare import differences
 from isa_documents import base_name
 from isa_ledger import ELSEWHERE, not_here, texts
@@ -25,14 +25,11 @@ from luthier.emulator.coverage import coverage, samples
 from luthier.errors import LuthierError
 from luthier.mc import Isa
 
-TARGETS = (
-    *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030"),
-    *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
-)
 JUMP = re.compile(r"\bPC\b")
 MARK = 96
 """The SGPR in which the two endings of a jump leave a number."""
-FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
+SHARE = 8
+"""`make test` tries one opcode in so many, another one each day and on each target; `make test-all` tries all."""
 BATCH = 200
 
 
@@ -56,10 +53,10 @@ def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
     ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EMULATED)
 def test_instructions(target: str) -> None:
     isa = Isa.of(target)
-    tried = compare(isa, executed(isa))
+    tried = compare(isa, sample(executed(isa), SHARE, EMULATED.index(target)))
     assert tried["MODE"] == set(MODES)
     for name in ("clamp", "omod", "src0_modifiers", "src1_modifiers", "src2_modifiers"):
         assert len(tried[name]) > 1, f"{name} is always at its default"
@@ -69,7 +66,8 @@ def test_instructions(target: str) -> None:
 def test_rounding(target: str, rounding: int) -> None:
     """Floats, with MODE rounding up, down, or to zero."""
     isa = Isa.of(target)
-    compare(isa, [number for number in executed(isa) if FLOAT_NAME.search(isa.opcode(number).mnemonic)], rounding)
+    floats = [number for number in executed(isa) if FLOAT_NAME.search(isa.opcode(number).mnemonic)]
+    compare(isa, sample(floats, SHARE), rounding)
 
 
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
@@ -78,7 +76,7 @@ def test_wave64(target: str) -> None:
     GCNSubtarget::supportsWaveWideBPermute)."""
     isa = Isa.of(target, 64)
     narrow = ("ds_permute_b32", "ds_bpermute_b32") if isa.target.target.major == 11 else ()
-    compare(isa, [number for number in executed(isa) if isa.opcode(number).mnemonic not in narrow])
+    compare(isa, sample([number for number in executed(isa) if isa.opcode(number).mnemonic not in narrow], SHARE))
 
 
 def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> dict[str, set[int]]:
@@ -146,7 +144,7 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0) -> dict[str, set[in
     return tried
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EMULATED)
 def test_ledger(target: str) -> None:
     """No opcode is left out: each is compared above, or named in a table with the place or the reason."""
     isa = Isa.of(target)
