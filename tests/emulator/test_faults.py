@@ -187,14 +187,14 @@ def test_registers_beyond_the_descriptor(build_kernels: Callable[[str, str], Pat
     """A patched kernel whose descriptor was forgotten must not seem to work."""
     path = build_kernels("plain", "gfx942")
     code = load_object(path)
-    kernel = code.kernels["vector_add"]
+    kernel = code.kernels["integers"]
     editor = ObjectEditor(code)
     smaller = replace(kernel.descriptor, accum_offset=0, granulated_workitem_vgpr_count=0)
     editor.write(kernel.descriptor_address, smaller.encode())
     module = open_device("emu:gfx942").load(editor.finish())
-    arrays = [np.ones(64, np.float32) for _ in range(3)]
-    with pytest.raises(EmulationError, match=r"uses v\d+; the kernel descriptor allocates 4 \(accum_offset\)"):
-        module.kernel("vector_add").launch(*arrays, 64, grid=1, block=64)
+    arrays = [np.ones(24 * 64, np.uint32) for _ in range(3)]
+    with pytest.raises(EmulationError, match=r"uses v\d+; the kernel descriptor allocates 8\b"):
+        module.kernel("integers").launch(*arrays, 64, grid=1, block=64)
 
 
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942"])

@@ -77,10 +77,25 @@ def test_fork_runs_both_sides(target: str, fork: str, taken: int, exec_mask: int
     assert state.mode >> 29 == 0
 
 
-def test_vskip_off_is_nothing_and_on_is_refused() -> None:
-    assert run_assembly("gfx906", "s_setvskip s0, 3", {}, {0: 0xF7}).counts[0] == 1
-    with pytest.raises(EmulationError, match="VSKIP"):
-        run_assembly("gfx906", "s_setvskip s0, 3", {}, {0: 8})
+@pytest.mark.parametrize("bits", [0xF7, 8])
+def test_vskip_skips_vector_instructions_and_nothing_else(bits: int) -> None:
+    source = """
+      v_mov_b32_e32 v1, 1
+      s_setvskip s0, 3
+      v_mov_b32_e32 v1, 2
+      v_cmp_eq_u32_e64 s[4:5], v1, v1
+      v_readfirstlane_b32 s6, v1
+      s_mov_b32 s7, 5
+      s_setvskip 0, 0
+      v_add_u32_e32 v2, v1, v1
+    """
+    state = run_assembly("gfx906", source, {}, {0: bits, 4: 9, 6: 9, 7: 9})
+    skips = bool(bits >> 3 & 1)
+    assert set(state.vgpr(1).tolist()) == {1 if skips else 2}
+    assert set(state.vgpr(2).tolist()) == {2 if skips else 4}
+    assert [state.sgpr(number) for number in (4, 6, 7)] == ([9, 9, 5] if skips else [0xFFFFFFFF, 2, 5])
+    assert state.mode >> 28 & 1 == 0
+    assert state.counts.tolist() == [1] * 9  # a skipped instruction is executed, too
 
 
 # Sources in LDS (GFX9) -----------------------------------------------------------------------------------------------

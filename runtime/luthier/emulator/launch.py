@@ -162,7 +162,13 @@ class Launch:
         executed = np.zeros(code.count, np.bool_)
         for worker in workers:
             executed |= worker.counts()[0] != 0
-        files = [("v", code.vgprs, descriptor.architected_vgprs), ("a", code.agprs, descriptor.agprs)]
+        vgprs = descriptor.architected_vgprs
+        if self.target.unified_vgprs and not (executed & (code.agprs > 0)).any():
+            # No document says what is behind accum_offset. In the unified file AGPRs are (AMD's code for gem5, "changes
+            # related to the accumulation offset" of MI200), and AMD's own kernels use them under VGPR names alone.
+            # Kernels that use both names fault, since here the two are different registers.
+            vgprs = min(descriptor.vgprs, 256)
+        files = [("v", code.vgprs, vgprs), ("a", code.agprs, descriptor.agprs)]
         if self.target.major == 9:  # later every wave has all SGPRs; these are given out by sixteen
             files.append(("s", code.sgprs, -(-descriptor.sgprs // 16) * 16))
         for name, used, limit in files:
@@ -171,10 +177,8 @@ class Launch:
                 record = int(beyond[0])
                 message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
                 message += f"the kernel descriptor allocates {limit}"
-                if name == "v" and self.target.unified_vgprs:
-                    # "VGPR Out of Range" (ISA documents): a source is v0, a result is lost. Whether that begins here,
-                    # or these are accumulation registers, is not told.
-                    message += " (accum_offset), and no document says what is behind it"
+                if name == "v" and limit < descriptor.vgprs:
+                    message += " before the AGPRs (accum_offset), which it also uses"
                 self.fault = EmulationError(
                     message, kernel=self.kernel.name, offset=code.address_of(record), target=str(code.isa.target)
                 )
@@ -201,7 +205,7 @@ class Launch:
             "grid_y": self.geometry.grid[1],
             "grid_z": self.geometry.grid[2],
             "sgpr_image": image.words.ctypes.data,
-            "vgpr_bytes": min(256, max(descriptor.architected_vgprs, 1)) * row,
+            "vgpr_bytes": min(256, max(descriptor.vgprs, 1)) * row,
             "agpr_bytes": min(256, descriptor.agprs) * row,
             "agprs": layout.VECTORS + 256 * row,
             "lane_images": lanes.ctypes.data,

@@ -191,14 +191,22 @@ OVERFLOW_KEY_SHIFT = 14
 """Position of the same in a table key."""
 STEPPING = 1 << 15
 """Bit of a table key: code that returns after every instruction."""
-TABLES = 1 << 16
-"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, FP16_OVFL, and
-STEPPING."""
+SKIP_SHIFT = 28
+"""Position in MODE of GFX9's VSKIP: vector instructions do nothing."""
+SKIPPING = 1 << 16
+"""The same in a table key."""
+TABLES = 1 << 17
+"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, FP16_OVFL, STEPPING,
+and SKIPPING."""
 
 
 def mode_key(mode: int) -> int:
     """What of MODE is in a table key (M0's bits are not)."""
-    return mode & MODE_MASK | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT
+    return (
+        mode & MODE_MASK
+        | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT
+        | (SKIPPING if mode >> SKIP_SHIFT & 1 else 0)
+    )
 
 
 RANGE_SIZE = 16
@@ -210,5 +218,5 @@ READY, WAITING, ENDED = range(3)
 FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_BUFFER = range(1, 6)
 FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(7, 12)
 """Of typed buffers: a misaligned element; of the others the address is the format's number."""
-FAULT_LANES, FAULT_MODE, FAULT_SKIP = range(12, 15)
+FAULT_LANES, FAULT_MODE = range(12, 14)
 """A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE)."""

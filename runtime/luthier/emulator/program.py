@@ -173,7 +173,7 @@ class Code:
             if table.bound[list(records)].all():
                 return
             reached = self._reach(table, records)
-            mode = Mode(float_mode(key), bool(key & layout.STEPPING))
+            mode = Mode(float_mode(key), bool(key & layout.STEPPING), bool(key & layout.SKIPPING))
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
                 self._bind(table.records, start, part, here, mode)

@@ -56,6 +56,8 @@ class Mode:
 
     float_mode: FloatMode
     stepping: bool
+    skipping: bool = False
+    """Vector instructions do nothing (GFX9, MODE.VSKIP)."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,8 @@ class RecordBinder:
         return _Known(variant.symbol, recipe)
 
     def _variant(self, code: InstructionArray, index: int, target: int, mode: Mode) -> tuple[Variant, tuple[Step, ...]]:
+        if mode.skipping and not self.isa.opcode(int(code.opcode[index])).pseudo.startswith("S_"):
+            return Variant("s_nop", self.isa.wave_size, 9, stepping=mode.stepping), ()
         shape = self._binder.bind(code, index, None if target == NO_BRANCH else target, mode.float_mode)
         return replace(shape.variant, stepping=mode.stepping), shape.recipe
 

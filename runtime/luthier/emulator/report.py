@@ -20,7 +20,6 @@ _STATE = {
     layout.FAULT_LANES: "a transposing load with some lanes off (EXEC is {:#x}): what it does then is not documented",
     layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
     "skipping of vector instructions, or bits that the target does not define)",
-    layout.FAULT_SKIP: "skipping of vector instructions (VSKIP) is turned on, which is not modelled",
 }
 _FORMAT = {
     layout.FAULT_FORMAT: "there is no buffer data format {}",

@@ -256,6 +256,8 @@ def write_mode(w: WaveBuilder, mode: Value) -> None:
     indexed = (mode & layout.GPR_INDEX_ENABLE) != 0
     key = (mode & layout.MODE_MASK) | w.select(indexed, (w.m0 >> 12 & 15) << 10, 0)
     key = key | (mode >> layout.FP16_OVERFLOW_SHIFT & 1) << layout.OVERFLOW_KEY_SHIFT
+    if w.major == 9:
+        key = key | mode >> layout.SKIP_SHIFT - layout.SKIPPING.bit_length() + 1 & layout.SKIPPING
     key = key | w.load(w.wave_field("stepping"), "u32")
     tables = w.pointer(w.wave_field("tables"))
     table = w.pointer(w.address(tables, (key.to("u64") << 3).llvm))
@@ -280,7 +282,7 @@ def _bits(*positions: int) -> int:
     return layout.MODE_MASK | 1 << layout.FP16_OVERFLOW_SHIFT | sum(1 << position for position in positions)
 
 
-_MODELLED = {9: _bits(10, 24, 25, 26, 27, 29, 30, 31), 10: _bits(10, 27), 11: _bits(10, 27), 12: _bits(24, 27)}
+_MODELLED = {9: _bits(10, 24, 25, 26, 27, 28, 29, 30, 31), 10: _bits(10, 27), 11: _bits(10, 27), 12: _bits(24, 27)}
 """Bits of MODE that are honoured, or have no effect here (level-of-detail clamping, pixel order, performance counters,
 scalar prefetch); by generation."""
 

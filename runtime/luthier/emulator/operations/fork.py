@@ -12,8 +12,7 @@ from typing import Any
 from luthier.emulator import layout
 from luthier.emulator.builder import I64
 from luthier.emulator.declare import OperationTable
-from luthier.emulator.memory_code import fault
-from luthier.emulator.operations.control import code_address, go_to_address, take
+from luthier.emulator.operations.control import code_address, go_to_address, take, write_mode
 from luthier.emulator.values import Value
 from luthier.emulator.wave import Slot, WaveBuilder
 
@@ -86,8 +85,9 @@ def s_cbranch_join(w: WaveBuilder, saved: Slot) -> None:
     go_to_address(w, address)
 
 
-@operations.wave("s_setvskip", "u32 u32 ->", majors=(9,))
+@operations.control("s_setvskip", "u32 u32 ->", majors=(9,))
 def s_setvskip(w: WaveBuilder, bits: Slot, index: Slot) -> None:
-    """MODE.VSKIP = S0[S1[4:0]]. Skipping of vector instructions is not modelled: turning it on stops the wave."""
-    with w.when((bits.scalar() >> (index.scalar() & 31) & 1) != 0):
-        fault(w, _mode(w), w.number(0), 0, layout.FAULT_SKIP)
+    """MODE.VSKIP = S0[S1[4:0]]: while it is set, vector instructions of every kind do nothing."""
+    skip = bits.scalar() >> (index.scalar() & 31) & 1
+    kept = _mode(w) & (0xFFFFFFFF ^ (1 << layout.SKIP_SHIFT))
+    write_mode(w, kept | skip << layout.SKIP_SHIFT)
