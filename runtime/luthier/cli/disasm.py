@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ def parts(found: CodeObject, kernel: str | None = None) -> list[Part]:
         end = start + size
         starts = sorted(address for address in {*named, *kernels} if start <= address < end)
         at = start
-        for address, following in zip(starts, [*starts[1:], end], strict=True):
+        for address, following in itertools.pairwise([*starts, end]):
             if at < address:
                 made.append(Part(None, at, address - at, False, default_wave))
             own, symbol = kernels.get(address), named.get(address)
