@@ -108,8 +108,9 @@ class AddressAnalysis:
     def _return_from_call(self, number: int, state: State) -> None:
         """After a call, what the callee leaves changed is unknown.
 
-        Scalars in lanes are taken to survive: a caller that reads its return address back from a lane that the callee
-        overwrote would return to nowhere.
+        Scalars in lanes, and call targets in vector registers, are taken to survive: a caller that reads its return
+        address back from a lane that the callee overwrote would return to nowhere. So is EXEC, which functions must
+        give back as it was (AMDGPUUsage, "Non-Kernel Functions").
         """
         node = self.graph.nodes[number]
         if node.exit != "call":
@@ -119,7 +120,7 @@ class AddressAnalysis:
             lost |= self.world.clobbers(target)
         if node.resolution is not None and node.resolution.reason:
             lost |= self.world.clobbers(None)
-        state.forget(lost & r.SCALAR_MASK)
+        state.forget(lost & r.SCALAR_MASK & ~r.EXEC_MASK)
 
     def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
         found = FunctionAddresses()
@@ -249,7 +250,7 @@ def _changed(state: State) -> int:
     """Scalar units that do not hold their entry value."""
     changed = 0
     for key, values in state.values.items():
-        if isinstance(key, int):
+        if isinstance(key, int) and key < r.VGPR_FIRST:
             own: frozenset[Value] = frozenset([Entry(key)])
             if values != own:
                 changed |= 1 << key

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from luthier.lifting import registers as r
 from luthier.lifting.effects import Columns, Effects
+from luthier.lifting.semantics import Lanes
 from luthier.mc import OperandKind
 
 MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1
@@ -89,7 +90,24 @@ class Carry:
     subtract: bool
 
 
-Value: TypeAlias = Entry | Const | Low | High | Slot | Near | Element | Carry
+@dataclass(frozen=True, slots=True)
+class LaneElement:
+    """In each lane that was active when instruction `load` last ran, an `Element` of the same name."""
+
+    load: int
+    getpc: int
+    offset: int
+    half: int
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A mask of lanes that were all active when each of the instructions `loads` last ran."""
+
+    loads: frozenset[int]
+
+
+Value: TypeAlias = Entry | Const | Low | High | Slot | Near | Element | Carry | LaneElement | Within
 Values: TypeAlias = frozenset[Value]
 Key: TypeAlias = int | tuple[int, int]
 """A register unit, or (VGPR unit, lane) for a scalar put into a lane."""
@@ -101,7 +119,8 @@ class State:
     """What is known at a point.
 
     Attributes:
-        values: None is anything. A scalar unit that is missing holds its entry value; a lane that is missing, anything.
+        values: None is anything. A scalar unit that is missing holds its entry value; a lane or a vector unit that is
+            missing, anything.
         taints: every program counter that may be in a register, whether its value is known or not: unlike values,
         nothing is
             ever forgotten where ways join.
@@ -121,7 +140,7 @@ class State:
     def __getitem__(self, key: Key) -> Values | None:
         if key in self.values:
             return self.values[key]
-        return frozenset([Entry(key)]) if isinstance(key, int) else None
+        return frozenset([Entry(key)]) if isinstance(key, int) and key < r.VGPR_FIRST else None
 
     def join(self, other: State) -> bool:
         """Merge `other` into this state; True if that changed it."""
@@ -153,7 +172,8 @@ class State:
         vectors = units & r.VECTOR_MASK
         if vectors:
             for key in self.values:
-                if isinstance(key, tuple) and vectors >> key[0] & 1:
+                unit = key if isinstance(key, int) else key[0]
+                if unit >= r.VGPR_FIRST and vectors >> unit & 1:
                     self.values[key] = None
 
     def tainted(self, units: int) -> frozenset[Taint]:
@@ -215,6 +235,9 @@ class Operations:
         """
         action = _ACTIONS.get(name)
         results = action(self, index, state, notes) if action is not None else {}
+        if effects.writes & r.EXEC_MASK and r.EXEC_LO in state.values and not effects.lanes & Lanes.BECOMES_ACTIVE:
+            for half in (r.EXEC_LO, r.EXEC_HI):
+                results.setdefault(half, state[half])
         taints = state.tainted(effects.reads) if state.taints else frozenset()
         fresh: frozenset[Taint] = frozenset()
         if name == "S_GETPC_B64":
@@ -436,6 +459,64 @@ class Operations:
             unit + one: frozenset([Element(getpc, offset, one & 1) for getpc, offset in starts]) for one in range(count)
         }
 
+    def _load_lanes(self, index: int, state: State, notes: Notes | None) -> Results:
+        """A load from a base pair, an immediate and what each lane has in a VGPR."""
+        unit, base = self.unit(index, 0), self.unit(index, 1)
+        pair = pair_of(state[base], state[base + 1]) if base >= 0 else None
+        if unit < 0 or pair is None or not pair[1]:
+            return {}
+        getpc, offset = pair
+        immediate = self.columns.values(index)[3]
+        results: Results = {}
+        for one in range(self.unit_count[self.columns.registers(index)[0]]):
+            starts = {offset, offset + immediate & MASK64}
+            results[unit + one] = frozenset([LaneElement(index, getpc, start, one & 1) for start in starts])
+        for key, values in state.values.items():  # what is known of an earlier run of this load holds no more
+            if values and any(isinstance(value, Within) and index in value.loads for value in values):
+                results[key] = frozenset(
+                    [Within(value.loads - {index}) if isinstance(value, Within) else value for value in values]
+                )
+        for key in (r.EXEC_LO, r.EXEC_HI):
+            active = results.get(key, state[key]) or frozenset([Within(frozenset())])
+            results[key] = frozenset(
+                [Within((value.loads if isinstance(value, Within) else frozenset()) | {index}) for value in active]
+            )
+        return results
+
+    def _read_first_lane(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit = self.unit(index, 1)
+        values = state[unit] if unit >= r.VGPR_FIRST else None
+        active = [state[key] for key in (r.EXEC_LO, r.EXEC_HI)]
+        if not values or not all(active):
+            return {}
+        elements: set[Value] = set()
+        for value in values:
+            if not isinstance(value, LaneElement):
+                return {}
+            for masks in active:
+                if not all(isinstance(mask, Within) and value.load in mask.loads for mask in masks or ()):
+                    return {}
+            elements.add(Element(value.getpc, value.offset, value.half))
+        return {self.unit(index, 0): frozenset(elements)}
+
+    def _save_exec(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit = self.unit(index, 0)
+        halves = range(self.unit_count[self.columns.registers(index)[0]])
+        return {unit + half: state[r.EXEC_LO + half] for half in halves if r.EXEC_LO + half in state.values}
+
+    def _combine_masks(self, index: int, state: State, notes: Notes | None) -> Results:
+        """An operation on two masks that gives no lane which neither has: it is within what both are within."""
+        unit = self.unit(index, 0)
+        results: Results = {}
+        for half in range(self.unit_count[self.columns.registers(index)[0]]):
+            one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
+            pairs = [(a, b) for a in one or () for b in other or ()]
+            if pairs and all(isinstance(a, Within) and isinstance(b, Within) for a, b in pairs):
+                results[unit + half] = frozenset(
+                    [Within(a.loads & b.loads) for a, b in pairs if isinstance(a, Within) and isinstance(b, Within)]
+                )
+        return results
+
     def _write_lane(self, index: int, state: State, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
         others: Results = {
@@ -497,6 +578,12 @@ _ACTIONS: dict[str, Action] = {
     "S_ADD_U64": Operations._add_pair,
     "S_SUB_U32": Operations._subtract,
     "S_SUBB_U32": Operations._subtract_borrow,
+    "S_AND_SAVEEXEC_B32": Operations._save_exec,
+    "S_AND_SAVEEXEC_B64": Operations._save_exec,
+    "S_XOR_B32": Operations._combine_masks,
+    "S_XOR_B64": Operations._combine_masks,
+    "GLOBAL_LOAD_DWORDX2_SADDR": Operations._load_lanes,
+    "V_READFIRSTLANE_B32": Operations._read_first_lane,
     "V_WRITELANE_B32": Operations._write_lane,
     "V_READLANE_B32": Operations._read_lane,
 }
