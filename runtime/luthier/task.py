@@ -76,6 +76,11 @@ class Insertion:
     registers: tuple[RegisterOperand | None, ...]
     """For each argument the registers it is read from, None for a constant."""
 
+    @property
+    def point(self) -> int:
+        """Index of the instruction it runs before."""
+        return self.index + (self.place == "after")
+
 
 class InstrumentationTask:
     """Collects what is to be spliced into one kernel. Several hooks at one point run in the order they were inserted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -74,6 +74,54 @@ class Tool:
         return {}
 
 
+class ToolGroup:
+    """Tools that instrument together: the hooks of each follow those of the one before it, also at one point.
+
+    Args:
+        tools: in the order in which they instrument.
+
+    Attributes:
+        inserted: hooks that each tool has inserted into all tasks so far.
+
+    Raises:
+        ToolError: an installed tool is there twice: its variables would be, too.
+    """
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.tools = tuple(tools)
+        names = [tool.name for tool in self.tools if tool.name]
+        for name in names:
+            if names.count(name) > 1:
+                raise ToolError(f"tool {name} is given {names.count(name)} times")
+        self.inserted = [0] * len(self.tools)
+
+    @classmethod
+    def of(cls, tools: Tool | ToolGroup | Sequence[Tool]) -> ToolGroup:
+        """A group of whatever names tools."""
+        if isinstance(tools, ToolGroup):
+            return tools
+        return cls([tools] if isinstance(tools, Tool) else tools)
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Insert the hooks of all tools into one kernel."""
+        self.instrument_each(task)
+
+    def instrument_each(self, task: InstrumentationTask) -> list[range]:
+        """The same; for each tool the positions of its hooks in ``task.insertions``."""
+        ranges = []
+        for number, tool in enumerate(self.tools):
+            first = len(task.insertions)
+            tool.instrument(task)
+            ranges.append(range(first, len(task.insertions)))
+            self.inserted[number] += len(ranges[-1])
+        return ranges
+
+    @property
+    def idle(self) -> list[Tool]:
+        """Tools that have inserted nothing."""
+        return [tool for tool, count in zip(self.tools, self.inserted, strict=True) if not count]
+
+
 def _parse_value(field: dataclasses.Field[Any], text: str, tool: str) -> Any:
     kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
     try:
@@ -130,6 +178,15 @@ def tool_class(name: str) -> type[Tool]:
         raise ToolError(f"tool {name}: {points[name].value} is not a subclass of luthier.Tool")
     loaded.name = name
     return loaded
+
+
+def parse_tools(specifications: Sequence[str]) -> ToolGroup:
+    """Make the tools of several specifications; see `parse_tool`.
+
+    Raises:
+        ToolError: also if a tool is named twice.
+    """
+    return ToolGroup([parse_tool(specification) for specification in specifications])
 
 
 def parse_tool(specification: str) -> Tool:

@@ -3,7 +3,7 @@ truth."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice, LaunchStats, Module
-from luthier.errors import VerifyError
+from luthier.errors import LiftError, LuthierError, VerifyError
 from luthier.launch_plan import LaunchPlan, default_plan
 from luthier.objects import CodeObject, Symbol
-from luthier.patch import KernelReport, patch_object
+from luthier.patch import KernelReport, RefusedError, patch_object
 from luthier.task import InstrumentationTask
-from luthier.tool import ExecutionCounts, Tool
+from luthier.tool import ExecutionCounts, Tool, ToolGroup
 
 
 @dataclass(frozen=True)
@@ -35,57 +35,89 @@ class KernelVerdict:
     """What the emulator's own counts say they must be."""
     instructions: tuple[int, int]
     """Wave-instructions executed, original and patched."""
+    not_lifted: int
+    """Wave-instructions of the original that ran in code which lifting does not know, behind calls whose targets cannot
+    be resolved: never instrumented, and in no count."""
+    refused: int
+    """Wave-instructions of the original at which hooks were to run that were refused, and in no count of theirs."""
     patch: KernelReport | None
-    """None when the tool inserted nothing."""
+    """None when nothing was inserted."""
     problems: tuple[str, ...]
 
     @property
     def equal(self) -> bool:
+        """Whether nothing that was compared differs. What was not compared is in `not_lifted` and `refused`."""
         return not self.problems
 
+    @property
+    def complete(self) -> bool:
+        """Whether every hook that was asked for is spliced in, and every executed instruction is in the counts."""
+        return not self.not_lifted and not self.refused
+
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "equal": self.equal}
+        return {**asdict(self), "equal": self.equal, "complete": self.complete}
 
 
 def verify_object(
     object: CodeObject,
-    tool: Tool,
+    tools: Tool | ToolGroup | Sequence[Tool],
     kernels: Iterable[str] | None = None,
     plans: Mapping[str, LaunchPlan] | None = None,
     progress: Callable[[str], None] | None = None,
+    *,
+    strict: bool = False,
 ) -> list[KernelVerdict]:
     """Verify kernels of an object, one after the other.
 
     Args:
         object: the application's code object.
-        tool: what to instrument it with.
+        tools: what to instrument it with.
         kernels: names; None is all.
         plans: how to launch them; a kernel without a plan gets made-up arguments.
         progress: called with each kernel's name.
+        strict: whether a hook that is refused is an error.
 
     Raises:
-        LuthierError: a kernel cannot be patched, launched or run. Differences are no exception but `problems`.
+        LuthierError: a kernel cannot be launched or run; the only one cannot be patched. Differences, and kernels that
+            cannot be patched among several, are no exception but `problems`.
     """
     verdicts = []
-    for name in object.kernels if kernels is None else kernels:
+    tools = ToolGroup.of(tools)
+    names = list(object.kernels if kernels is None else kernels)
+    for name in names:
         if name not in object.kernels:
             raise VerifyError(f"no kernel {name!r}; there are {', '.join(object.kernels)}", object=object.name)
         if progress is not None:
             progress(name)
         plan = (plans or {}).get(name) or default_plan(object.kernels[name])
-        verdicts.append(verify_kernel(object, tool, plan))
+        try:
+            verdicts.append(verify_kernel(object, tools, plan, strict=strict))
+        except (LiftError, RefusedError) as problem:
+            if strict or len(names) == 1:
+                raise
+            verdicts.append(_not_verified(object, plan, problem))
     return verdicts
 
 
-def verify_kernel(object: CodeObject, tool: Tool, plan: LaunchPlan) -> KernelVerdict:
+def _not_verified(object: CodeObject, plan: LaunchPlan, problem: LuthierError) -> KernelVerdict:
+    """The verdict on a kernel that cannot be patched."""
+    message = f"not verified: {problem.message}"
+    return KernelVerdict(
+        plan.kernel, str(object.target), plan.grid, plan.block, 0, {}, {}, (0, 0), 0, 0, None, (message,)
+    )
+
+
+def verify_kernel(
+    object: CodeObject, tools: Tool | ToolGroup | Sequence[Tool], plan: LaunchPlan, *, strict: bool = False
+) -> KernelVerdict:
     """Verify one kernel under one launch."""
-    tasks: list[InstrumentationTask] = []
-
-    def instrument(task: InstrumentationTask) -> None:
-        tasks.append(task)
-        tool.instrument(task)
-
-    patched = patch_object(object, instrument, [plan.kernel])
+    group = ToolGroup.of(tools)
+    tasks: list[tuple[InstrumentationTask, list[range]]] = []
+    patched = patch_object(
+        object, lambda task: tasks.append((task, group.instrument_each(task))), [plan.kernel], strict=strict
+    )
+    ((task, insertions),) = tasks
+    report = patched.report.kernels[0] if patched.report.kernels else None
     device = open_device(f"emu:{object.target.target.name}")
     original = _launch(device, object.data, plan)
     instrumented = _launch(device, patched.data, plan)
@@ -105,8 +137,12 @@ def verify_kernel(object: CodeObject, tool: Tool, plan: LaunchPlan) -> KernelVer
             compared += len(before)
             problems += _differences(f"variable {symbol.name}", before, after)
 
-    counts = _counts(tasks[0], original.stats)
-    expected = tool.expected(tasks[0], counts)
+    counts, not_lifted = _counts(task, original.stats)
+    refused = {refusal.insertion for refusal in report.refusals if refusal.insertion is not None} if report else set()
+    expected: dict[str, int] = {}
+    for tool, own in zip(group.tools, insertions, strict=True):
+        seen = _without_refused(task, counts, own, refused)
+        expected |= tool.expected(task, seen) if seen is not None else {}
     counters: dict[str, int] = {}
     for name in patched.report.variables:
         counters[name] = int.from_bytes(instrumented.module.variable(name).read(), "little")
@@ -122,9 +158,11 @@ def verify_kernel(object: CodeObject, tool: Tool, plan: LaunchPlan) -> KernelVer
         plan.block,
         compared,
         counters,
-        dict(expected),
+        expected,
         (original.stats.instructions, instrumented.stats.instructions),
-        patched.report.kernels[0] if patched.report.kernels else None,
+        not_lifted,
+        int(counts.executions[sorted({task.insertions[number].index for number in refused})].sum()),
+        report,
         tuple(problems),
     )
 
@@ -161,14 +199,32 @@ def _differences(what: str, left: bytes, right: bytes) -> list[str]:
     return [f"{what} differs in {len(different)} of {len(a)} bytes, first at byte {int(different[0])}"]
 
 
-def _counts(task: InstrumentationTask, stats: LaunchStats) -> ExecutionCounts:
-    """The emulator's counts by instruction index; an execution of code that was not lifted is no count of the
-    kernel's."""
+def _counts(task: InstrumentationTask, stats: LaunchStats) -> tuple[ExecutionCounts, int]:
+    """The emulator's counts by instruction index, and executions of code that was not lifted."""
     addresses = task.lifted.code.addresses
     executions, lanes = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.int64)
     index = np.searchsorted(addresses, stats.by_address.addresses)
     found = index < len(addresses)
     found[found] = addresses[index[found]] == stats.by_address.addresses[found]
+    found[found] = np.array(task.lifted.block_of)[index[found]] >= 0
     executions[index[found]] = stats.by_address.executions[found]
     lanes[index[found]] = stats.by_address.active_lanes[found]
+    return ExecutionCounts(executions, lanes), int(stats.by_address.executions[~found].sum())
+
+
+def _without_refused(
+    task: InstrumentationTask, counts: ExecutionCounts, own: range, refused: set[int]
+) -> ExecutionCounts | None:
+    """The counts as one tool's hooks see them, whose positions among the insertions are `own`: none where they were
+    refused.
+
+    None if of several hooks at one instruction only some were: nobody can say then what the tool's variables must be.
+    """
+    left_out = {task.insertions[number].index for number in own if number in refused}
+    if not left_out:
+        return counts
+    if any(task.insertions[number].index in left_out for number in own if number not in refused):
+        return None
+    executions, lanes = counts.executions.copy(), counts.active_lanes.copy()
+    executions[list(left_out)] = lanes[list(left_out)] = 0
     return ExecutionCounts(executions, lanes)

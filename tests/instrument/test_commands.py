@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from luthier import Tool, ToolModule
+from luthier.task import reg
 
 
 class Steps(Tool):
@@ -41,6 +42,38 @@ class Steps(Tool):
         return {{"counter": self.options.step * int(counts.executions.sum())}}
 
 
+class Second(Tool):
+    def instrument(self, task):
+        module = ToolModule.load("{second}")
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.also)
+
+    def expected(self, task, counts):
+        return {{"second": int(counts.executions.sum())}}
+
+
+class Refused(Tool):
+    @dataclass(frozen=True)
+    class Options:
+        only: bool = False
+
+    def instrument(self, task):
+        module = ToolModule.load("{second}")
+        for number, instruction in enumerate(task.instructions):
+            if number in (1, 3, 5):
+                task.insert_hook_before(instruction, module.uses, reg("v200"))
+            if not self.options.only:
+                task.insert_hook_before(instruction, module.also)
+
+
+class Clash(Steps):
+    @dataclass(frozen=True)
+    class Options:
+        step: int = 1
+        wrong: str = ""
+        module: str = "{clash}"
+
+
 class Idle(Tool):
     def instrument(self, task):
         pass
@@ -52,13 +85,21 @@ def tools(make_module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Installs the tools `steps`, `idle`, `broken` and `no_tool` for one test."""
     folder = tmp_path / "site"
     folder.mkdir()
-    (folder / "steps_tool.py").write_text(TOOL.format(module=make_module(HOOKS).name))
+    (folder / "steps_tool.py").write_text(
+        TOOL.format(
+            module=make_module(HOOKS).name,
+            second=make_module(SECOND_HOOKS).name,
+            clash=make_module("// of another tool" + HOOKS).name,
+        )
+    )
     (folder / "broken_tool.py").write_text("raise RuntimeError('at import')\n")
     metadata = folder / "steps_tool-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: steps-tool\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
-        "[luthier.tools]\nsteps = steps_tool:Steps\nidle = steps_tool:Idle\nbroken = broken_tool:X\n"
+        "[luthier.tools]\nsteps = steps_tool:Steps\nidle = steps_tool:Idle\nsecond = steps_tool:Second\n"
+        "refused = steps_tool:Refused\n"
+        "clash = steps_tool:Clash\nbroken = broken_tool:X\n"
         "no_tool = json:dumps\n"
     )
     monkeypatch.syspath_prepend(str(folder))
@@ -95,6 +136,89 @@ def test_patch_writes_a_self_contained_object(luthier: Run, app, tmp_path: Path)
     for section in original.sections:  # what was there stays where it was
         if section.name == ".text":
             assert patched.read(section.address, section.size) == original.read(section.address, section.size)
+
+
+def test_a_patched_object_is_disassembled(luthier: Run, app, tmp_path: Path) -> None:
+    """Its only kernel has moved: no function is left in the old section."""
+    source, output = app("vector_add", "gfx942"), tmp_path / "out.hsaco"
+    assert luthier("patch", source, "-t", "steps", "-o", output)[0] == 0
+    code, printed, error = luthier("disasm", output)
+    assert (code, error) == (0, "")
+    assert "<vector_add>: // kernel" in printed
+    assert "// no function" in printed
+
+
+SECOND_HOOKS = """
+__managed__ uint64_t second = 0;
+LUTHIER_HOOK_ANNOTATE also() { luthier::sAtomicAdd<uint64_t>(&second, 1); }
+LUTHIER_HOOK_ANNOTATE uses(uint32_t x) { atomicAdd(reinterpret_cast<unsigned long long *>(&second), x); }
+"""
+
+
+def test_several_tools_work_in_one_object(luthier: Run, app, tmp_path: Path) -> None:
+    source, output = app("vector_add", "gfx942"), tmp_path / "out.hsaco"
+    both = ("-t", "steps:step=3", "-t", "second")
+    code, printed, error = luthier("patch", source, *both, "-o", output, "--json")
+    assert (code, error) == (0, "")
+    report = json.loads(printed)
+    (row,) = report["kernels"]
+    assert row["insertions"] == 2 * row["sites"] == 2 * row["instructions"]
+    assert report["variables"] == {"counter": 8, "second": 8}
+    code, printed, _ = luthier("cost", source, *both, "--json")
+    assert code == 0
+    assert json.loads(printed)["kernels"] == report["kernels"]
+    code, printed, _ = luthier("verify", source, *both, "--json")
+    assert code == 0
+    (verdict,) = json.loads(printed)
+    assert verdict["expected"] == verdict["counters"]
+    assert verdict["counters"]["counter"] == 3 * verdict["counters"]["second"] == 3 * verdict["instructions"][0]
+
+
+@pytest.mark.parametrize("command", ["patch", "cost", "verify"])
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (("steps", "steps:step=2"), "tool steps is given 2 times"),
+        (("steps", "clash"), "two tools define the variable counter"),
+        (("steps", "idle"), "tool idle inserted nothing into vector_add"),
+        (("idle",), "tool idle inserted nothing into vector_add"),
+    ],
+)
+def test_tools_that_cannot_work_together(
+    luthier: Run, app, tmp_path: Path, command: str, named: tuple[str, ...], message: str
+) -> None:
+    output = tmp_path / "out.hsaco"
+    options = [option for tool in named for option in ("-t", tool)] + (["-o", output] if command == "patch" else [])
+    code, _, error = luthier(command, app("vector_add", "gfx942"), *options)
+    assert code == 1
+    assert message in error
+    assert not output.exists()
+
+
+def test_refusals_are_said_and_listed(luthier: Run, app, tmp_path: Path) -> None:
+    source, output = app("vector_add", "gfx942"), tmp_path / "out.hsaco"
+    code, printed, error = luthier("patch", source, "-t", "refused", "-o", output, "--json")
+    assert code == 0
+    assert output.exists()
+    (row,) = json.loads(printed)["kernels"]
+    assert f"vector_add: {row['sites']} of {row['sites']} sites ({row['sites']} of {row['sites'] + 3} hooks)" in error
+    assert "3 refused, no such register, first at 0x" in error
+    assert [one["kind"] for one in row["refusals"]] == ["no such register"] * 3
+    assert all(one["hook"] and one["address"] and one["place"] == "before" for one in row["refusals"])
+    output.unlink()
+    code, printed, error = luthier("patch", source, "-t", "refused", "-o", output, "--strict")
+    assert (code, printed) == (1, "")
+    assert "uses v200" in error
+    assert not output.exists()
+    code, printed, error = luthier("patch", source, "-t", "refused:only=yes", "-o", output, "--json")
+    assert code == 1
+    assert "nothing could be instrumented" in error
+    assert len(json.loads(printed)["kernels"][0]["refusals"]) == 3
+    assert not output.exists()
+    code, printed, error = luthier("verify", source, "-t", "refused")
+    assert code == 0
+    assert "3 refused, no such register" in error
+    assert "NOT COUNTED" in printed
 
 
 def test_cost_writes_nothing(luthier: Run, app, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

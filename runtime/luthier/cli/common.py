@@ -8,11 +8,14 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from luthier.errors import LuthierError
+from luthier.errors import LuthierError, ToolError
 from luthier.objects import CodeObject, load_object
+from luthier.patch import PatchReport, by_kind
+from luthier.tool import ToolGroup
 
 
 def add_object_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,14 +26,47 @@ def add_object_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tool_argument(parser: argparse.ArgumentParser) -> None:
-    """-t TOOL."""
+    """-t TOOL, repeatable."""
     parser.add_argument(
         "-t",
         "--tool",
         required=True,
+        action="append",
         metavar="TOOL[:OPT=VAL,...]",
-        help="an installed tool (see `luthier tools`) with options",
+        help="an installed tool (see `luthier tools`) with options; several work together, in this order",
     )
+
+
+def add_strict_argument(parser: argparse.ArgumentParser) -> None:
+    """--strict."""
+    parser.add_argument(
+        "--strict", action="store_true", help="all or nothing: a hook or kernel that is refused is an error"
+    )
+
+
+def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) -> None:
+    """Every tool must have done something.
+
+    Raises:
+        ToolError: one inserted nothing.
+    """
+    for tool in tools.idle:
+        raise ToolError(f"{tool.label()} inserted nothing into {', '.join(kernels)}", object=object.name)
+
+
+def print_refusals(report: PatchReport) -> None:
+    """On standard error, how much was left out and why; nothing if nothing was."""
+    for kernel in report.kernels:
+        if kernel.refusals:
+            wanted = kernel.insertions + len(kernel.refusals)
+            hooks = f" ({kernel.insertions} of {wanted} hooks)" if wanted != kernel.requested_sites else ""
+            print(f"{kernel.kernel}: {kernel.sites} of {kernel.requested_sites} sites{hooks}", file=sys.stderr)
+            for kind, (count, first) in by_kind(kernel.refusals).items():
+                where = "" if first.address is None else f", first at {first.address:#x}"
+                print(f"  {count} refused, {kind}{where}: {first.message}", file=sys.stderr)
+    for refusal in report.refused_kernels:
+        where = "" if refusal.address is None else f" at {refusal.address:#x}"
+        print(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
 
 
 def selected_object(args: argparse.Namespace) -> CodeObject:

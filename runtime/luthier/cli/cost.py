@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from luthier.cli.common import (
-    add_object_arguments,
-    add_tool_argument,
-    end_progress,
-    print_json,
-    selected_kernels,
-    selected_object,
-    show_progress,
-)
-from luthier.cli.patch import print_report
-from luthier.patch import patch_object
-from luthier.tool import parse_tool
+from luthier.cli.common import add_object_arguments, add_strict_argument, add_tool_argument, print_json
+from luthier.cli.patch import patched_object, print_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_object_arguments(parser)
     add_tool_argument(parser)
+    add_strict_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the costs as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    tool = parse_tool(args.tool)
-    object = selected_object(args)
-    kernels = selected_kernels(object, args.kernel)
-    try:
-        report = patch_object(object, tool.instrument, kernels, lambda name: show_progress(f"patching {name}")).report
-    finally:
-        end_progress()
+    report = patched_object(args).report
     if args.json:
         print_json(report.to_json())
         return 0

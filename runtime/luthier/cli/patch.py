@@ -6,42 +6,63 @@ import argparse
 
 from luthier.cli.common import (
     add_object_arguments,
+    add_strict_argument,
     add_tool_argument,
+    check_tools,
     end_progress,
     print_json,
+    print_refusals,
     selected_kernels,
     selected_object,
     show_progress,
     write_atomically,
 )
-from luthier.errors import PatchError
-from luthier.patch import PatchReport, patch_object
-from luthier.tool import parse_tool
+from luthier.patch import PatchedObject, PatchReport, RefusedError, patch_object
+from luthier.tool import parse_tools
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_object_arguments(parser)
     add_tool_argument(parser)
+    add_strict_argument(parser)
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="where the patched code object goes")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    tool = parse_tool(args.tool)
-    object = selected_object(args)
-    kernels = selected_kernels(object, args.kernel)
-    try:
-        patched = patch_object(object, tool.instrument, kernels, lambda name: show_progress(f"patching {name}"))
-    finally:
-        end_progress()
-    if not patched.report.kernels:
-        raise PatchError(f"{tool.label()} inserted nothing into {', '.join(kernels)}", object=object.name)
+    patched = patched_object(args)
     write_atomically(args.output, patched.data)
     if args.json:
         print_json(patched.report.to_json())
     else:
         print_report(patched.report)
     return 0
+
+
+def patched_object(args: argparse.Namespace) -> PatchedObject:
+    """What the arguments of `patch` and `cost` ask for; what was refused is printed.
+
+    Raises:
+        LuthierError: it cannot be done, or a tool inserted nothing.
+    """
+    tools = parse_tools(args.tool)
+    object = selected_object(args)
+    kernels = selected_kernels(object, args.kernel)
+    try:
+        patched = patch_object(
+            object, tools.instrument, kernels, lambda name: show_progress(f"patching {name}"), strict=args.strict
+        )
+    except RefusedError as problem:
+        end_progress()
+        print_refusals(problem.report)
+        if args.json:
+            print_json(problem.report.to_json())
+        raise
+    finally:
+        end_progress()
+    check_tools(tools, object, kernels)
+    print_refusals(patched.report)
+    return patched
 
 
 def print_report(report: PatchReport) -> None:

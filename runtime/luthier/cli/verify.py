@@ -6,47 +6,72 @@ import argparse
 
 from luthier.cli.common import (
     add_object_arguments,
+    add_strict_argument,
     add_tool_argument,
+    check_tools,
     end_progress,
     print_json,
+    print_refusals,
     selected_kernels,
     selected_object,
     show_progress,
 )
 from luthier.launch_plan import read_plans
-from luthier.tool import parse_tool
-from luthier.verify import verify_object
+from luthier.patch import PatchReport
+from luthier.tool import parse_tools
+from luthier.verify import KernelVerdict, verify_object
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_object_arguments(parser)
     add_tool_argument(parser)
+    add_strict_argument(parser)
     parser.add_argument("--launch", metavar="PLAN.toml", help="sizes and arguments of the launches (default: made up)")
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    tool = parse_tool(args.tool)
+    tools = parse_tools(args.tool)
     object = selected_object(args)
     kernels = selected_kernels(object, args.kernel)
     plans = read_plans(args.launch) if args.launch else None
     try:
-        verdicts = verify_object(object, tool, kernels, plans, lambda name: show_progress(f"verifying {name}"))
+        verdicts = verify_object(
+            object, tools, kernels, plans, lambda name: show_progress(f"verifying {name}"), strict=args.strict
+        )
     finally:
         end_progress()
+    print_refusals(PatchReport(tuple(verdict.patch for verdict in verdicts if verdict.patch is not None), {}, ()))
     if args.json:
         print_json([verdict.to_json() for verdict in verdicts])
     else:
         for verdict in verdicts:
-            print(f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}")
-            for name, value in verdict.counters.items():
-                print(f"  {name} = {value}")
-            before, after = verdict.instructions
-            print(f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared")
-            for problem in verdict.problems:
-                print(f"  PROBLEM: {problem}")
-            if verdict.equal and verdict.expected:
-                print("  outputs equal, counters equal the emulator's own counts")
-            elif verdict.equal:
-                print("  outputs equal; the tool predicts no counters")
+            print_verdict(verdict)
+    check_tools(tools, object, kernels)
     return 0 if all(verdict.equal for verdict in verdicts) else 1
+
+
+def print_verdict(verdict: KernelVerdict) -> None:
+    """What was compared, what was not, and whether that was equal."""
+    print(f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}")
+    for name, value in verdict.counters.items():
+        print(f"  {name} = {value}")
+    before, after = verdict.instructions
+    print(f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared")
+    if verdict.not_lifted:
+        print(f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known")
+    if verdict.refused:
+        print(f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused")
+    for problem in verdict.problems:
+        print(f"  PROBLEM: {problem}")
+    if not verdict.equal:
+        return
+    if verdict.patch is None:
+        print("  nothing was inserted")
+    elif not verdict.expected:
+        print("  outputs equal; no counters predicted")
+    elif verdict.complete:
+        print("  outputs equal, counters equal the emulator's own counts")
+    else:
+        counted = before - verdict.not_lifted - verdict.refused
+        print(f"  outputs equal, counters equal the emulator's own counts of {counted} of {before} wave-instructions")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.lifting.effects import Effects
+from luthier.lifting.effects import Effects, IndexMode
 from luthier.lifting.lifter import lift
 from luthier.lifting.liveness import Liveness
 from luthier.lifting.model import (
@@ -16,6 +16,7 @@ from luthier.lifting.model import (
     Instruction,
     LiftedRepresentation,
     PcReference,
+    Restriction,
     Unknown,
 )
 from luthier.lifting.registers import RegisterSet, UnitSet
@@ -31,12 +32,14 @@ __all__ = [
     "Edge",
     "Effects",
     "Function",
+    "IndexMode",
     "Instruction",
     "Lanes",
     "LiftedRepresentation",
     "Liveness",
     "PcReference",
     "RegisterSet",
+    "Restriction",
     "UnitSet",
     "Unknown",
     "lift",

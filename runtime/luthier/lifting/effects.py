@@ -35,6 +35,19 @@ class Effects(NamedTuple):
     """How lanes' activity may change; `Lanes.UNCHANGED` for nearly all."""
 
 
+class IndexMode(NamedTuple):
+    """VGPR index mode at an instruction."""
+
+    may: int
+    """Which operands may be indexed: bits 0 to 3 are src0, src1, src2 and the result, as in M0[15:12]."""
+    known: int | None
+    """Exactly which, where the mode is certainly on and there is one possibility."""
+
+
+_INDEXED_SOURCES = {"src0": 1, "vsrc0": 1, "src1": 2, "vsrc1": 2, "src2": 4, "vsrc2": 4}
+"""Bit of M0[15:12] for an operand, by name without the destination."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpcodeEffects:
     """What is the same for every instruction of one opcode. Numbers are operand positions."""
@@ -108,11 +121,12 @@ class EffectTable:
         """The shared part for one LLVM opcode number."""
         return opcode_effects(self.isa, number)
 
-    def of(self, columns: Columns, index: int, relative: bool = False) -> Effects:
+    def of(self, columns: Columns, index: int, indexed: IndexMode | None = None, skipped: bool = False) -> Effects:
         """Effects of instruction `index`.
 
         Args:
-            relative: the instruction runs in VGPR index mode, where vector register numbers are computed.
+            indexed: it runs in this VGPR index mode, where vector register numbers are computed.
+            skipped: it may run in vector skip mode, in which vector instructions do nothing.
         """
         entry = opcode_effects(self.isa, columns.opcode[index])
         registers = columns.registers(index)
@@ -132,10 +146,10 @@ class EffectTable:
             writes |= masks[registers[position]]
         if entry.special:
             reads, writes, kills = self._special(entry, columns.values(index), reads, writes, kills)
-        if relative:
-            reads |= self.vector_universe
-            writes |= self.vector_universe
-            kills &= r.SCALAR_MASK
+        if indexed is not None and not entry.opcode.pseudo.startswith("S_"):
+            reads, writes, kills = self._relative(entry, registers, indexed.may, reads, writes, kills)
+        if skipped and not entry.opcode.pseudo.startswith("S_"):
+            kills = 0
         lanes = Lanes.UNCHANGED
         if writes & self.exec:  # wave32 has no lanes in EXEC_HI
             lanes = self._exec_change(entry, columns.values(index), registers, writes)
@@ -176,6 +190,36 @@ class EffectTable:
         elif entry.special == "everything":
             reads |= self.everything
         return reads, writes, kills
+
+    def _relative(
+        self, entry: OpcodeEffects, registers: list[int], mask: int, reads: int, writes: int, kills: int
+    ) -> tuple[int, int, int]:
+        """What a vector instruction in VGPR index mode reads, writes and replaces.
+
+        M0[7:0] is added to the numbers of those VGPR operands that `mask` names (bits: src0, src1, src2, result).
+        An index out of range reads v0, as may a named operand that is no VGPR (ISA documents, "VGPR Indexing"; the
+        CLRX documentation, "GPR indexing mode", says v0 of results too). The documents speak of vector ALU operations;
+        of others, operands are not told apart.
+        """
+        reads |= 1 << r.M0
+        plain = bool(entry.opcode.flags & InstructionFlag.VALU) and not entry.opcode.flags & InstructionFlag.MATRIX
+        if not plain:
+            return reads | self.vector_universe, writes | self.vector_universe, kills & r.SCALAR_MASK
+        for position in entry.reads:
+            operand = entry.opcode.operands[position]
+            own = self.masks[registers[position]] & r.VECTOR_MASK
+            bit = 8 if operand.is_def or operand.tied_to >= 0 else _INDEXED_SOURCES.get(operand.name, 7)
+            if mask & bit:
+                reads |= self._beyond(own) | 1 << r.VGPR_FIRST
+        own = writes & r.VECTOR_MASK
+        if own and mask & 8:
+            writes |= self._beyond(own) | 1 << r.VGPR_FIRST
+            kills &= r.SCALAR_MASK
+        return reads, writes, kills
+
+    def _beyond(self, units: int) -> int:
+        """The vector units that indexing may make of an operand: those from its first one on."""
+        return self.vector_universe & -(units & -units)
 
     def _exec_change(self, entry: OpcodeEffects, values: list[int], registers: list[int], writes: int) -> Lanes:
         target = writes & r.EXEC_MASK

@@ -91,7 +91,7 @@ class _Lifter:
                 break
         else:
             raise explorer.fail("the targets of register jumps do not settle", self.kernel.entry)
-        regions = find_regions(graph, columns, self.table, explorer.fail)
+        regions = find_regions(graph, self.hardware_entries, columns, self.table, explorer.fail)
         return self._represent(code, columns, graph, regions)
 
     # Register jumps and calls
@@ -252,7 +252,8 @@ class _Lifter:
             released=frozenset(regions.released),
             columns=columns,
             effect_table=self.table,
-            index_mode=frozenset(regions.indexed),
+            index_mode=dict(sorted(regions.indexed.items())),
+            skipped=frozenset(regions.skipped),
         )
 
     def _references(self, columns: Columns, graph: Graph) -> tuple[tuple[PcReference, ...], set[int]]:

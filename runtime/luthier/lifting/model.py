@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
-from luthier.lifting.effects import Columns, Effects, EffectTable
+from luthier.lifting.effects import Columns, Effects, EffectTable, IndexMode
 from luthier.lifting.registers import UnitSet
 from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.objects import CodeObject, Kernel
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from luthier.lifting.liveness import Liveness
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
+Restriction = Literal["in vector skip mode", "in VGPR index mode"]
+"""Why no code can be inserted before an instruction."""
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
 
 
@@ -244,7 +246,7 @@ class Instruction:
         return UnitSet(self.effects.writes)
 
     @property
-    def restriction(self) -> str | None:
+    def restriction(self) -> Restriction | None:
         """Why no code can be inserted before this instruction; None if it can."""
         return self._lifted.restrictions.get(self.index)
 
@@ -304,7 +306,7 @@ class LiftedRepresentation:
     """In address order."""
     unknown: tuple[Unknown, ...]
     clauses: tuple[Clause, ...]
-    restrictions: Mapping[int, str]
+    restrictions: Mapping[int, Restriction]
     """Instructions before which no code can be inserted, with the reason."""
     releases: tuple[int, ...]
     """s_sendmsg instructions that give all vector registers back; not with code inserted at `released`."""
@@ -313,8 +315,10 @@ class LiftedRepresentation:
     columns: Columns = field(repr=False)
     """`code` as Python lists."""
     effect_table: EffectTable = field(repr=False)
-    index_mode: frozenset[int] = field(repr=False)
-    """Instructions that run in VGPR index mode (s_set_gpr_idx_on)."""
+    index_mode: Mapping[int, IndexMode]
+    """Instructions that run, or may run, in VGPR index mode (s_set_gpr_idx_on)."""
+    skipped: frozenset[int]
+    """Instructions that may run in vector skip mode (s_setvskip), in which vector instructions do nothing."""
     read_by_inserted: int = 0
     """Bit set of units that inserted code reads, where this is the kernel `also_reading` gives."""
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
@@ -336,7 +340,9 @@ class LiftedRepresentation:
         """Registers instruction `index` reads, writes and replaces."""
         found = self._effects.get(index)
         if found is None:
-            found = self._effects[index] = self.effect_table.of(self.columns, index, index in self.index_mode)
+            found = self._effects[index] = self.effect_table.of(
+                self.columns, index, self.index_mode.get(index), index in self.skipped
+            )
         return found
 
     def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:

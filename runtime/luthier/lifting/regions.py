@@ -1,41 +1,43 @@
-"""Stretches of code in which nothing may be inserted, or in which register numbers mean something else.
+"""Stretches of code in which nothing may be inserted, or in which instructions mean something else.
 
-Forward over the blocks of the whole program: VGPR index mode (s_set_gpr_idx_on … off), vector registers given back
-(s_sendmsg dealloc_vgprs), and the extents of s_clause.
+Forward over the blocks of the whole program: VGPR index mode (s_set_gpr_idx_on … off), vector skip mode (s_setvskip),
+vector registers given back (s_sendmsg dealloc_vgprs), and the extents of s_clause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import IntFlag
 
 from luthier.errors import LiftError
-from luthier.lifting.effects import Columns, EffectTable
-from luthier.lifting.graph import Graph
-from luthier.lifting.model import Clause
+from luthier.lifting import registers as r
+from luthier.lifting.effects import Columns, EffectTable, IndexMode
+from luthier.lifting.graph import Graph, Node
+from luthier.lifting.model import Clause, Restriction
 
 DEALLOC_VGPRS = 3
 """Message number of sendmsg(MSG_DEALLOC_VGPRS) (GFX11 and later)."""
 _MODE_NUMBER, _FIRST_MODE_CONTROL, _LAST_MODE_CONTROL = 1, 27, 28
 """MODE bits GPR_IDX_EN and VSKIP of GFX9 (Vega ISA, "Mode register")."""
 
-
-class Mode(IntFlag):
-    """What may hold at a point."""
-
-    INDEXED = 1
-    """VGPR index mode is on."""
-    RELEASED = 2
-    """The wave has given its vector registers back."""
+# What may hold at a point, as bits: one for each value of M0[15:12] in VGPR index mode, and these.
+_ANY_MASK = 1 << 16
+"""VGPR index mode is on, and M0[15:12] may be anything."""
+_INDEXED = (_ANY_MASK << 1) - 1
+_NOT_INDEXED = 1 << 17
+_SKIPPING = 1 << 18
+_RELEASED = 1 << 19
+"""The wave has given its vector registers back."""
+_SWITCHES = {"S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_SET_GPR_IDX_MODE", "S_SET_GPR_IDX_IDX", "S_SETVSKIP"}
 
 
 @dataclass
 class Regions:
     """What was found, by instruction index."""
 
-    indexed: set[int] = field(default_factory=set)
-    restrictions: dict[int, str] = field(default_factory=dict)
+    indexed: dict[int, IndexMode] = field(default_factory=dict)
+    skipped: set[int] = field(default_factory=set)
+    restrictions: dict[int, Restriction] = field(default_factory=dict)
     releases: set[int] = field(default_factory=set)
     """Messages that give the vector registers back."""
     released: set[int] = field(default_factory=set)
@@ -43,14 +45,22 @@ class Regions:
     clauses: list[Clause] = field(default_factory=list)
 
 
-def find_regions(graph: Graph, columns: Columns, table: EffectTable, fail: Callable[[str, int], LiftError]) -> Regions:
+def find_regions(
+    graph: Graph,
+    starts: Iterable[int],
+    columns: Columns,
+    table: EffectTable,
+    fail: Callable[[str, int], LiftError],
+) -> Regions:
     """Find all regions.
 
     Args:
+        starts: addresses at which the hardware may start.
         fail: makes the error for a message and an address.
 
     Raises:
-        LiftError: a call in VGPR index mode, or MODE bits written that change what vector instructions mean.
+        LiftError: a call in VGPR index mode or vector skip mode, a vector instruction that sets scalar registers in
+            the latter, or MODE bits written that change what vector instructions mean.
     """
     found = Regions()
     interesting: dict[int, str] = {}
@@ -58,7 +68,7 @@ def find_regions(graph: Graph, columns: Columns, table: EffectTable, fail: Calla
     wanted = {
         number
         for number, name in names.items()
-        if name in ("S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_CLAUSE", "S_SENDMSG") or name.startswith("S_SETREG")
+        if name in ("S_CLAUSE", "S_SENDMSG") or name in _SWITCHES or name.startswith("S_SETREG")
     }
     if not wanted:
         return found
@@ -68,8 +78,8 @@ def find_regions(graph: Graph, columns: Columns, table: EffectTable, fail: Calla
                 interesting[index] = names[columns.opcode[index]]
     _check_mode_writes(interesting, columns, table, fail)
     _clauses(interesting, columns, found)
-    if any(name in ("S_SET_GPR_IDX_ON", "S_SENDMSG") for name in interesting.values()):
-        _flow(interesting, graph, columns, found, fail, gives_back=table.isa.target.target.major >= 11)
+    if any(name in ("S_SET_GPR_IDX_ON", "S_SENDMSG", "S_SETVSKIP") for name in interesting.values()):
+        _Flow(interesting, columns, table, fail).run(graph, starts, found)
     return found
 
 
@@ -96,38 +106,111 @@ def _clauses(interesting: dict[int, str], columns: Columns, found: Regions) -> N
     found.clauses.sort(key=lambda clause: clause.index)
 
 
-def _flow(
-    interesting: dict[int, str],
-    graph: Graph,
-    columns: Columns,
-    found: Regions,
-    fail: Callable[[str, int], LiftError],
-    gives_back: bool,
-) -> None:
-    before: dict[int, Mode] = {}
-    work = [(number, Mode(0)) for members in graph.members.values() for number in members]
-    while work:
-        number, incoming = work.pop()
-        known = before.get(number)
-        mode = incoming if known is None else known | incoming
-        if known == mode:
-            continue
-        before[number] = mode
-        node = graph.nodes[number]
+class _Flow:
+    """What may hold before each instruction."""
+
+    def __init__(
+        self,
+        interesting: dict[int, str],
+        columns: Columns,
+        table: EffectTable,
+        fail: Callable[[str, int], LiftError],
+    ) -> None:
+        self.interesting = interesting
+        self.columns = columns
+        self.table = table
+        self.fail = fail
+        self.gives_back = table.isa.target.target.major >= 11
+
+    def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
+        """Go over all blocks until nothing changes; the modes are off at function entries and `starts`."""
+        before: dict[int, int] = {}
+        work = [(graph.node_at[entry], _NOT_INDEXED) for entry in {*graph.members, *starts}]
+        while work:
+            number, incoming = work.pop()
+            known = before.get(number, 0)
+            if known | incoming == known:
+                continue
+            before[number] = known | incoming
+            after = self._block(graph.nodes[number], known | incoming)
+            work += [(successor, after) for _, successor in graph.nodes[number].successors]
+        for number, state in before.items():
+            self._note(graph.nodes[number], state, found)
+
+    def _block(self, node: Node, state: int) -> int:
         for index in range(node.first, node.last + 1):
-            name = interesting.get(index)
-            if mode & Mode.INDEXED:
-                found.indexed.add(index)
-                found.restrictions[index] = "in VGPR index mode"
-            elif mode & Mode.RELEASED:
+            if index in self.interesting or state & _INDEXED:
+                state = self._after(index, state)
+        return state
+
+    def _after(self, index: int, state: int) -> int:
+        name = self.interesting.get(index)
+        if name == "S_SET_GPR_IDX_ON":
+            return state & ~(_INDEXED | _NOT_INDEXED) | 1 << (self._immediate(index, 1) & 15)
+        if name == "S_SET_GPR_IDX_OFF":
+            return state & ~_INDEXED | _NOT_INDEXED
+        if name == "S_SET_GPR_IDX_MODE":
+            on = 1 << (self._immediate(index, 0) & 15) if state & _INDEXED else 0
+            return state & ~_INDEXED | on
+        if name == "S_SETVSKIP":
+            return state | _SKIPPING if self._may_skip(index) else state & ~_SKIPPING
+        if self._releases(index):
+            return state | _RELEASED
+        if state & _INDEXED and name != "S_SET_GPR_IDX_IDX" and self.table.of(self.columns, index).writes >> r.M0 & 1:
+            return state & ~_INDEXED | _ANY_MASK
+        return state
+
+    def _releases(self, index: int) -> bool:
+        return (
+            self.gives_back
+            and self.interesting.get(index) == "S_SENDMSG"
+            and self._immediate(index, 0) & 0xFF == DEALLOC_VGPRS
+        )
+
+    def _immediate(self, index: int, operand: int) -> int:
+        return self.columns.values(index)[operand]
+
+    def _may_skip(self, index: int) -> bool:
+        """Whether s_setvskip may turn the mode on: to the bit S1[4:0] of S0."""
+        (bits, which), registers = self.columns.values(index)[:2], self.columns.registers(index)
+        if registers[0]:
+            return True
+        return bits != 0 if registers[1] else bool(bits >> (which & 31) & 1)
+
+    def _note(self, node: Node, state: int, found: Regions) -> None:
+        """Write down what holds in a block."""
+        for index in range(node.first, node.last + 1):
+            on = state & _INDEXED
+            if on:
+                masks = [mask for mask in range(16) if on >> mask & 1] if not on & _ANY_MASK else list(range(16))
+                known = masks[0] if len(masks) == 1 and not state & _NOT_INDEXED else None
+                may = 0
+                for mask in masks:
+                    may |= mask
+                found.indexed[index] = IndexMode(may, known)
+                if known is None:
+                    found.restrictions[index] = "in VGPR index mode"
+            if state & _SKIPPING:
+                found.skipped.add(index)
+                found.restrictions[index] = "in vector skip mode"
+                self._check_skipped(index)
+            if state & _RELEASED:
                 found.released.add(index)
-            if name == "S_SET_GPR_IDX_ON":
-                mode |= Mode.INDEXED
-            elif name == "S_SET_GPR_IDX_OFF":
-                mode &= ~Mode.INDEXED
-            elif name == "S_SENDMSG" and gives_back and columns.values(index)[0] & 0xFF == DEALLOC_VGPRS:
-                mode |= Mode.RELEASED
+            if index in self.interesting or on:
+                state = self._after(index, state)
+            if index in self.interesting and self._releases(index):
                 found.releases.add(index)
-        if mode & Mode.INDEXED and node.exit in ("call", "tail", "return", "unknown"):
-            raise fail("a call or return in VGPR index mode", columns.address[node.last])
-        work += [(successor, mode) for _, successor in node.successors]
+        if node.exit in ("call", "tail", "return", "unknown"):
+            for bits, mode in ((_INDEXED, "VGPR index mode"), (_SKIPPING, "vector skip mode")):
+                if state & bits:
+                    raise self.fail(f"a call or return in {mode}", self.columns.address[node.last])
+
+    def _check_skipped(self, index: int) -> None:
+        """Masks and lanes that hold scalars are followed as if what makes them were executed."""
+        pseudo = self.table.opcode(self.columns.opcode[index]).opcode.pseudo
+        scalar = pseudo.startswith("S_") or not self.table.of(self.columns, index).writes & r.SCALAR_MASK
+        if not scalar or pseudo == "V_WRITELANE_B32":
+            raise self.fail(
+                f"{pseudo.lower()} in vector skip mode: whether it sets its result is not known",
+                self.columns.address[index],
+            )

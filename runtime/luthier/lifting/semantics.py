@@ -53,7 +53,6 @@ REFUSED_REASONS = {
     "S_CBRANCH_JOIN": "divergent fork branches keep a stack of addresses",
     "S_SUBVECTOR_LOOP_BEGIN": "sub-vector loops run the code between twice with halves of EXEC",
     "S_SUBVECTOR_LOOP_END": "sub-vector loops run the code between twice with halves of EXEC",
-    "S_SETVSKIP": "vector skip mode would also skip inserted instructions",
     "S_RFE_B64": "a return from a trap handler outside one",
     "S_RFE_RESTORE_B64": "a return from a trap handler outside one",
     "S_CODE_END": "control reaches the end-of-code marker",

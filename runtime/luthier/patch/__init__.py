@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from luthier.patch.object import KernelReport, PatchedObject, PatchReport, patch_object
+from luthier.patch.object import PatchedObject, patch_object
+from luthier.patch.report import KernelReport, PatchReport, Refusal, RefusalKind, RefusedError, by_kind
 
-__all__ = ["KernelReport", "PatchReport", "PatchedObject", "patch_object"]
+__all__ = [
+    "KernelReport",
+    "PatchReport",
+    "PatchedObject",
+    "Refusal",
+    "RefusalKind",
+    "RefusedError",
+    "by_kind",
+    "patch_object",
+]

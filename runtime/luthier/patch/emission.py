@@ -95,11 +95,14 @@ def _renamed_registers(isa: Isa, template: Template, binding: Binding) -> tuple[
     return code, (*(int(offset) for offset in offsets[: len(template.code)]), len(code))
 
 
-def emit(isa: Isa, template: Template, binding: Binding, waits: tuple[str, ...] = ()) -> BoundPayload:
+def emit(
+    isa: Isa, template: Template, binding: Binding, waits: tuple[str, ...] = (), after: tuple[str, ...] = ()
+) -> BoundPayload:
     """The bytes of a payload. `references` still want addresses.
 
     Args:
         waits: assembly to begin with, what the seam between application and payload needs (`luthier.patch.hazards`).
+        after: assembly to end with.
     """
     body, offsets = _renamed_registers(isa, template, binding)
     units, saved = dict(binding.units), dict(binding.saved)
@@ -153,7 +156,7 @@ def emit(isa: Isa, template: Template, binding: Binding, waits: tuple[str, ...] 
         place_of.append(size)
         if index < len(template.code):
             add(body[offsets[index] : offsets[index + 1]], 1)
-    add_text(restore)
+    add_text([*restore, *after])
 
     code = bytearray(b"".join(pieces))
     for index, destination in template.branches.items():

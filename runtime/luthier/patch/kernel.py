@@ -14,6 +14,7 @@ from luthier.mc import NO_TARGET
 from luthier.patch.binding import RegisterBudget
 from luthier.patch.emission import BoundPayload
 from luthier.patch.layout import Branch, Layout, lay_out, next_hop
+from luthier.patch.report import Refusal
 from luthier.patch.splicing import Splicer
 from luthier.task import InstrumentationTask
 
@@ -66,6 +67,7 @@ class PatchedKernel:
     sites: int
     """Instructions with something spliced in before or after them."""
     added_instructions: int
+    refusals: tuple[Refusal, ...]
 
     @property
     def size(self) -> int:
@@ -86,32 +88,22 @@ class PatchedKernel:
         return int(self.layout.entry[slot])
 
 
-def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
+def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     """Bind the task's hooks and lay the kernel out.
+
+    Args:
+        strict: whether a hook that cannot be spliced in is an error; else it is among the kernel's `refusals`.
 
     Raises:
         PatchError, HookError: with the kernel and the offset where something cannot be done.
     """
     lifted = task.lifted
     code = lifted.code
-    splicer = Splicer(task)
-    payloads: dict[tuple[int, str], list[BoundPayload]] = {}
-    broken_clauses: set[int] = set()
-    taken_back: set[int] = set()
-    for site in splicer.sites:
-        insertion, point = site.insertion, site.point
-        if point in lifted.restrictions:
-            raise PatchError(
-                lifted.restrictions[point],
-                object=lifted.object.name,
-                kernel=lifted.kernel.name,
-                offset=int(code.addresses[insertion.index]),
-            )
-        if point in lifted.released:
-            # Giving registers back early only lets other waves start earlier: do without.
-            taken_back.update(lifted.releases)
-        broken_clauses.update(clause.index for clause in lifted.clauses if clause.first <= point <= clause.last)
-        payloads.setdefault((insertion.index, insertion.place), []).append(splicer.splice(site))
+    splicer = Splicer(task, strict=strict)
+    payloads, points = splicer.payloads, splicer.points
+    broken = {clause.index for clause in lifted.clauses if not points.isdisjoint(range(clause.first, clause.last + 1))}
+    # Giving registers back early only lets other waves start earlier: do without.
+    taken_back = () if points.isdisjoint(lifted.released) else lifted.releases
 
     slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
     slot_of = {int(index): slot for slot, index in enumerate(slots)}
@@ -164,9 +156,10 @@ def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
         splicer.sgprs,
         splicer.vgprs,
         jumps,
-        frozenset(broken_clauses | taken_back),
+        frozenset(broken.union(taken_back)),
         len({index for index, _ in payloads}),
         splicer.instructions,
+        tuple(splicer.refusals),
     )
 
 

@@ -5,53 +5,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from luthier.errors import PatchError, ToolError
+from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
+from luthier.patch.report import KernelReport, PatchReport, Refusal, RefusedError
 from luthier.task import InstrumentationTask
 from luthier.tool_module import DeviceVariable, ToolModule
 
 R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13
-
-
-@dataclass(frozen=True)
-class KernelReport:
-    """What patching did to one kernel."""
-
-    kernel: str
-    sites: int
-    """Instructions with hooks before or after them."""
-    insertions: int
-    """Hooks spliced in."""
-    instructions: int
-    """Instructions of the kernel and the functions it calls."""
-    added_instructions: int
-    code_bytes: int
-    """Of the instructions, before."""
-    patched_bytes: int
-    vgprs: tuple[int, int]
-    """Before and after, as the wave has them."""
-    sgprs: tuple[int, int]
-    waves_per_simd: tuple[int, int]
-    """Most waves a SIMD can hold by their vector registers, before and after."""
-    unknown_calls: int
-    """Calls and jumps whose targets are not known: what they reach is not instrumented."""
-
-
-@dataclass(frozen=True)
-class PatchReport:
-    """What patching did to an object."""
-
-    kernels: tuple[KernelReport, ...]
-    variables: Mapping[str, int]
-    """Name -> bytes of each tool variable defined in the object."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -67,17 +32,25 @@ def patch_object(
     instrument: Callable[[InstrumentationTask], None],
     kernels: Iterable[str] | None = None,
     progress: Callable[[str], None] | None = None,
+    *,
+    strict: bool = False,
 ) -> PatchedObject:
     """Instrument kernels of a code object.
+
+    What cannot be done is left out and reported: a hook at a point in `KernelReport.refusals`, a whole kernel in
+    `PatchReport.refused_kernels`. The rest is instrumented, as if the other had not been asked for.
 
     Args:
         object: the application's.
         instrument: called with a task for every kernel; what it inserts is spliced in.
         kernels: names; None is all.
         progress: called with each kernel's name before it is patched.
+        strict: whether whatever cannot be done is an error.
 
     Raises:
-        LuthierError: a kernel that cannot be lifted or patched, with the place. Nothing is written then.
+        LuthierError: what `instrument` raises; the only kernel that was named cannot be lifted; with `strict`, the
+            first refusal, with its place.
+        RefusedError: hooks or kernels were refused, and nothing at all is instrumented.
     """
     names = list(object.kernels) if kernels is None else list(kernels)
     unknown = [name for name in names if name not in object.kernels]
@@ -85,27 +58,81 @@ def patch_object(
         raise PatchError(
             f"no kernel {unknown[0]!r}; there are {', '.join(object.kernels) or 'none'}", object=object.name
         )
-    patched: list[PatchedKernel] = []
-    tasks: list[InstrumentationTask] = []
+    only = kernels is not None and len(names) == 1
+    work = _Work(object, strict)
     for name in names:
         if progress is not None:
             progress(name)
-        task = InstrumentationTask(lift(object, name))
+        try:
+            lifted = lift(object, name)
+        except LuthierError as problem:
+            if strict or only:
+                raise
+            work.refused_kernels.append(Refusal.of_kernel("lifting", name, problem))
+            continue
+        task = InstrumentationTask(lifted)
         instrument(task)
         if task.insertions:
-            tasks.append(task)
-            patched.append(patch_kernel(task))
+            work.add(task)
+    return work.finish()
 
-    editor = ObjectEditor(object)
-    modules = {id(i.hook.module): i.hook.module for task in tasks for i in task.insertions}
-    variables, symbols = _place_variables(editor, list(modules.values()))
-    if patched:
-        _place_code(editor, object, patched, symbols)
-    report = PatchReport(
-        tuple(_report(kernel, task) for kernel, task in zip(patched, tasks, strict=True)),
-        {name: variable.size for name, variable in variables.items()},
-    )
-    return PatchedObject(editor.finish(), report)
+
+class _Work:
+    """The kernels of one object that are being patched."""
+
+    def __init__(self, object: CodeObject, strict: bool) -> None:
+        self.object = object
+        self.strict = strict
+        self.refused_kernels: list[Refusal] = []
+        self._modules: dict[int, ToolModule] = {}
+        self._patched: list[tuple[PatchedKernel, InstrumentationTask]] = []
+
+    def add(self, task: InstrumentationTask) -> None:
+        """Patch one kernel."""
+        for insertion in task.insertions:
+            self._modules[id(insertion.hook.module)] = insertion.hook.module
+        try:
+            self._patched.append((patch_kernel(task, strict=self.strict), task))
+        except LuthierError as problem:
+            if self.strict:
+                raise
+            self.refused_kernels.append(Refusal.of_kernel("layout", task.lifted.kernel.name, problem))
+
+    def finish(self) -> PatchedObject:
+        """Write the object.
+
+        Raises:
+            RefusedError: hooks or kernels were refused, and nothing is instrumented.
+        """
+        while True:
+            changed = [kernel for kernel, _ in self._patched if kernel.sites]
+            editor = ObjectEditor(self.object)
+            variables, symbols = _place_variables(editor, list(self._modules.values()))
+            try:
+                if changed:
+                    _place_code(editor, self.object, changed, symbols)
+                break
+            except _CannotWrite as problem:
+                if self.strict:
+                    raise problem.reason from None
+                self.refused_kernels.append(Refusal.of_kernel("layout", problem.name, problem.reason))
+                self._patched = [(kernel, task) for kernel, task in self._patched if kernel.name != problem.name]
+        report = PatchReport(
+            tuple(_report(kernel, task) for kernel, task in self._patched),
+            {name: variable.size for name, variable in variables.items()},
+            tuple(self.refused_kernels),
+        )
+        if report.refusals and not changed:
+            raise RefusedError(report, self.object.name)
+        return PatchedObject(editor.finish(), report)
+
+
+class _CannotWrite(Exception):
+    """The code of a kernel that cannot be written."""
+
+    def __init__(self, name: str, reason: LuthierError) -> None:
+        super().__init__(name, reason)
+        self.name, self.reason = name, reason
 
 
 def _place_variables(
@@ -153,7 +180,11 @@ def _place_code(
     for kernel, offset in zip(patched, offsets, strict=True):
         address = base + offset
         moved = tables[kernel.name]
-        editor.write(address, write_code(kernel, address, symbols, moved))
+        try:
+            code = write_code(kernel, address, symbols, moved)
+        except LuthierError as problem:
+            raise _CannotWrite(kernel.name, problem) from problem
+        editor.write(address, code)
         for table, place in zip(kernel.lifted.code_tables, moved, strict=True):
             for number, target in enumerate(table.targets):
                 editor.add_relocation(place + 8 * number, R_AMDGPU_RELATIVE64, address + kernel.offset_of(target))
@@ -209,7 +240,7 @@ def _report(kernel: PatchedKernel, task: InstrumentationTask) -> KernelReport:
     return KernelReport(
         kernel.name,
         kernel.sites,
-        len(task.insertions),
+        len(task.insertions) - len(kernel.refusals),
         len(kernel.slots),
         kernel.added_instructions,
         int(lifted.code.size[kernel.slots].sum()),
@@ -218,4 +249,6 @@ def _report(kernel: PatchedKernel, task: InstrumentationTask) -> KernelReport:
         (before.sgprs, after.sgprs),
         (lifted.target.occupancy(before.vgprs, size), lifted.target.occupancy(after.vgprs, size)),
         len(lifted.unknown),
+        len({insertion.index for insertion in task.insertions}),
+        kernel.refusals,
     )

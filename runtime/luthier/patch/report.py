@@ -1,0 +1,122 @@
+"""What patching did to an object, and what it refused to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from luthier.errors import LuthierError, PatchError
+from luthier.lifting import Restriction
+
+RefusalKind = Literal["no such register", "too few registers", "hook", "lifting", "layout"] | Restriction
+"""Why something was left out.
+
+- *no such register*: the hook uses a register that the kernel does not have;
+- *too few registers*: not enough are dead or spare at the point;
+- *hook*: the hook cannot be compiled or spliced;
+- a `Restriction`: nothing can run at the point;
+- *lifting*, *layout*: the whole kernel, since its code cannot be understood, or cannot be moved.
+"""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A hook that was left out at one point, or a kernel that was left as it is."""
+
+    kind: RefusalKind
+    message: str
+    kernel: str
+    address: int | None
+    """Virtual address of the instruction in the original object."""
+    hook: str | None = None
+    """None where a whole kernel is meant; so are the two below."""
+    place: Literal["before", "after"] | None = None
+    insertion: int | None = None
+    """Its number among the hooks that were to be spliced into the kernel."""
+
+    @classmethod
+    def of_kernel(cls, kind: RefusalKind, kernel: str, error: LuthierError) -> Refusal:
+        """A kernel that `error` keeps from being patched."""
+        return cls(kind, error.message, kernel, error.offset)
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """What patching did to one kernel."""
+
+    kernel: str
+    sites: int
+    """Instructions with hooks before or after them."""
+    insertions: int
+    """Hooks spliced in."""
+    instructions: int
+    """Instructions of the kernel and the functions it calls."""
+    added_instructions: int
+    code_bytes: int
+    """Of the instructions, before."""
+    patched_bytes: int
+    vgprs: tuple[int, int]
+    """Before and after, as the wave has them."""
+    sgprs: tuple[int, int]
+    waves_per_simd: tuple[int, int]
+    """Most waves a SIMD can hold by their vector registers, before and after."""
+    unknown_calls: int
+    """Calls and jumps whose targets are not known: what they reach is not instrumented."""
+    requested_sites: int
+    """Instructions that were to have hooks before or after them."""
+    refusals: tuple[Refusal, ...]
+    """Hooks left out, in the order they were inserted."""
+
+
+@dataclass(frozen=True)
+class PatchReport:
+    """What patching did to an object."""
+
+    kernels: tuple[KernelReport, ...]
+    """Those that hooks were to be spliced into, but for `refused_kernels`. One without `sites` is as it was."""
+    variables: Mapping[str, int]
+    """Name -> bytes of each tool variable defined in the object."""
+    refused_kernels: tuple[Refusal, ...]
+    """Kernels left as they are."""
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Everything left out: kernels, then hooks."""
+        return self.refused_kernels + tuple(refusal for kernel in self.kernels for refusal in kernel.refusals)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def by_kind(refusals: Iterable[Refusal]) -> dict[RefusalKind, tuple[int, Refusal]]:
+    """How many there are of each kind, and the first one; the most frequent kind first."""
+    refusals = list(refusals)
+    counts = Counter(refusal.kind for refusal in refusals)
+    first = {refusal.kind: refusal for refusal in reversed(refusals)}
+    return {kind: (count, first[kind]) for kind, count in counts.most_common()}
+
+
+class RefusedError(PatchError):
+    """Everything that was asked for was refused.
+
+    Args:
+        report: says what; its kernels have no hooks.
+        object: the object's name.
+    """
+
+    def __init__(self, report: PatchReport, object: str) -> None:
+        kinds = by_kind(report.refusals)
+        ((kind, (_, first)),) = list(kinds.items())[:1]
+        others = f"; {len(report.refusals)} in all ({summary(kinds)})" if len(report.refusals) > 1 else ""
+        what = f"{kind}: {first.message}{others}"
+        super().__init__(
+            f"nothing could be instrumented: {what}", object=object, kernel=first.kernel, offset=first.address
+        )
+        self.report = report
+
+
+def summary(kinds: Mapping[RefusalKind, tuple[int, Refusal]]) -> str:
+    """``3 too few registers, 1 hook``."""
+    return ", ".join(f"{count} {kind}" for kind, (count, _) in kinds.items())

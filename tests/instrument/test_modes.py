@@ -1,0 +1,254 @@
+"""Kernels in the style of hand-written ones: vector skip mode, VGPR index mode, VGPRs at or above the first AGPR, many
+SGPRs. Patched, they run beside the originals on the emulated device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from luthier.errors import LiftError, PatchError
+from luthier.launch_plan import LaunchPlan
+from luthier.lifting import lift
+from luthier.objects import CodeObject, ObjectEditor, load_object
+from luthier.patch import patch_object
+from luthier.patch.splicing import budget_of
+from luthier.task import InstrumentationTask, reg
+from luthier.tool import Tool
+from luthier.verify import verify_kernel
+
+TARGETS = ["gfx906", "gfx908", "gfx90a", "gfx942"]
+ALL = (*TARGETS, "gfx950")
+HOOKS = """
+__device__ uint64_t total = 0;
+__device__ uint64_t noise = 0;
+
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&total, 1); }
+
+/// Divergent, with many vector registers: whatever is free is overwritten.
+LUTHIER_HOOK_ANNOTATE churn(uint32_t x) {
+  uint64_t a = x * 0x9E3779B97F4A7C15ull + __lane_id(), b = a * a + x, c = (a ^ b) * (b + 1), d = c * a + b * b;
+  atomicAdd(reinterpret_cast<unsigned long long *>(&noise), a ^ (b >> 3) ^ (c << 5) ^ (d >> 7));
+}
+
+LUTHIER_HOOK_ANNOTATE add(uint32_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long *>(&total), (unsigned long long)value);
+}
+"""
+HEADER = "#include <hip/hip_runtime.h>\n#include <stdint.h>\n"
+
+SKIPS = (
+    HEADER
+    + """
+extern "C" __global__ void skips(uint32_t *out, uint32_t *sum, uint32_t flags) {
+  uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
+  for (int round = 0; round < 3; ++round) {
+    uint32_t bits = flags >> round;
+    asm volatile("s_nop 0\\n"
+                 "s_setvskip %2, 0\\n"
+                 "global_atomic_add %3, %0, %1\\n"
+                 "v_add_u32_e32 %0, 100, %0\\n"
+                 "s_setvskip 0, 0\\n"
+                 "s_nop 1\\n"
+                 "v_add_u32_e32 %0, 1, %0\\n"
+                 "s_waitcnt vmcnt(0)\\n"
+                 : "+v"(v) : "s"(sum), "s"(bits), "v"(0) : "memory");
+  }
+  out[i] = v;
+}
+"""
+)
+
+
+class Everywhere(Tool):
+    """Two hooks before every instruction and one after, with counters that are predicted."""
+
+    def __init__(self, module) -> None:
+        super().__init__()
+        self.module = module
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, self.module.count)
+            task.insert_hook_before(instruction, self.module.churn, reg("exec_lo"))
+
+    def expected(self, task, counts):
+        return {"total": int(counts.executions.sum())}
+
+
+@pytest.fixture(scope="module")
+def everywhere(make_module) -> Everywhere:
+    return Everywhere(make_module(HOOKS, *ALL))
+
+
+def plan_of(name: str, *arguments: object) -> LaunchPlan:
+    return LaunchPlan(name, (2, 1, 1), (128, 1, 1), ({"buffer": "uint32", "count": 256, "fill": "zero"}, *arguments))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("flags", [0, 0b101, 0b010, 0b111])
+def test_vector_skip_mode(compile_object, everywhere: Everywhere, target: str, flags: int) -> None:
+    """Points inside are refused, all others instrumented: what the code computes and the counters are right."""
+    object = load_object(compile_object(SKIPS, target))
+    plan = plan_of("skips", {"buffer": "uint32", "count": 1, "fill": "zero"}, flags)
+    verdict = verify_kernel(object, everywhere, plan)
+    assert verdict.problems == ()
+    assert verdict.patch is not None
+    assert {refusal.kind for refusal in verdict.patch.refusals} == {"in vector skip mode"}
+    # Two hooks each before the two that may be skipped and before what ends the mode.
+    assert len(verdict.patch.refusals) % 6 == 0
+    assert verdict.patch.sites == verdict.patch.requested_sites - len(verdict.patch.refusals) // 2
+    assert verdict.counters["total"] == verdict.instructions[0] - verdict.refused
+    assert verdict.refused > 0
+    assert not verdict.complete
+    with pytest.raises(PatchError, match="in vector skip mode"):
+        verify_kernel(object, everywhere, plan, strict=True)
+
+
+def test_what_vector_skip_mode_leaves_alone_stays_live(compile_object) -> None:
+    source = (
+        HEADER
+        + """
+extern "C" __global__ void k(uint32_t *out, uint32_t bits) {
+  asm volatile("v_mov_b32_e32 v20, 7\\ns_nop 3\\ns_setvskip %0, 0\\nv_mov_b32_e32 v20, 1\\ns_setvskip 0, 0\\n"
+               "s_nop 1\\nv_mov_b32_e32 v21, v20\\nglobal_store_dword %1, v21, %2"
+               :: "s"(bits), "v"(0), "s"(out) : "v20", "v21", "memory");
+}
+"""
+    )
+    lifted = lift(load_object(compile_object(source, "gfx90a")), "k")
+    (nop,) = [one.index for one in lifted.instructions if one.text == "s_nop 3"]
+    assert 256 + 20 in lifted.liveness.live_before(nop).active
+
+
+@pytest.mark.parametrize("inside", ["v_cmp_eq_u32_e64 s[40:41], v0, v0", "v_writelane_b32 v20, s40, 1"])
+def test_scalars_that_may_not_be_set_are_refused(compile_object, inside: str) -> None:
+    source = (
+        HEADER
+        + f"""
+extern "C" __global__ void k(uint32_t bits) {{
+  asm volatile("s_setvskip %0, 0\\n{inside}\\ns_setvskip 0, 0" :: "s"(bits) : "v20", "s40", "s41");
+}}
+"""
+    )
+    with pytest.raises(LiftError, match="in vector skip mode: whether it sets its result is not known"):
+        lift(load_object(compile_object(source, "gfx90a")), "k")
+
+
+INDEXED = (
+    HEADER
+    + """
+extern "C" __global__ void indexed(uint32_t *out, uint32_t index) {
+  uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
+  asm volatile("v_mov_b32_e32 v20, 20\\nv_mov_b32_e32 v21, 21\\nv_mov_b32_e32 v22, 22\\nv_mov_b32_e32 v23, 23\\n"
+               "s_set_gpr_idx_on %1, gpr_idx(SRC0)\\n"
+               "v_add_u32_e32 v30, v20, %0\\n"
+               "s_set_gpr_idx_mode gpr_idx(DST)\\n"
+               "v_mov_b32_e32 v20, v30\\n"
+               "s_set_gpr_idx_idx 1\\n"
+               "s_nop 0\\n"
+               "v_add_u32_e32 v21, %0, %0\\n"
+               "s_set_gpr_idx_off\\n"
+               "v_add_u32_e32 %0, v20, v21\\n"
+               "v_lshl_add_u32 %0, v22, 8, %0\\n"
+               "v_lshl_add_u32 %0, v23, 16, %0\\n"
+               : "+v"(v) : "s"(index) : "v20", "v21", "v22", "v23", "v30", "m0");
+  out[i] = v;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("index", [0, 1, 2, 3])
+def test_vgpr_index_mode(compile_object, everywhere: Everywhere, target: str, index: int) -> None:
+    """The mode is off while a payload runs, and M0 is as it was: nothing is refused."""
+    verdict = verify_kernel(load_object(compile_object(INDEXED, target)), everywhere, plan_of("indexed", index))
+    assert verdict.problems == ()
+    assert verdict.patch is not None
+    assert verdict.patch.refusals == ()
+    assert verdict.complete
+    assert verdict.counters["total"] == verdict.instructions[0]
+
+
+def test_points_where_the_index_mode_is_not_known_are_refused(compile_object, everywhere: Everywhere) -> None:
+    source = INDEXED.replace('"s_set_gpr_idx_idx 1\\n"', '"s_mov_b32 m0, 0x8001\\n"')
+    assert source != INDEXED
+    object = load_object(compile_object(source, "gfx90a"))
+    verdict = verify_kernel(object, everywhere, plan_of("indexed", 2))
+    assert verdict.problems == ()
+    assert verdict.patch is not None
+    assert {refusal.kind for refusal in verdict.patch.refusals} == {"in VGPR index mode"}
+    addresses = {refusal.address for refusal in verdict.patch.refusals}
+    texts = [one.text for one in lift(object, "indexed").instructions if one.address in addresses]
+    assert [text.split()[0] for text in texts] == ["s_nop", "v_add_u32_e32", "s_set_gpr_idx_off"]
+
+
+def with_descriptor(object: CodeObject, name: str, **changes: int) -> CodeObject:
+    kernel = object.kernels[name]
+    editor = ObjectEditor(object)
+    editor.write(kernel.descriptor_address, replace(kernel.descriptor, **changes).encode())
+    return CodeObject(editor.finish())
+
+
+MANY = (
+    HEADER
+    + """
+extern "C" __global__ __launch_bounds__(128) void many(uint32_t *out) {
+  uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
+  asm volatile("v_lshlrev_b32_e32 v190, 1, %0\\ns_nop 0\\nv_add_u32_e32 %0, v190, %0" : "+v"(v) :: "v190");
+  asm volatile("s_mov_b32 s99, 3\\ns_mov_b32 s101, 5\\ns_nop 1\\ns_add_u32 s99, s99, s101\\nv_add_u32_e32 %0, s99, %0"
+               : "+v"(v) :: "s99", "s101", "scc");
+  out[i] = v;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+def test_vgprs_at_or_above_the_first_agpr(compile_object, everywhere: Everywhere, target: str) -> None:
+    """They are AGPRs by another name: the AGPRs stay where they are, and hooks may read them."""
+    plain = load_object(compile_object(MANY, target))
+    object = with_descriptor(plain, "many", accum_offset=128 // 4 - 1)
+    descriptor = object.kernels["many"].descriptor
+    assert descriptor.architected_vgprs == 128 < 190 < descriptor.vgprs
+    assert verify_kernel(object, everywhere, plan_of("many")).problems == ()
+    patched = CodeObject(patch_object(object, everywhere.instrument).data)
+    assert patched.kernels["many"].descriptor.accum_offset == 128 // 4 - 1
+
+    class Reads(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            lifted = task.lifted
+            assert budget_of(lifted).vgpr_limit == 128 < budget_of(lift(plain, "many")).vgpr_limit
+            for one in task.instructions:
+                if one.text == "s_nop 0":
+                    task.insert_hook_before(one, everywhere.module.add, reg("v190"))
+
+        def expected(self, task, counts):
+            return {"total": 2 * sum(range(256))}
+
+    verdict = verify_kernel(object, Reads(), plan_of("many"))
+    assert verdict.problems == ()
+    assert verdict.complete
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sgprs_are_given_out_by_sixteen(compile_object, everywhere: Everywhere, target: str) -> None:
+    """A kernel that declares 104 has 112, so that s99 to s101 are below the six special ones."""
+    object = with_descriptor(load_object(compile_object(MANY, target)), "many", granulated_wavefront_sgpr_count=12)
+    assert object.kernels["many"].descriptor.sgprs == 104
+
+    class Reads(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            for one in task.instructions:
+                if one.text == "s_nop 1":
+                    task.insert_hook_before(one, everywhere.module.add, reg("s101"))
+
+        def expected(self, task, counts):
+            return {"total": 256 * 5}
+
+    verdict = verify_kernel(object, Reads(), plan_of("many"))
+    assert verdict.problems == ()
+    assert verdict.complete
+    assert verify_kernel(object, everywhere, plan_of("many")).problems == ()
+    assert np.all(verdict.counters["total"] == 1280)
