@@ -13,7 +13,7 @@ from luthier.errors import BuildError, HookError
 from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.mc import InstructionFlag
 from luthier.objects import CodeObject, load_object
-from luthier.patch import patch_object, splicing
+from luthier.patch import RefusedError, patch_object, splicing
 from luthier.patch.binding import RegisterBudget
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool
@@ -211,8 +211,10 @@ def test_a_register_the_kernel_does_not_have_is_refused(app, module) -> None:
     def insert(task: InstrumentationTask) -> None:
         task.insert_hook_before(task.lifted.blocks[0].first, module.sum, reg("v200"))
 
-    with pytest.raises(HookError, match="uses v200, but the kernel has 8 of them"):
+    with pytest.raises(RefusedError, match="uses v200, but the kernel has 8 of them"):
         patch_object(object, insert)
+    with pytest.raises(HookError, match="uses v200, but the kernel has 8 of them"):
+        patch_object(object, insert, strict=True)
 
 
 @pytest.mark.parametrize("target", TARGETS)

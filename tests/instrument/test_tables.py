@@ -66,8 +66,8 @@ extern "C" __global__ void k(uint32_t *out, const uint32_t *in, uint32_t n) {
     ("before", "known"),
     [
         ("s_nop 0", True),
-        ("s_mov_b64 s[48:49], exec\\\\ns_mov_b64 exec, s[48:49]", True),
-        ("v_cmp_eq_u32_e32 vcc, 0, v0\\\\ns_and_b64 exec, exec, vcc", True),
+        ("s_mov_b64 s[48:49], exec\\ns_mov_b64 exec, s[48:49]", True),
+        ("v_cmp_eq_u32_e32 vcc, 0, v0\\ns_and_b64 exec, exec, vcc", True),
         ("s_mov_b64 exec, s[46:47]", False),  # lanes that did not load
         ("s_mov_b64 exec, -1", False),
         ("s_or_b64 exec, exec, s[42:43]", False),
