@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from effort import FUZZ
+from lift_machine import EXEC, KEPT, VCC, Bits, Op, V, anything
 from lift_oracles import COMPARED, VECTORS, compare, lifted_sample, overwrite_the_dead, reference, sample
 from lift_programs import Step, operation, with_control
 from luthier.objects import CodeObject
@@ -41,6 +43,48 @@ def test_says_little_too_much(assembled: Callable[..., CodeObject]) -> None:
 def test_overwriting_the_dead_changes_nothing(seed: int, assembled: Callable[..., CodeObject]) -> None:
     program = sample(seed, assembled)
     overwrite_the_dead(program, program.lifted.liveness, seed, 20)
+
+
+CHANGED = {"e": [EXEC, EXEC + 1], "v": [VCC, VCC + 1], "a": [8, 9], "b": [6, 7], "kept": [KEPT], "": []}
+"""Units of each mask of `Bits`."""
+
+
+def inserted_code(rng: random.Random) -> Op:
+    """What is inserted may read some registers and then give others any value."""
+    mask = rng.choice([*CHANGED, "e"])
+
+    def lane(bits: Bits) -> list[Bits]:
+        return anything(bits, mask) if mask else [bits]
+
+    reads = rng.sample(range(V, V + 6), 2) + rng.sample(range(12), 1)
+    return Op("inserted", reads, [*CHANGED[mask], V + rng.randrange(6)], lane, replaces=False)
+
+
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+def test_inserted_code_takes_part(seed: int, assembled: Callable[..., CodeObject]) -> None:
+    """Registers and masks that inserted code reads and changes, against the reference for a program that has it."""
+    program = sample(seed, assembled)
+    rng = random.Random(f"inserted {seed}")
+    lifted = program.lifted
+    for _ in range(4):
+        place = rng.choice(sorted(program.index_of))
+        index, code = program.index_of[place], [inserted_code(rng) for _ in range(rng.randint(1, 2))]
+        reads = sum({1 << unit for op in code for unit in op.reads})
+        changes = sum({1 << unit for op in code for unit in op.writes})
+        liveness = lifted.also_reading({index: reads}).also_changing({index: changes}).liveness
+        steps = [replace(step, to=step.to + len(code) * (step.to > place)) for step in program.steps]
+        steps[place:place] = [Step(op, function=steps[place].function) for op in code]
+        expected = reference(replace(program, steps=steps), COMPARED)
+        text = f"{place}: {code}\n" + "\n".join(f"{number}: {one.op.text}" for number, one in enumerate(program.steps))
+        for step, by_side in expected.items():
+            old = step if step < place else max(place, step - len(code))
+            live = liveness.live_before(program.index_of[old])
+            if old == place and changes >> EXEC & 1:
+                found = set(live.all_lanes) & COMPARED
+                assert found >= by_side[0] | by_side[1], (step, by_side, found, text)
+            else:
+                assert set(live.active) >= by_side[1], (step, by_side[1] - set(live.active), text)
+                assert set(live.inactive) >= by_side[0], (step, by_side[0] - set(live.inactive), text)
 
 
 def test_scalars_live_behind_a_call_that_only_inactive_lanes_return_from(assembled: Callable[..., CodeObject]) -> None:

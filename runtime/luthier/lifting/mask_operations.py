@@ -219,6 +219,15 @@ def _either(one: Held | None, other: Held | None) -> Held | None:
     return min(one[0], other[0]), one[1] & other[1], one[2] | other[2]
 
 
+def followed(lanes_kept: int) -> int:
+    """Bit set of the units whose writes change what is known of masks.
+
+    Args:
+        lanes_kept: VGPRs in whose lanes scalars are put.
+    """
+    return r.SCALAR_MASK & ~(1 << r.SCC | 1 << r.MODE) | lanes_kept
+
+
 class MaskOperations:
     """Makes the operations of one kernel.
 
@@ -234,8 +243,15 @@ class MaskOperations:
         self.last_lane = wave_size - 1
         self.exec_mask = r.EXEC_MASK if self.wide else 1 << r.EXEC_LO
         """The units of EXEC that have lanes."""
-        self.interesting = r.SCALAR_MASK & ~(1 << r.SCC | 1 << r.MODE) | lanes_kept
+        self.interesting = followed(lanes_kept)
         """Units whose writes change what is known of masks."""
+
+    def unknown(self, effects: Effects) -> MaskOperation:
+        """The operation of an instruction of which only its effects are known."""
+        writes = effects.writes & self.interesting
+        sets_exec = bool(writes & self.exec_mask)
+        action = MaskOperation._exec_unknown if sets_exec else MaskOperation._forget
+        return MaskOperation(action, writes & ~r.EXEC_MASK, effects.lanes, sets_exec)
 
     @staticmethod
     def forget(writes: int) -> MaskOperation:

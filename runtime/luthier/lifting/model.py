@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
 from luthier.lifting.effects import Columns, Effects, EffectTable, IndexMode
-from luthier.lifting.registers import UnitSet
+from luthier.lifting.registers import SCALAR_MASK, UnitSet
+from luthier.lifting.semantics import Lanes
 from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.objects import CodeObject, Kernel
 from luthier.targets import Target
@@ -321,6 +322,8 @@ class LiftedRepresentation:
     """Instructions that may run in vector skip mode (s_setvskip), in which vector instructions do nothing."""
     read_by_inserted: int = 0
     """Bit set of units that inserted code reads, where this is the kernel `also_reading` gives."""
+    changed_by_inserted: Mapping[int, int] = field(default_factory=dict)
+    """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
     _lane_flow: LaneFlow | None = field(repr=False, default=None)
 
@@ -355,13 +358,45 @@ class LiftedRepresentation:
         total = self.read_by_inserted
         for index, units in reads.items():
             effects = self.effects(index)
-            changed[index] = effects._replace(reads=effects.reads | units)
+            changed[index] = effects._replace(
+                reads=effects.reads | units, cross_reads=effects.cross_reads | units & SCALAR_MASK
+            )
             total |= units
         return replace(
             self,
             read_by_inserted=total,
             _effects={**self._effects, **changed},
             _lane_flow=self.liveness.lane_flow,  # masks do not depend on what is read
+        )
+
+    def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
+        """The same kernel as liveness must see it when inserted code writes registers.
+
+        Such an instruction stands for what is inserted and itself. Where EXEC is written, any lane may be active when
+        the instruction runs: then what is live before it is right for all lanes together only.
+
+        Args:
+            changes: instruction index -> bit set of units that something inserted before it may change.
+        """
+        from luthier.lifting.segments import followed_units
+
+        changed, total = {}, 0
+        for index, units in changes.items():
+            effects = self.effects(index)
+            effects = effects._replace(writes=effects.writes | units)
+            if units & self.effect_table.exec:
+                effects = effects._replace(
+                    cross_reads=effects.reads,
+                    kills=effects.hard_kills | effects.kills & SCALAR_MASK,
+                    lanes=Lanes.ANY,
+                )
+            changed[index] = effects
+            total |= units
+        return replace(
+            self,
+            changed_by_inserted={**self.changed_by_inserted, **changes},
+            _effects={**self._effects, **changed},
+            _lane_flow=None if total & followed_units(self) else self._lane_flow or self.liveness.lane_flow,
         )
 
     def index_at(self, address: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from luthier.lifting import registers as r
-from luthier.lifting.mask_operations import MaskOperation, MaskOperations, is_mask_operation
+from luthier.lifting.mask_operations import MaskOperation, MaskOperations, followed, is_mask_operation
 from luthier.lifting.model import BasicBlock, LiftedRepresentation
 from luthier.mc import InstructionFlag
 
@@ -34,13 +34,8 @@ class Segment(NamedTuple):
 def cut_blocks(lifted: LiftedRepresentation) -> list[tuple[Segment, ...]]:
     """The segments of all blocks."""
     table, columns = lifted.effect_table, lifted.columns
-    kept = 0
+    kept = _lanes_kept(lifted)
     names = {number: table.opcode(number).opcode.pseudo for number in {*columns.opcode} if number >= 0}
-    puts = {number for number, name in names.items() if name == "V_WRITELANE_B32"}
-    if puts:
-        for index, number in enumerate(columns.opcode):
-            if number in puts and lifted.block_of[index] >= 0:
-                kept |= lifted.effects(index).writes & r.VECTOR_MASK
     maker = MaskOperations(table.isa.register_first_unit.tolist(), lifted.wave_size, kept)
     stores = {
         number
@@ -52,6 +47,24 @@ def cut_blocks(lifted: LiftedRepresentation) -> list[tuple[Segment, ...]]:
     return [_cut(lifted, block, maker, stores, anywhere, plain) for block in lifted.blocks]
 
 
+def _lanes_kept(lifted: LiftedRepresentation) -> int:
+    """VGPRs in whose lanes scalars are put."""
+    table, columns = lifted.effect_table, lifted.columns
+    numbers = {number for number in {*columns.opcode} if number >= 0}
+    puts = {number for number in numbers if table.opcode(number).opcode.pseudo == "V_WRITELANE_B32"}
+    kept = 0
+    if puts:
+        for index, number in enumerate(columns.opcode):
+            if number in puts and lifted.block_of[index] >= 0:
+                kept |= lifted.effects(index).writes & r.VECTOR_MASK
+    return kept
+
+
+def followed_units(lifted: LiftedRepresentation) -> int:
+    """Bit set of the units whose writes change what is known of lane masks, EXEC included."""
+    return followed(_lanes_kept(lifted))
+
+
 def _cut(
     lifted: LiftedRepresentation,
     block: BasicBlock,
@@ -61,6 +74,7 @@ def _cut(
     plain: set[int],
 ) -> tuple[Segment, ...]:
     columns, table, interesting, exec_mask = lifted.columns, lifted.effect_table, maker.interesting, maker.exec_mask
+    inserted = lifted.changed_by_inserted
     segments: list[Segment] = []
     first = block.first
     all_reads = all_kills = all_cross = all_hard = all_writes = all_anywhere = 0
@@ -78,7 +92,7 @@ def _cut(
         if hard:
             all_hard |= hard
         all_writes |= writes
-        if number in anywhere:
+        if number in anywhere or (index in inserted and inserted[index] & exec_mask):
             all_anywhere |= writes & r.VECTOR_MASK
         if number in stores:
             stored.append(index)
@@ -90,7 +104,11 @@ def _cut(
                 if forgotten:
                     operations.append(maker.forget(forgotten))
                     forgotten = 0
-                operation = maker.make(table.opcode(number), effects, columns.registers(index), columns.values(index))
+                if index in inserted:
+                    operation = maker.unknown(effects)
+                else:
+                    entry = table.opcode(number)
+                    operation = maker.make(entry, effects, columns.registers(index), columns.values(index))
                 operations.append(operation)
                 ends |= operation.sets_exec
         if ends:
@@ -111,6 +129,9 @@ def _cut(
                     tuple(operations),
                 )
             )
+            if index == block.last and index in inserted and inserted[index] & exec_mask:
+                # A call has its lanes from the last segment: those behind what is inserted.
+                segments.append(Segment(index + 1, index, 0, 0, 0, 0, 0, 0, (), ()))
             first = index + 1
             all_reads = all_kills = all_cross = all_hard = all_writes = all_anywhere = 0
             operations, stored = [], []

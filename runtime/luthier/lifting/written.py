@@ -53,7 +53,10 @@ class Written:
         first = (1 << lifted.kernel.descriptor.enable_vgpr_workitem_id + 1) - 1 << r.VGPR_FIRST
         self.before = self._solve(first)
         """By block: what may hold something at its start."""
-        seen = self._stored_unwritten() | lifted.read_by_inserted & r.VECTOR_MASK
+        inserted = lifted.read_by_inserted
+        for units in lifted.changed_by_inserted.values():
+            inserted |= units
+        seen = self._stored_unwritten() | inserted & r.VECTOR_MASK
         if seen:
             self.before = self._solve(first | seen)
 
