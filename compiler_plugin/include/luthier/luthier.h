@@ -131,9 +131,9 @@ __attribute__((device, always_inline)) inline T opaque(const Arguments &...argum
   return detail::Opaque<T>::value();
 }
 
-/// The application's value of the register whose first unit is `reg`; `reg` must be constant once the hook is inlined.
-/// `T` is any trivially copyable type; it spans `(sizeof(T) + 3) / 4` consecutive registers. Vector registers give each
-/// lane its own value.
+/// The application's value of the register whose first unit is `reg`, or what the hook has written to it since; `reg`
+/// must be constant once the hook is inlined. `T` is any trivially copyable type; it spans `(sizeof(T) + 3) / 4`
+/// consecutive registers. Vector registers give each lane its own value. SCC reads as 0 or 1.
 template <typename T>
 LUTHIER_INTRINSIC_ANNOTATE typename detail::EnableIf<!detail::IsClass<T>::value, T>::Type readReg(int reg) {
   return opaque<T>(reg);
@@ -147,8 +147,11 @@ readReg(int reg) {
   return value;
 }
 
-/// Sets the application's register whose first unit is `reg` to `value`, for the application to see after the hook. A
-/// vector register changes in the active lanes only; a scalar register takes the value of the first active lane.
+/// Sets the application's register whose first unit is `reg` to `value`, for the application and for later hooks to see.
+/// While a hook runs, each lane reads and writes registers of its own; when it ends, all of the application's change at
+/// once. A vector register changes in the lanes that were active before the hook, whatever the hook writes to EXEC. A
+/// scalar register, EXEC included, takes what the first of those lanes has, so a value that differs between lanes is no
+/// error. SCC becomes 1 where that is not 0.
 template <typename T>
 LUTHIER_INTRINSIC_ANNOTATE typename detail::EnableIf<!detail::IsClass<T>::value, void>::Type writeReg(int reg,
                                                                                                       T value) {

@@ -7,9 +7,10 @@ SGPRs, parked meanwhile in the lanes of one dead VGPR. A point without enough VG
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from luthier.patch.copies import needs_spare
 from luthier.payload.template import M0, SCC, SGPRS, VCC, VGPRS, Group, Template, mask_of
 
 
@@ -39,6 +40,8 @@ class Binding:
     """Live SGPR units among them: the N-th is kept in lane N of `parking` while the payload runs."""
     parking: int | None = None
     """VGPR unit that is dead in every lane."""
+    spare: int | None = None
+    """SGPR unit for outputs that go round in a circle."""
 
     @functools.cached_property
     def lost(self) -> int:
@@ -99,9 +102,8 @@ class _Allocator:
 
 def saved_units(template: Template, sources: tuple[int, ...], live: int, wave_size: int) -> tuple[tuple[int, ...], ...]:
     """Registers with a fixed place that must survive the payload: overwritten by it, and live or among its inputs."""
-    outputs = mask_of([output.destination for output in template.outputs]) if template.outputs else 0
     inputs = mask_of(sources)
-    wanted = (live & ~outputs) | inputs
+    wanted = (live & ~template.destinations) | inputs
     vcc = (VCC,) if wave_size == 64 else (VCC[:1], VCC[1:])
     needed = []
     for units in ((SCC,), *vcc, (M0,)):
@@ -110,6 +112,13 @@ def saved_units(template: Template, sources: tuple[int, ...], live: int, wave_si
         if mask & wanted and (mask & template.clobber_mask or (units == (SCC,) and inputs & mask)):
             needed.append(units)
     return tuple(needed)
+
+
+def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """What a payload ends with: destination -> source of its outputs and of what it kept, to be copied at once."""
+    copies = dict(saved)
+    copies.update((output.destination, units.get(output.unit, output.unit)) for output in template.outputs)
+    return copies
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,7 @@ def _bind(
     template: Template, sources: tuple[int, ...], live: Live, budget: RegisterBudget, wave_size: int, *, park: bool
 ) -> Binding | None:
     lanes = live.all_lanes if template.writes_inactive_lanes else live.active
-    fixed_places = mask_of(sources) | mask_of(output.destination for output in template.outputs)
+    fixed_places = mask_of(sources) | template.destinations
     keep = lanes | fixed_places
     scalars = _range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit)
     scalar = _Allocator([scalars[0] & ~keep, scalars[1] & ~keep, *([scalars[0] & ~fixed_places] if park else [])])
@@ -176,6 +185,11 @@ def _bind(
         if first is None:
             return None
         saved += [(unit, first + offset) for offset, unit in enumerate(fixed)]
+    spare = None
+    if template.outputs and needs_spare(last_copies(template, units, saved)):
+        spare = scalar.take(1, 1, 0)
+        if spare is None:
+            return None
     parked = tuple(_bits(scalar.taken & keep))
     parking = None
     if parked:
@@ -184,7 +198,8 @@ def _bind(
         if parking is None or len(parked) > wave_size:
             return None
         vector.taken |= dead.taken
-    return Binding(tuple(sorted(units.items())), tuple(saved), sources, scalar.taken | vector.taken, parked, parking)
+    taken = scalar.taken | vector.taken
+    return Binding(tuple(sorted(units.items())), tuple(saved), sources, taken, parked, parking, spare)
 
 
 def _direct_place(group: Group, template: Template, sources: tuple[int, ...]) -> int | None:

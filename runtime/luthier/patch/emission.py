@@ -9,11 +9,10 @@ import numpy as np
 
 from luthier.errors import PatchError
 from luthier.mc import Isa, OperandKind
-from luthier.patch.binding import Binding
-from luthier.patch.hazards import waits_after_readlane
-from luthier.payload.template import EXEC, M0, SCC, VCC, VGPRS, Template
-
-AGPRS = range(512, 768)
+from luthier.patch.binding import Binding, last_copies
+from luthier.patch.copies import copy_text, parallel_copy, unit_text
+from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
+from luthier.payload.template import Template
 
 
 @dataclass(frozen=True)
@@ -34,41 +33,6 @@ class BoundPayload:
     code: bytes
     references: tuple[Reference, ...]
     instructions: int
-
-
-_SPECIAL = {VCC[0]: "vcc_lo", VCC[1]: "vcc_hi", M0: "m0", EXEC[0]: "exec_lo", EXEC[1]: "exec_hi"}
-
-
-def unit_text(unit: int) -> str:
-    """Assembly name of one register unit."""
-    if unit in _SPECIAL:
-        return _SPECIAL[unit]
-    if unit in AGPRS:
-        return f"a{unit - AGPRS.start}"
-    if unit in VGPRS:
-        return f"v{unit - VGPRS.start}"
-    if 0 <= unit < VCC[0]:
-        return f"s{unit}"
-    raise PatchError(f"register unit {unit} cannot be copied")
-
-
-def copy_text(destination: int, source: int) -> str:
-    """Assembly that copies one register unit to another without touching anything else (writing SCC touches only
-    SCC)."""
-    if destination == SCC:
-        return f"s_cmp_lg_u32 {unit_text(source)}, 0"
-    if source == SCC:
-        return f"s_cselect_b32 {unit_text(destination)}, 1, 0"
-    to, from_ = unit_text(destination), unit_text(source)
-    if destination in AGPRS:
-        return f"v_accvgpr_write_b32 {to}, {from_}"
-    if source in AGPRS:
-        return f"v_accvgpr_read_b32 {to}, {from_}"
-    if destination in VGPRS:
-        return f"v_mov_b32_e32 {to}, {from_}"
-    if source in VGPRS:
-        raise PatchError(f"a vector register ({from_}) has no single value for {to}")
-    return f"s_mov_b32 {to}, {from_}"
 
 
 @functools.lru_cache(maxsize=65536)
@@ -106,31 +70,33 @@ def emit(
     """
     body, offsets = _renamed_registers(isa, template, binding)
     units, saved = dict(binding.units), dict(binding.saved)
-    before: dict[int, list[str]] = {}
+    taken_in: dict[int, list[str]] = {}
     for taken, source in zip(template.inputs, binding.sources, strict=True):
         destination = units.get(taken.unit, taken.unit)
         # A fixed unit may already be overwritten where LLVM takes it in: its saved copy is right everywhere.
         origin = saved.get(source, source)
         if destination != origin:
-            before.setdefault(taken.position, []).append(copy_text(destination, origin))
-    for output in template.outputs:
-        origin = units.get(output.unit, output.unit)
-        if output.destination != origin:
-            before.setdefault(output.position, []).append(copy_text(output.destination, origin))
-    restore = [copy_text(fixed, kept) for fixed, kept in sorted(binding.saved, reverse=True) if fixed != SCC]
-    if SCC in saved:
-        restore.append(copy_text(SCC, saved[SCC]))
+            taken_in.setdefault(taken.position, []).append(copy_text(destination, origin))
+    # Every way through the payload comes past its outputs, and nothing but jumps to its end follows.
+    leaving = template.outputs[0].position if template.outputs else len(template.code)
+    restore = parallel_copy(last_copies(template, units, binding.saved), binding.spare)
     save = [copy_text(kept, fixed) for fixed, kept in binding.saved]
+    final: list[str] = []
     if binding.parking is not None:
         lanes = unit_text(binding.parking)
         park = [f"v_writelane_b32 {lanes}, {unit_text(unit)}, {lane}" for lane, unit in enumerate(binding.parked)]
         unpark = [f"v_readlane_b32 {unit_text(unit)}, {lanes}, {lane}" for lane, unit in enumerate(binding.parked)]
         save = park + save
-        restore += [*unpark, *waits_after_readlane(isa.target.target)]
+        final = [*unpark, *waits_after_readlane(isa.target.target)]
+    if template.outputs:
+        waits_before, waits_after = waits_around_outputs(isa.target.target)
+        restore = waits_before + restore
+        final += waits_after
 
     pieces: list[bytes] = []
     instructions = 0
-    start_of: list[int] = []  # byte offset of the copies before each instruction: where branches to it go
+    # Inputs are taken in the first block, before any place that is branched to; all branches come past the outputs.
+    start_of: list[int] = []  # byte offset behind the inputs before each instruction: where branches to it go
     place_of: list[int] = []  # byte offset of the instruction itself
     size = 0
 
@@ -151,12 +117,14 @@ def emit(
     for index in range(len(template.code) + 1):
         if index == template.waits:
             add_text(save)
+        add_text(taken_in.get(index, []))
         start_of.append(size)
-        add_text(before.get(index, []))
+        if index == leaving:
+            add_text(restore)
         place_of.append(size)
         if index < len(template.code):
             add(body[offsets[index] : offsets[index + 1]], 1)
-    add_text([*restore, *after])
+    add_text([*final, *after])
 
     code = bytearray(b"".join(pieces))
     for index, destination in template.branches.items():

@@ -66,6 +66,15 @@ def waits_after_readlane(target: Target) -> list[str]:
     return ["s_nop 4"] if target.major == 9 else []
 
 
+def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
+    """Assembly before and after a payload gives registers new values: they come from vector instructions that SALU
+    instructions copy, and the application may use them as lane selectors, addresses, or through DPP."""
+    if target.major >= 11:
+        wait = ["s_waitcnt_depctr 0x0" if target.major == 11 else "s_wait_alu 0x0"]
+        return wait, wait
+    return [], ["s_nop 4"] if target.major == 9 else []
+
+
 @functools.lru_cache(maxsize=8)
 def _has_matrix(lifted: LiftedRepresentation) -> bool:
     return bool((lifted.code.flags & InstructionFlag.MATRIX)[np.array(lifted.block_of) >= 0].any())

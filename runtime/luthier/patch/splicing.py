@@ -12,7 +12,8 @@ from luthier.errors import HookError, LuthierError, PatchError
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.mc import OperandKind
 from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
-from luthier.patch.emission import AGPRS, BoundPayload, emit, unit_text
+from luthier.patch.copies import AGPRS, unit_text
+from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.hazards import seam
 from luthier.patch.report import Refusal, RefusalKind
 from luthier.payload import Argument, Template
@@ -69,8 +70,10 @@ class Site:
     sources: tuple[int, ...]
     """Register unit each input of the template is read from."""
 
-    disturbs: int
-    """Bit set of units that it reads although the application does not read them any more."""
+    reads: int
+    """Bit set of those units."""
+    revives: int
+    """Bit set of those that the application does not read any more."""
 
     @property
     def point(self) -> int:
@@ -161,9 +164,9 @@ class Splicer:
             error = HookError(f"hook {insertion.hook.source} uses {missing}")
             self._refuse(number, insertion, "no such register", error)
             return None
-        read = mask_of(sources)
-        disturbs = read & ~int(lifted.liveness.live_before(point).active) if read else 0
-        return Site(number, insertion, template, tuple(sources), disturbs)
+        reads = mask_of(sources)
+        revives = reads & ~int(lifted.liveness.live_before(point).active) if reads else 0
+        return Site(number, insertion, template, tuple(sources), reads, revives)
 
     def _missing_register(self, units: Iterable[int]) -> str | None:
         """Registers that the kernel does not have hold nothing to read and keep nothing that is written: the first of
@@ -195,18 +198,25 @@ class Splicer:
     def _bind_all(self, sites: list[Site]) -> list[Bound]:
         """Registers and code for every site that can have them.
 
-        What is left out must leave no trace: a site that fails and reads registers which are dead otherwise is taken
-        out of the liveness, and all others get another try.
+        What is left out must leave no trace: a site that fails and has changed what is live is taken out of the
+        liveness, and all others get another try.
         """
+        exec_mask = self.lifted.effect_table.exec
         while True:
-            liveness = self._with_what_hooks_read(sites)
+            liveness, disturbing = self._with_what_hooks_do(sites)
+            any_lanes = {site.point for site in sites if site.template.destinations & exec_mask}
             self._recent.clear()
             bound: list[Bound] = []
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
             for site in sites:
                 registers = liveness.live_before(site.point)
+                live = Live(int(registers.active), int(registers.all_lanes))
+                if site.point in any_lanes or site.reads >> AGPRS.start:
+                    # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not
+                    # documented.
+                    live = Live(live.all_lanes, live.all_lanes)
                 try:
-                    binding = self._bind(site, Live(int(registers.active), int(registers.all_lanes)))
+                    binding = self._bind(site, live)
                     bound.append(Bound(site, binding, self._emit(site, binding)))
                 except _TooFewRegisters as problem:
                     failed.append((site, "too few registers", problem))
@@ -214,21 +224,32 @@ class Splicer:
                     failed.append((site, "hook", problem))
                 if failed and self._strict:
                     break
-            gone = {site.number for site, _, _ in failed if site.disturbs}
+            gone = {site.number for site, _, _ in failed if site.number in disturbing}
             for site, kind, reason in failed:
-                if not gone or self._strict or site.disturbs:
+                if not gone or self._strict or site.number in gone:
                     self._refuse(site.number, site.insertion, kind, reason)
             if not gone:
                 return bound
             sites = [site for site in sites if site.number not in gone]
 
-    def _with_what_hooks_read(self, sites: Sequence[Site]) -> Liveness:
-        """Liveness in which hooks read too: a payload must not overwrite what a later hook is to see."""
+    def _with_what_hooks_do(self, sites: Sequence[Site]) -> tuple[Liveness, set[int]]:
+        """Liveness in which hooks take part, and the numbers of the sites that change it: a payload must not overwrite
+        what a later hook is to see, nor lanes that a hook turns on or off."""
         reads: dict[int, int] = {}
+        changes: dict[int, int] = {}
         for site in sites:
-            if site.disturbs:
-                reads[site.point] = reads.get(site.point, 0) | site.disturbs
-        return self.lifted.also_reading(reads).liveness if reads else self.lifted.liveness
+            if site.template.destinations:
+                changes[site.point] = changes.get(site.point, 0) | site.template.destinations
+        disturbing = set()
+        for site in sites:
+            # What the application reads later may not be what a hook reads now, where another one writes.
+            read = site.reads if changes else site.revives
+            if read:
+                reads[site.point] = reads.get(site.point, 0) | read
+            if read or site.template.destinations:
+                disturbing.add(site.number)
+        lifted = self.lifted.also_reading(reads) if reads else self.lifted
+        return (lifted.also_changing(changes) if changes else lifted).liveness, disturbing
 
     def _bind(self, site: Site, live: Live) -> Binding:
         recent = self._recent.setdefault(site.template, [])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -167,11 +168,13 @@ def _payload_body(text: str) -> re.Match[str]:
 
 
 def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outputs: list[int]) -> str:
-    """Surround a lowered body with the register array's set-up and with the outputs' markers."""
+    """Surround a lowered body with the register array's set-up and with the outputs' markers.
+
+    All outputs are operands of one piece of assembly, so that they are in registers at the same time. Each lane has an
+    array of its own; of a scalar register, what the first lane has there is the result.
+    """
     entry = ["  %luthier.registers = alloca [768 x i32], align 8, addrspace(5)"]
     for unit in sorted(lowering.read | lowering.written):
-        if unit not in lowering.read and _is_uniform(unit):
-            continue  # written in every lane or not at all
         value, pointer = lowering.fresh(), lowering.fresh()
         entry += [
             "  " + _input(len(inputs), _is_uniform(unit), value),
@@ -179,20 +182,42 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
             f"  store i32 {value}, ptr addrspace(5) {pointer}, align 4",
         ]
         inputs.append(Input(_is_uniform(unit), None, unit))
-    leave = []
+    leave: list[str] = []
+    markers: list[str] = []
+    constraints: list[str] = []
+    operands: list[str] = []
     for unit in sorted(lowering.written):
         value, pointer = lowering.fresh(), lowering.fresh()
         leave += [
             f"  {pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}",
             f"  {value} = load i32, ptr addrspace(5) {pointer}, align 4",
-            f'  call void asm sideeffect "; luthier.output {len(outputs)} $0", '
-            f'"{"s" if _is_uniform(unit) else "v"}"(i32 {value})',
         ]
+        if _is_uniform(unit):
+            first = lowering.fresh()
+            leave.append(f"  {first} = call i32 @llvm.amdgcn.readfirstlane.i32(i32 {value})")
+            value = first
+        markers.append(f"; luthier.output {len(outputs)} ${len(operands)}")
+        constraints.append("s" if _is_uniform(unit) else "v")
+        operands.append(f"i32 {value}")
         outputs.append(unit)
+    if markers:
+        source = "\\0A".join(markers)
+        leave.append(f'  call void asm sideeffect "{source}", "{",".join(constraints)}"({", ".join(operands)})')
     returns = body.count("\n  ret void")
     if leave and returns != 1:
         raise HookError("a hook that writes registers must have one way out")
     return "\n".join(entry) + "\n" + body.replace("\n  ret void", "\n" + "\n".join([*leave, "  ret void"]))
+
+
+_INPUT_MARKER = re.compile(r'^ *(%[\w.]+) = (?:tail )?call i32 asm sideeffect "; luthier\.input [^\n]*\n', re.MULTILINE)
+
+
+def _without_unused_inputs(text: str) -> str:
+    """A module's text without the markers of inputs that optimization found no use for."""
+    body = _payload_body(text)
+    uses = Counter(re.findall(r"%[\w.]+", body[1]))
+    kept = _INPUT_MARKER.sub(lambda marker: marker[0] if uses[marker[1]] > 1 else "", body[1])
+    return text[: body.start(1)] + kept + text[body.end(1) :]
 
 
 def _hook_function(module: llvm.ModuleRef, hook: str) -> llvm.ValueRef:
@@ -303,7 +328,7 @@ def _generate(
     except RuntimeError as problem:
         raise HookError(f"hook {hook}: cannot lower its intrinsics: {problem}") from problem
     _optimise(module, machine)
-    assembly = machine.emit_assembly(llvm.parse_assembly(str(module)))
+    assembly = machine.emit_assembly(llvm.parse_assembly(_without_unused_inputs(str(module))))
     return PayloadAssembly(
         assembly, tuple(inputs), tuple(outputs), lowering.runs_without_lanes, lowering.writes_inactive_lanes
     )

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 from luthier.errors import HookError
 from luthier.targets import Target
 
-REGISTER_UNITS = 768
-"""Size of the register-unit numbering (docs/architecture.md)."""
-
 
 @dataclass(frozen=True)
 class Call:
@@ -82,11 +79,45 @@ def units_of_type(kind: str) -> int:
     return _WIDTHS[kind]
 
 
+_FILES = {
+    "SGPRs": range(106),
+    "VCC": range(106, 108),
+    "M0": range(124, 125),
+    "EXEC": range(126, 128),
+    "SCC": range(128, 129),
+    "VGPRs": range(256, 512),
+    "AGPRs": range(512, 768),
+}
+"""Registers that hooks read and write."""
+_OTHERS = {
+    "trap temporaries": range(108, 124),
+    "MODE": range(129, 130),
+    "FLAT_SCRATCH": range(130, 132),
+}
+
+
+def check_accessible(unit: int, count: int, what: str) -> None:
+    """Refuse what is no register, or one that hooks neither read nor write.
+
+    Raises:
+        HookError: with `what` wanted it.
+    """
+    last = unit + count - 1
+    for name, units in _FILES.items():
+        if unit in units:
+            if last not in units:
+                raise HookError(f"{what}: {count} registers from unit {unit} on reach beyond {name}")
+            return
+    for name, units in _OTHERS.items():
+        if unit in units:
+            raise HookError(f"{what}: hooks can neither read nor write {name}")
+    raise HookError(f"{what}: there is no register unit {unit}")
+
+
 def _register_access(call: Call, lowering: Lowering, kind: str) -> tuple[int, str, str]:
     unit = call.constant(0)
     count = units_of_type(kind)
-    if not 0 <= unit <= REGISTER_UNITS - count:
-        raise HookError(f"{call.base}: there is no register unit {unit}")
+    check_accessible(unit, count, call.base)
     pointer = lowering.fresh()
     return unit, pointer, f"{pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}"
 

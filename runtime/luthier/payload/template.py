@@ -76,7 +76,7 @@ class Template:
     written: frozenset[int]
     """Template units some instruction writes."""
     clobbers: frozenset[int]
-    """Units with a fixed place that it overwrites: SCC, VCC, M0."""
+    """Units with a fixed place that it overwrites, inputs put there included: SCC, VCC, M0."""
     runs_without_lanes: bool
     """It has an effect with EXEC 0, and no value in it depends on an active lane."""
     writes_inactive_lanes: bool
@@ -86,11 +86,17 @@ class Template:
         """`clobbers` as a bit set."""
         return mask_of(self.clobbers)
 
+    @functools.cached_property
+    def destinations(self) -> int:
+        """Bit set of the application's units it gives new values."""
+        return mask_of(output.destination for output in self.outputs)
+
 
 _MARKER = re.compile(r"^\s*; luthier\.(input|output) (\d+) (\w+)\s*$", re.MULTILINE)
 _LABEL = re.compile(r"luthier_(input|output)_(\d+)_(\w+)$")
 _RETURN = re.compile(r"^[ \t]*s_setpc_b64 s\[30:31\][ \t]*\n", re.MULTILINE)
 _WAIT = re.compile(r"s_wait(cnt)?(_\w+)?$")
+_IDLE = re.compile(_WAIT.pattern + "|s_nop$|s_delay_alu$")
 
 
 def _function_text(assembly: str, hook: str) -> str:
@@ -147,14 +153,17 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
             outputs.append(TemplateOutput(position, unit, payload.outputs[int(match[2])]))
     if len(outputs) != len(payload.outputs):
         raise HookError(f"hook {hook}: LLVM duplicated or dropped a register write")
+    if outputs:
+        _check_nothing_follows(code, isa, hook, outputs, branches)
 
-    waits = 0
-    while waits < len(code) and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
+    waits, first = 0, min((taken.position for taken in inputs), default=len(code))
+    while waits < first and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
         waits += 1
     _refuse_launch_state(code, isa, hook, branches, inputs)
     mnemonics = {isa.opcode(int(number)).mnemonic for number in code.opcode}
     takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
-    groups, written, clobbers = _registers(code, isa, hook, [*(i.unit for i in inputs), *(o.unit for o in outputs)])
+    groups, written = _registers(code, isa, hook, [*(i.unit for i in inputs), *(o.unit for o in outputs)])
+    clobbers = frozenset((written | {taken.unit for taken in inputs}) & {SCC, *VCC, M0})
     return Template(
         hook,
         code,
@@ -169,6 +178,18 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         payload.runs_without_lanes and not takes_lane_values,
         payload.writes_inactive_lanes,
     )
+
+
+def _check_nothing_follows(
+    code: InstructionArray, isa: Isa, hook: str, outputs: Sequence[TemplateOutput], branches: Mapping[int, int]
+) -> None:
+    """Where results are handed over, nothing of the payload may be left to run: it would see the new values."""
+    positions = {output.position for output in outputs}
+    index = min(positions)
+    while index < len(code) and _IDLE.match(isa.opcode(int(code.opcode[index])).mnemonic):
+        index += 1
+    if len(positions) > 1 or (index < len(code) and branches.get(index) != len(code)):
+        raise HookError(f"hook {hook}: LLVM put code behind its register writes")
 
 
 def _refuse_launch_state(
@@ -224,8 +245,8 @@ def _unit_named(name: str, hook: str) -> int:
 
 def _registers(
     code: InstructionArray, isa: Isa, hook: str, marked: list[int]
-) -> tuple[tuple[Group, ...], frozenset[int], frozenset[int]]:
-    """Register groups, units written, and fixed units clobbered."""
+) -> tuple[tuple[Group, ...], frozenset[int]]:
+    """Register groups and units written."""
     leader: dict[int, int] = {unit: unit for unit in marked if unit in SGPRS or unit in VGPRS}
     alignment: dict[int, int] = dict.fromkeys(leader, 1)
     written: set[int] = set()
@@ -281,5 +302,4 @@ def _registers(
         need = max(alignment[unit] for unit in units_of_group)
         groups.append(Group(first, last - first + 1, need))
     groups.sort(key=lambda group: (-group.count, group.first))
-    fixed = {SCC, *VCC, M0}
-    return tuple(groups), frozenset(written), frozenset(written & fixed)
+    return tuple(groups), frozenset(written)

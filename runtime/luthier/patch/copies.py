@@ -1,0 +1,109 @@
+"""Copies between registers, several at once: all are read before any is written.
+
+A copy waits until nobody wants the old value of its destination. Where copies go round in a circle, vector registers
+are swapped, and one scalar is put aside in a spare SGPR. Vector registers come first: their lanes are those of the
+EXEC before, and no scalar is overwritten that they take. Nothing touches SCC but the copy to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from luthier.errors import PatchError
+from luthier.payload.template import EXEC, M0, SCC, VCC, VGPRS
+
+AGPRS = range(512, 768)
+_SPECIAL = {VCC[0]: "vcc_lo", VCC[1]: "vcc_hi", M0: "m0", EXEC[0]: "exec_lo", EXEC[1]: "exec_hi"}
+
+
+def unit_text(unit: int) -> str:
+    """Assembly name of one register unit."""
+    if unit in _SPECIAL:
+        return _SPECIAL[unit]
+    if unit in AGPRS:
+        return f"a{unit - AGPRS.start}"
+    if unit in VGPRS:
+        return f"v{unit - VGPRS.start}"
+    if 0 <= unit < VCC[0]:
+        return f"s{unit}"
+    raise PatchError(f"register unit {unit} cannot be copied")
+
+
+def copy_text(destination: int, source: int) -> str:
+    """Assembly that copies one register unit to another without touching anything else (writing SCC touches only
+    SCC)."""
+    if destination == SCC:
+        return f"s_cmp_lg_u32 {unit_text(source)}, 0"
+    if source == SCC:
+        return f"s_cselect_b32 {unit_text(destination)}, 1, 0"
+    to, from_ = unit_text(destination), unit_text(source)
+    if destination in AGPRS:
+        return f"v_accvgpr_write_b32 {to}, {from_}"
+    if source in AGPRS:
+        return f"v_accvgpr_read_b32 {to}, {from_}"
+    if destination in VGPRS:
+        return f"v_mov_b32_e32 {to}, {from_}"
+    if source in VGPRS:
+        raise PatchError(f"a vector register ({from_}) has no single value for {to}")
+    return f"s_mov_b32 {to}, {from_}"
+
+
+def needs_spare(copies: Mapping[int, int]) -> bool:
+    """Whether scalar registers go round in a circle, so that `parallel_copy` needs an SGPR to put one aside."""
+    copies = {to: from_ for to, from_ in copies.items() if to < VGPRS.start and to != from_}
+    for start in copies:
+        unit: int | None = copies[start]
+        seen = {start}
+        while unit is not None and unit not in seen:
+            seen.add(unit)
+            unit = copies.get(unit)
+        if unit == start:
+            return True
+    return False
+
+
+def parallel_copy(copies: Mapping[int, int], spare: int | None = None) -> list[str]:
+    """Assembly that gives every destination what its source held before the first copy.
+
+    Args:
+        copies: destination unit -> source unit. SCC and AGPRs may only be destinations.
+        spare: an SGPR unit that is in none of the copies, where `needs_spare`.
+    """
+    vectors = {to: from_ for to, from_ in copies.items() if to >= VGPRS.start}
+    scalars = {to: from_ for to, from_ in copies.items() if to < VGPRS.start}
+    return _in_order(vectors, None) + _in_order(scalars, spare)
+
+
+def _in_order(copies: Mapping[int, int], spare: int | None) -> list[str]:
+    pending = {to: from_ for to, from_ in copies.items() if to != from_}
+    readers = Counter(from_ for from_ in pending.values() if from_ in pending)
+    ready = [to for to in reversed(pending) if not readers[to]]
+    lines = []
+    while pending:
+        if ready:
+            to = ready.pop()
+            from_ = pending.pop(to)
+            lines.append(copy_text(to, from_))
+            if from_ in pending:
+                readers[from_] -= 1
+                if not readers[from_]:
+                    ready.append(from_)
+            continue
+        # Only circles are left: each destination is the source of just one other.
+        to, from_ = next(iter(pending.items()))
+        reader = next(other for other, source in pending.items() if source == to)
+        if to in VGPRS:
+            lines.append(f"v_swap_b32 {unit_text(to)}, {unit_text(from_)}")
+            del pending[to]
+            pending[reader] = from_
+            if reader == from_:
+                del pending[reader]
+        else:
+            if spare is None:
+                raise PatchError(f"no register to put {unit_text(to)} aside")
+            lines.append(copy_text(spare, to))
+            pending[reader] = spare
+            readers[to] = 0
+            ready.append(to)
+    return lines
