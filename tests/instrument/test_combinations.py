@@ -371,6 +371,13 @@ WRITTEN_OUT = [
     HookModel("flip_scc", (read(0, SCC), constant(1, 1), Step("xor", into=2, a=0, b=1), write(SCC, 2))),
     HookModel("vcc_half", (read(0, VCC + 1), read(1, M0), write(VCC, 0), write(M0, 0), write(20, 1))),
     HookModel("first_lane", (read(0, V2), write(20, 0), write(SCC, 0), write(M0, 0))),
+    HookModel(
+        "overlapping_pairs",
+        (
+            *(Step("read", VGPR + unit, 2, into=into) for into, unit in enumerate((3, 6, 7, 4))),
+            *(Step("write", VGPR + unit, 2, a=a) for unit, a in ((4, 1), (7, 2), (6, 3), (3, 0))),
+        ),
+    ),
     HookModel("if_scalar_is_odd", (read(0, 20), constant(1, 5), write(21, 1, b=0))),
     HookModel("if_vector_is_odd", (read(0, V3), constant(1, 5), write(21, 1, b=0), write(V8, 1, b=0))),
 ]

@@ -114,27 +114,65 @@ def check_accessible(unit: int, count: int, what: str) -> None:
     raise HookError(f"{what}: there is no register unit {unit}")
 
 
-def _register_access(call: Call, lowering: Lowering, kind: str) -> tuple[int, str, str]:
+def _register_access(call: Call, lowering: Lowering, kind: str) -> tuple[range, list[str], list[str]]:
+    """The units of a register, IR for pointers to them, and the pointers.
+
+    Each unit is accessed by itself, or accesses that overlap in part would keep the array in memory.
+    """
     unit = call.constant(0)
     count = units_of_type(kind)
     check_accessible(unit, count, call.base)
-    pointer = lowering.fresh()
-    return unit, pointer, f"{pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}"
+    units = range(unit, unit + count)
+    pointers = [lowering.fresh() for _ in units]
+    text = [
+        f"{pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {one}"
+        for pointer, one in zip(pointers, units, strict=True)
+    ]
+    return units, text, pointers
 
 
 def _read_register(call: Call, lowering: Lowering) -> list[str]:
-    unit, pointer, address = _register_access(call, lowering, call.return_type)
-    lowering.read.update(range(unit, unit + units_of_type(call.return_type)))
+    kind = call.return_type
+    units, text, pointers = _register_access(call, lowering, kind)
+    lowering.read.update(units)
     if call.result is None:
         return []
-    return [address, f"{call.result} = load {call.return_type}, ptr addrspace(5) {pointer}, align 4"]
+    if len(units) == 1:
+        return [*text, f"{call.result} = load {kind}, ptr addrspace(5) {pointers[0]}, align 4"]
+    vector, value = f"<{len(units)} x i32>", "poison"
+    for index, pointer in enumerate(pointers):
+        part, joined = lowering.fresh(), lowering.fresh()
+        text.append(f"{part} = load i32, ptr addrspace(5) {pointer}, align 4")
+        text.append(f"{joined} = insertelement {vector} {value}, i32 {part}, i32 {index}")
+        value = joined
+    if not kind.startswith("ptr"):
+        return [*text, f"{call.result} = bitcast {vector} {value} to {kind}"]
+    bits = lowering.fresh()
+    return [
+        *text,
+        f"{bits} = bitcast {vector} {value} to i64",
+        f"{call.result} = inttoptr i64 {bits} to {kind}",
+    ]
 
 
 def _write_register(call: Call, lowering: Lowering) -> list[str]:
     kind, value = call.arguments[1]
-    unit, pointer, address = _register_access(call, lowering, kind)
-    lowering.written.update(range(unit, unit + units_of_type(kind)))
-    return [address, f"store {kind} {value}, ptr addrspace(5) {pointer}, align 4"]
+    units, text, pointers = _register_access(call, lowering, kind)
+    lowering.written.update(units)
+    if len(units) == 1:
+        return [*text, f"store {kind} {value}, ptr addrspace(5) {pointers[0]}, align 4"]
+    if kind.startswith("ptr"):
+        bits = lowering.fresh()
+        text.append(f"{bits} = ptrtoint {kind} {value} to i64")
+        kind, value = "i64", bits
+    vector = f"<{len(units)} x i32>"
+    parts = lowering.fresh()
+    text.append(f"{parts} = bitcast {kind} {value} to {vector}")
+    for index, pointer in enumerate(pointers):
+        part = lowering.fresh()
+        text.append(f"{part} = extractelement {vector} {parts}, i32 {index}")
+        text.append(f"store i32 {part}, ptr addrspace(5) {pointer}, align 4")
+    return text
 
 
 _ATOMIC_ADD = {
