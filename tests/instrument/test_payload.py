@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
 
+import llvmlite.binding as llvm
 import pytest
 from luthier.errors import DecodeError, HookError, ToolError
 from luthier.mc import Isa, OperandKind
 from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import emit
-from luthier.payload import ConstantArgument, RegisterArgument, Template
+from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
 from luthier.payload.cache import template_for
+from luthier.payload.isolation import in_child
 from luthier.payload.template import mask_of
 from luthier.targets import TargetId
 
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
+EVERY_GENERATION = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 
 SOURCE = """
 __device__ uint64_t device_counter = 7;
@@ -34,8 +41,58 @@ LUTHIER_HOOK_ANNOTATE registers() {
 LUTHIER_HOOK_ANNOTATE unknown_register(int which) { managed_counter = luthier::readReg<uint32_t>(which); }
 
 LUTHIER_HOOK_ANNOTATE thread() { managed_counter = threadIdx.x; }
-LUTHIER_HOOK_ANNOTATE block() { managed_counter = blockIdx.x; }
+LUTHIER_HOOK_ANNOTATE block() { managed_counter = blockIdx.y; }
 LUTHIER_HOOK_ANNOTATE size() { managed_counter = blockDim.x; }
+LUTHIER_HOOK_ANNOTATE grid() { managed_counter = gridDim.z; }
+LUTHIER_HOOK_ANNOTATE kernel_arguments() { device_counter = (uint64_t)__builtin_amdgcn_kernarg_segment_ptr(); }
+LUTHIER_HOOK_ANNOTATE packet() { device_counter = (uint64_t)__builtin_amdgcn_dispatch_ptr(); }
+LUTHIER_HOOK_ANNOTATE queue() { device_counter = (uint64_t)__builtin_amdgcn_queue_ptr(); }
+extern "C" __device__ uint64_t dispatch_id_() __asm("llvm.amdgcn.dispatch.id");
+LUTHIER_HOOK_ANNOTATE dispatch_id() { device_counter = dispatch_id_(); }
+LUTHIER_HOOK_ANNOTATE prints(uint32_t x) { printf("%u", x); }
+LUTHIER_HOOK_ANNOTATE allocates(uint32_t x) { device_counter = (uint64_t)malloc(x); }
+LUTHIER_HOOK_ANNOTATE unused_launch_state(uint32_t x) {
+  if (threadIdx.x < blockDim.x && __builtin_amdgcn_kernarg_segment_ptr()) x = x * 0;
+  managed_counter = x * 0;
+}
+
+LUTHIER_HOOK_ANNOTATE traps(uint32_t x) { if (x == 3) __builtin_trap(); }
+LUTHIER_HOOK_ANNOTATE aborts(uint32_t x) { if (x == 3) abort(); }
+LUTHIER_HOOK_ANNOTATE barrier(uint32_t x) { __syncthreads(); managed_counter = x; }
+LUTHIER_HOOK_ANNOTATE ends(uint32_t x) { if (x == 3) __builtin_amdgcn_endpgm(); managed_counter = x; }
+LUTHIER_HOOK_ANNOTATE caller(uint32_t x) { device_counter = (uint64_t)__builtin_return_address(0); }
+__device__ uint32_t tree(uint32_t n) { return n < 2 ? 1 : n * tree(n - 1) + tree(n - 2); }
+LUTHIER_HOOK_ANNOTATE recursive(uint32_t x) { managed_counter = tree(x); }
+LUTHIER_HOOK_ANNOTATE through_pointer(void (*function)(uint32_t)) { function(3); }
+LUTHIER_HOOK_ANNOTATE sized_when_run(uint32_t x) {
+  auto *array = static_cast<volatile uint32_t *>(__builtin_alloca(x));
+  array[x / 8] = 1;
+  managed_counter = array[x / 4];
+}
+
+LUTHIER_HOOK_ANNOTATE five(uint32_t x) { managed_counter = x * 5 + __lane_id(); }
+LUTHIER_HOOK_ANNOTATE hash(uint32_t x) {
+  uint32_t h = 1;
+  for (uint32_t i = 0; i < x; ++i) h = (h ^ i) * 16777619u;
+  managed_counter = h;
+}
+LUTHIER_HOOK_ANNOTATE product(uint64_t x, uint64_t y) { device_counter = x * y + 1; }
+__device__ uint32_t ring[4096], head;
+LUTHIER_HOOK_ANNOTATE push(uint32_t a) { uint32_t i = atomicAdd(&head, 1); ring[i & 4095] = a; }
+LUTHIER_HOOK_ANNOTATE sine(float x) { device_counter = __float_as_uint(sinf(x)); }
+LUTHIER_HOOK_ANNOTATE halves(uint32_t x) {
+  _Float16 a = x, b = a * a + static_cast<_Float16>(3);
+  managed_counter = static_cast<uint32_t>(b);
+}
+LUTHIER_HOOK_ANNOTATE bytes(uint64_t at) {
+  device_counter = *reinterpret_cast<uint8_t *>(at) + *reinterpret_cast<uint16_t *>(at + 2);
+}
+LUTHIER_HOOK_ANNOTATE shorts(uint32_t x, uint32_t y) {
+  uint16_t a = x, b = y;
+  reinterpret_cast<uint16_t *>(&device_counter)[1] = a * b + (a > b ? a : b);
+}
+extern "C" __device__ uint32_t write_lane(uint32_t, uint32_t, uint32_t) __asm("llvm.amdgcn.writelane.i32");
+LUTHIER_HOOK_ANNOTATE other_lane(uint32_t x) { managed_counter = write_lane(7, x & 1, x); }
 
 LUTHIER_HOOK_ANNOTATE two_ways(uint32_t x) {
   if (x == 3) return;
@@ -59,7 +116,7 @@ LUTHIER_HOOK_ANNOTATE needs_stack(int index) {
 
 @pytest.fixture(scope="module")
 def module(make_module):
-    return make_module(SOURCE)
+    return make_module(SOURCE, *EVERY_GENERATION)
 
 
 def template(module, hook: str, *arguments, target: str = "gfx90a") -> Template:
@@ -115,15 +172,119 @@ def test_templates_are_made_once(module) -> None:
         ("unknown_register", (RegisterArgument(True),), "compile-time constant"),
         ("needs_stack", (RegisterArgument(True),), "private memory"),
         ("add", (), "takes 1 arguments, 0 given"),
-        ("thread", (), "reads v31, which nothing has set"),
-        ("block", (), "which nothing has set"),
-        ("size", (), "which nothing has set"),
+        ("thread", (), r"hook thread uses threadIdx\.x"),
+        ("block", (), r"hook block uses blockIdx\.y"),
+        ("size", (), "uses the kernel's hidden arguments .*blockDim"),
+        ("grid", (), "uses the kernel's hidden arguments .*gridDim"),
+        ("kernel_arguments", (), "uses the kernel's arguments"),
+        ("packet", (), "uses the dispatch packet"),
+        ("queue", (), "uses the queue"),
+        ("dispatch_id", (), "uses the dispatch id"),
+        ("prints", (RegisterArgument(False),), "uses the kernel's hidden arguments .*printf"),
+        ("allocates", (RegisterArgument(False),), "uses the kernel's hidden arguments .*malloc"),
+        ("traps", (RegisterArgument(False),), r"stops the program \(a trap"),
+        ("aborts", (RegisterArgument(False),), r"stops the program \(a trap, abort"),
+        ("barrier", (RegisterArgument(False),), "waits at a barrier"),
+        ("ends", (RegisterArgument(False),), "ends the wave"),
+        ("caller", (RegisterArgument(False),), "asks where it was called from"),
+        ("recursive", (RegisterArgument(False),), "calls _Z4treej, which cannot be inlined"),
+        ("through_pointer", (RegisterArgument(False),), "calls a function through a pointer"),
+        ("sized_when_run", (RegisterArgument(False),), "needs private memory"),
         ("shared", (RegisterArgument(False),), "uses LDS"),
     ],
 )
-def test_what_a_payload_cannot_do_is_refused(module, hook: str, arguments, message: str) -> None:
-    with pytest.raises(HookError, match=message):
-        template(module, hook, *arguments)
+@pytest.mark.parametrize("target", EVERY_GENERATION)
+def test_what_a_payload_cannot_do_is_refused(module, hook: str, arguments, message: str, target: str) -> None:
+    with pytest.raises(HookError, match=message) as refused:
+        template(module, hook, *arguments, target=target)
+    if hook != "add":
+        assert re.match(rf"\S*device\.hip:\d+: hook {hook} |.*compile-time", str(refused.value))
+
+
+@pytest.mark.parametrize("target", EVERY_GENERATION)
+def test_launch_state_that_optimization_removes_is_no_launch_state(module, target: str) -> None:
+    template(module, "unused_launch_state", RegisterArgument(False), target=target)
+
+
+NOT_ON_GFX11 = """
+target triple = "amdgcn-amd-amdhsa"
+declare i64 @llvm.amdgcn.s.memrealtime()
+define void @clock(ptr %to) {
+  %now = call i64 @llvm.amdgcn.s.memrealtime()
+  store i64 %now, ptr %to
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+def test_what_llvm_cannot_select_is_an_error_and_not_the_end(target: str) -> None:
+    bitcode = llvm.parse_assembly(NOT_ON_GFX11).as_bitcode()
+    arguments = [RegisterArgument(False)]
+    with pytest.raises(HookError, match=r"hook clock: LLVM cannot compile it: Cannot select: .*memrealtime"):
+        generate(bitcode, "clock", arguments, TargetId.parse(target), 32)
+    assert "s_memrealtime" in generate(bitcode, "clock", arguments, TargetId.parse("gfx942"), 64).text
+
+
+def test_a_crash_in_the_child_is_an_error() -> None:
+    with pytest.raises(HookError, match=r"hook x: LLVM cannot compile it: it crashed \(SIGSEGV\)"):
+        in_child(lambda: os.kill(os.getpid(), signal.SIGSEGV), "hook x")
+    with pytest.raises(HookError, match="it ended with exit code 3"):
+        in_child(lambda: os._exit(3), "hook x")
+    with pytest.raises(HookError, match="ZeroDivisionError"):
+        in_child(lambda: 1 // 0, "hook x")
+    with pytest.raises(HookError, match="the message"):
+        in_child(lambda: _raise(HookError("the message")), "hook x")
+    assert in_child(lambda: b"x" * 1_000_000, "hook x") == b"x" * 1_000_000
+
+
+def _raise(problem: Exception) -> None:
+    raise problem
+
+
+def test_templates_are_made_in_several_threads_at_once(module) -> None:
+    def make(target: str) -> int:
+        return len(template(module, "hash", RegisterArgument(True), target=target).code)
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(make, EVERY_GENERATION * 4))
+    assert together == [make(target) for target in EVERY_GENERATION] * 4
+
+
+@pytest.mark.parametrize("target", EVERY_GENERATION)
+@pytest.mark.parametrize("hook", ["five", "hash", "product", "push", "sine", "halves", "bytes", "shorts"])
+def test_undefined_registers_and_halves_are_bound_anywhere(module, hook: str, target: str) -> None:
+    """What a hook reads without setting (an undefined half of a multiplication) is no launch state; 16-bit halves keep
+    their half wherever the register goes, and stay within reach of short encodings."""
+    isa = Isa.of(target)
+    count = len(module.hook(hook).parameters)
+    made = template(module, hook, *[RegisterArgument(False)] * count, target=target)
+    for lowest in (256, 256 + 60, 256 + 100, 256 + 126, 256 + 200):
+        live = mask_of(range(256, lowest))
+        sources = tuple(range(lowest - len(made.inputs) + 2, lowest + 2))
+        binding = bind(made, sources, Live(live, live), RegisterBudget(102, 256, 102, 256), isa.wave_size)
+        short = any(group.below <= 256 + 128 for group in made.groups)
+        if short and lowest > 256 + 120:
+            assert binding is None
+            continue
+        assert binding is not None
+        check_binding(made, binding, live, sources)
+        decoded = isa.decode(emit(isa, made, binding).code)
+        assert (decoded.opcode >= 0).all()
+        renamed = [_halves_of(text) for text in isa.texts(decoded)]
+        original = [_halves_of(text) for text in isa.texts(made.code)]
+        assert [halves for halves in renamed if halves] == [halves for halves in original if halves]
+    if hook in ("halves", "shorts") and target in ("gfx1100", "gfx1201"):
+        assert any(original)
+
+
+def _halves_of(text: str) -> list[str]:
+    return re.findall(r"v\d+\.([lh])", text)
+
+
+def test_a_written_lane_may_be_an_inactive_one(module) -> None:
+    assert template(module, "other_lane", RegisterArgument(True)).writes_inactive_lanes
+    assert not template(module, "five", RegisterArgument(True)).writes_inactive_lanes
 
 
 def test_an_unknown_hook_names_the_known_ones(module) -> None:
@@ -135,7 +296,7 @@ def test_an_unknown_hook_names_the_known_ones(module) -> None:
 
 def test_a_target_the_tool_was_not_built_for(module) -> None:
     with pytest.raises(ToolError, match="not built for this target, only for gfx90a"):
-        template(module, "registers", target="gfx1030")
+        template(module, "registers", target="gfx906")
 
 
 def random_live(random_: random.Random) -> int:

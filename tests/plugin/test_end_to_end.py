@@ -34,12 +34,7 @@ INTRINSICS = {
     "luthier::writeReg.i32.ptr",
     "luthier::writeReg.i32.i32",
     "luthier::writeReg.i32.i64",
-    "luthier::writeExec.i64",
     "luthier::sAtomicAdd.i64.ptr.i64",
-    "luthier::implicitArgPtr.ptr",
-    "luthier::workgroupIdX.i32",
-    "luthier::workgroupIdY.i32",
-    "luthier::workgroupIdZ.i32",
     "my::Probe::measure.i32.[2 x i32]",
 }
 

@@ -36,7 +36,6 @@ LUTHIER_HOOK_ANNOTATE everything(int reg, float factor, unsigned char small, uns
   uint64_t vcc = readReg<uint64_t>(VCC);
   writeReg(AGPR255, sum);
   writeReg<uint64_t>(VCC, vcc & mask);
-  writeExec(mask);
   writeReg(VGPR0, wide);
   writeReg(vgpr(4), readReg<Pair>(sgpr(12)));
   writeReg(vgpr(6), readReg<float3>(VGPR200));
@@ -45,7 +44,6 @@ LUTHIER_HOOK_ANNOTATE everything(int reg, float factor, unsigned char small, uns
   writeReg(vgpr(12), readReg<int *>(VGPR204));
   my::mark(wide);
   sum += my::Probe::measure({reg, factor}) + my::twice(lookup[small & 3]) + outlined(reg) + managed_table[1];
-  sum += static_cast<int>(*implicitArgPtr() + workgroupIdX() + workgroupIdY() + workgroupIdZ());
   sum += static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x + __lane_id()) + static_cast<int>(scale) + device_variable;
   shared[threadIdx.x & 63] = sum;
   sAtomicAdd(&counter, mask);

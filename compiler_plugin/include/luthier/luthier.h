@@ -165,10 +165,6 @@ writeReg(int reg, const T &value) {
   writeReg(reg, raw);
 }
 
-/// Sets the execution mask for the rest of the hook and for the application after it. On wave32 the upper half is
-/// ignored.
-LUTHIER_INTRINSIC_ANNOTATE inline void writeExec(uint64_t mask) { opaque<void>(mask); }
-
 /// Adds `value` to `*address` once per wave, whatever the number of active lanes, and returns the value from before.
 /// Address and value must be the same in all lanes. `T` is a 32- or 64-bit integer.
 template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T value) {
@@ -176,13 +172,15 @@ template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T valu
   return opaque<T>(address, value);
 }
 
-/// The application kernel's implicit (hidden) kernel arguments.
-LUTHIER_INTRINSIC_ANNOTATE inline uint32_t *implicitArgPtr() { return opaque<uint32_t *>(); }
-
-/// The application's work-group id in each dimension.
-LUTHIER_INTRINSIC_ANNOTATE inline uint32_t workgroupIdX() { return opaque<uint32_t>(); }
-LUTHIER_INTRINSIC_ANNOTATE inline uint32_t workgroupIdY() { return opaque<uint32_t>(); }
-LUTHIER_INTRINSIC_ANNOTATE inline uint32_t workgroupIdZ() { return opaque<uint32_t>(); }
+/// What other versions of Luthier offer and this one does not: naming one is an error of the compiler, with its place.
+#define LUTHIER_UNAVAILABLE(instead)                                                                                   \
+  __attribute__((device, unavailable("Luthier's hooks do not have this yet; " instead)))
+LUTHIER_UNAVAILABLE("write the registers luthier::EXEC_LO and luthier::EXEC_HI") void writeExec(uint64_t mask);
+LUTHIER_UNAVAILABLE("pass a register argument that holds the address") uint32_t *implicitArgPtr();
+LUTHIER_UNAVAILABLE("pass a register argument that holds the id") uint32_t workgroupIdX();
+LUTHIER_UNAVAILABLE("pass a register argument that holds the id") uint32_t workgroupIdY();
+LUTHIER_UNAVAILABLE("pass a register argument that holds the id") uint32_t workgroupIdZ();
+#undef LUTHIER_UNAVAILABLE
 
 } // namespace luthier
 

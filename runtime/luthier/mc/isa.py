@@ -14,7 +14,7 @@ from luthier.errors import DecodeError, TargetError
 from luthier.mc import _operand_names
 from luthier.mc.instructions import Assembly, Fixup, InstructionArray, InstructionFlag
 from luthier.mc.opcodes import Opcode, OperandInfo
-from luthier.mc.registers import Register
+from luthier.mc.registers import Register, Unit
 from luthier.targets import Target, TargetId
 
 _PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
@@ -253,6 +253,25 @@ class Isa:
         """The register number that instructions of this processor use for exactly these units, None where there is
         none."""
         return self._register_at.get((unit, count))
+
+    def register_like(self, number: int, unit: int) -> int | None:
+        """The register at `unit` that is as wide as the register `number`, and the same half where that is one (of a
+        VGPR); None where there is none."""
+        if not self.register_is_half[number]:
+            return self.register_at(unit, int(self.register_unit_count[number]))
+        return self._halves.get((unit, self._is_high_half(number)))
+
+    @functools.cached_property
+    def _halves(self) -> dict[tuple[int, bool], int]:
+        vectors = range(Unit.VGPR, Unit.AGPR)
+        return {
+            (unit, self._is_high_half(number)): number
+            for number in np.flatnonzero(self.register_is_half).tolist()
+            if (unit := int(self.register_first_unit[number])) in vectors
+        }
+
+    def _is_high_half(self, number: int) -> bool:
+        return str(self._native.register(number)[0]).endswith("_HI16")
 
     @functools.cached_property
     def _register_at(self) -> dict[tuple[int, int], int]:

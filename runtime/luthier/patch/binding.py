@@ -91,9 +91,10 @@ class _Allocator:
         self.tiers = tiers
         self.taken = 0
 
-    def take(self, count: int, alignment: int, remainder: int) -> int | None:
+    def take(self, count: int, alignment: int, remainder: int, below: int = VGPRS.stop) -> int | None:
+        reach = _range_mask(0, below + count - 1)
         for tier in self.tiers:
-            first = _find_run(tier & ~self.taken, count, alignment, remainder)
+            first = _find_run(tier & reach & ~self.taken, count, alignment, remainder)
             if first is not None:
                 self.taken |= _range_mask(first, count)
                 return first
@@ -175,7 +176,7 @@ def _bind(
         first = _direct_place(group, template, sources)
         if first is None:
             allocator = scalar if group.first in SGPRS else vector
-            first = allocator.take(group.count, group.alignment, group.first % group.alignment)
+            first = allocator.take(group.count, group.alignment, group.first % group.alignment, group.below)
         if first is None:
             return None
         units.update(zip(range(group.first, group.first + group.count), range(first, first + group.count), strict=True))
@@ -216,7 +217,7 @@ def _direct_place(group: Group, template: Template, sources: tuple[int, ...]) ->
         if place is not None and place != first:
             return None
         place = first
-    if place is None or place % group.alignment != group.first % group.alignment:
+    if place is None or place % group.alignment != group.first % group.alignment or place >= group.below:
         return None
     end = place + group.count - 1
     file = SGPRS if group.first in SGPRS else VGPRS

@@ -51,7 +51,7 @@ def _renamed_registers(isa: Isa, template: Template, binding: Binding) -> tuple[
         first, count = int(isa.register_first_unit[register]), int(isa.register_unit_count[register])
         if first not in units:
             continue
-        renamed = isa.register_at(units[first], count)
+        renamed = isa.register_like(register, units[first])
         if renamed is None:
             raise PatchError(f"no register of {count} units at unit {units[first]}", target=str(isa.target))
         values[position] = renamed

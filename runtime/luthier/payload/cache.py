@@ -25,6 +25,8 @@ def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
         payload = generate(module.bitcode(target), hook.name, arguments, target, wave_size, managed)
         template = make_template(payload, hook.source, Isa.of(target, wave_size))
     except LuthierError as problem:
+        if hook.location:
+            problem.message = f"{hook.location}: {problem.message}"
         problem.object = problem.object or module.name
         problem.target = problem.target or str(target)
         raise

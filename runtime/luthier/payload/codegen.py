@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +17,12 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from luthier.errors import HookError
+from luthier.payload.allowed import check_body
 from luthier.payload.intrinsics import DECLARATIONS, Lowering, inline_assembly, lower_intrinsics, units_of_type
+from luthier.payload.isolation import in_child
 from luthier.targets import Target, TargetId
 
 TRIPLE = "amdgcn-amd-amdhsa"
-_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,6 @@ def parse_bitcode(bitcode: bytes) -> llvm.ModuleRef:
     Raises:
         HookError: not bitcode, or of an LLVM newer than llvmlite's.
     """
-    _initialise_llvm()
     try:
         return llvm.parse_bitcode(bitcode)
     except RuntimeError as problem:
@@ -249,8 +248,8 @@ def generate(
     Raises:
         HookError: anything the hook does that a payload cannot.
     """
-    with _LOCK:  # LLVM's global context is not thread-safe
-        return _generate(bitcode, hook, arguments, target, wave_size, managed)
+    _initialise_llvm()  # here, so that every child has it
+    return in_child(lambda: _generate(bitcode, hook, arguments, target, wave_size, managed), f"hook {hook}")
 
 
 def _features(target: Target, wave_size: int) -> str:
@@ -315,9 +314,6 @@ def _generate(
 
     text = str(module)
     match = _payload_body(text)
-    shared = re.search(r'(@[\w.$"]+) = [^\n]*addrspace\(3\)[^\n]* global', text)
-    if shared and shared[1] in match[1]:
-        raise HookError(f"hook {hook} uses LDS ({shared[1]}), which hooks cannot have")
     lowering = Lowering(target.target, wave_size)
     outputs: list[int] = []
     body = _with_register_file(lower_intrinsics(match[1], lowering), lowering, inputs, outputs)
@@ -328,7 +324,12 @@ def _generate(
     except RuntimeError as problem:
         raise HookError(f"hook {hook}: cannot lower its intrinsics: {problem}") from problem
     _optimise(module, machine)
+    writes_every_lane = check_body(module, module.get_function("luthier.payload"), hook)
     assembly = machine.emit_assembly(llvm.parse_assembly(_without_unused_inputs(str(module))))
     return PayloadAssembly(
-        assembly, tuple(inputs), tuple(outputs), lowering.runs_without_lanes, lowering.writes_inactive_lanes
+        assembly,
+        tuple(inputs),
+        tuple(outputs),
+        lowering.runs_without_lanes,
+        lowering.writes_inactive_lanes or writes_every_lane,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from luthier.errors import DecodeError, HookError
@@ -37,6 +37,8 @@ class Group:
     count: int
     alignment: int
     """A new place must equal `first` modulo this."""
+    below: int
+    """A new place of `first` must lie below this: short encodings of 16-bit operations name 128 VGPRs only."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def _function_text(assembly: str, hook: str) -> str:
     stack = re.search(r"^\s*\.set [\w.\"]*private_seg_size, (.*)$", assembly, re.MULTILINE)
     if stack is None or stack[1].strip() != "0":
         raise HookError(f"hook {hook} needs private memory ({stack[1] if stack else 'unknown'} bytes a lane)")
+    if not re.search(r"^\s*\.set [\w.\"]*has_dyn_sized_stack, 0$", assembly, re.MULTILINE):
+        raise HookError(f"hook {hook} needs private memory (of a size known only when it runs)")
     match = re.search(r"^\"?luthier\.payload\"?:[^\n]*\n(.*?)^\.Lfunc_end\d+:", assembly, re.MULTILINE | re.DOTALL)
     if match is None:
         raise HookError(f"LLVM generated no code for hook {hook}")
@@ -159,7 +163,6 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     waits, first = 0, min((taken.position for taken in inputs), default=len(code))
     while waits < first and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
         waits += 1
-    _refuse_launch_state(code, isa, hook, branches, inputs)
     mnemonics = {isa.opcode(int(number)).mnemonic for number in code.opcode}
     takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
     groups, written = _registers(code, isa, hook, [*(i.unit for i in inputs), *(o.unit for o in outputs)])
@@ -192,48 +195,6 @@ def _check_nothing_follows(
         raise HookError(f"hook {hook}: LLVM put code behind its register writes")
 
 
-def _refuse_launch_state(
-    code: InstructionArray, isa: Isa, hook: str, branches: Mapping[int, int], inputs: Sequence[TemplateInput]
-) -> None:
-    """A register that is read before anything wrote it would be set up by a function's caller: a payload has none."""
-    count = len(code)
-    uses, defs = [0] * (count + 1), [0] * (count + 1)
-    for taken in inputs:
-        defs[taken.position] |= 1 << taken.unit  # before the instruction: none reads it in the same place first
-    taken_at = list(defs)
-    for index in range(count):
-        opcode = isa.opcode(int(code.opcode[index]))
-        for position, (kind, value) in enumerate(code.operands(index)):
-            if kind != OperandKind.REGISTER or isa.register_first_unit[value] < 0:
-                continue
-            first = int(isa.register_first_unit[value])
-            mask = ((1 << int(isa.register_unit_count[value])) - 1) << first
-            operand = opcode.operands[position] if position < len(opcode.operands) else None
-            if operand is not None and operand.is_def:
-                defs[index] |= mask
-            elif operand is None or operand.tied_to < 0:  # a tied operand's old value may well be undefined
-                uses[index] |= mask & ~taken_at[index]
-    files = mask_of(SGPRS) | mask_of(VGPRS)
-    needed = [0] * (count + 1)
-    changed = True
-    while changed:
-        changed = False
-        for index in range(count - 1, -1, -1):
-            falls_through = not code.flags[index] & InstructionFlag.BARRIER
-            behind = (needed[index + 1] if falls_through else 0) | needed[branches.get(index, count)]
-            now = uses[index] | (behind & ~defs[index])
-            if now != needed[index]:
-                needed[index], changed = now, True
-    missing = needed[0] & files & ~taken_at[0]
-    if missing:
-        unit = (missing & -missing).bit_length() - 1
-        name = f"v{unit - VGPRS.start}" if unit in VGPRS else f"s{unit}"
-        raise HookError(
-            f"hook {hook} reads {name}, which nothing has set: "
-            "threadIdx, blockIdx, blockDim, gridDim, printf and the like are not available in hooks"
-        )
-
-
 def _unit_named(name: str, hook: str) -> int:
     special = {"vcc_lo": VCC[0], "vcc_hi": VCC[1], "m0": M0}
     if name in special:
@@ -243,12 +204,21 @@ def _unit_named(name: str, hook: str) -> int:
     raise HookError(f"hook {hook}: LLVM put a value into {name}")
 
 
+@functools.lru_cache(maxsize=1024)
+def _end_of_class(isa: Isa, name: str) -> int:
+    """One above the highest VGPR unit that a register of LLVM's class `name` has."""
+    registers = isa.registers_in_class(name)
+    ends = isa.register_first_unit[registers] + isa.register_unit_count[registers]
+    return int(max((end for end in ends if end in range(VGPRS.start, VGPRS.stop + 1)), default=VGPRS.stop))
+
+
 def _registers(
     code: InstructionArray, isa: Isa, hook: str, marked: list[int]
 ) -> tuple[tuple[Group, ...], frozenset[int]]:
     """Register groups and units written."""
     leader: dict[int, int] = {unit: unit for unit in marked if unit in SGPRS or unit in VGPRS}
     alignment: dict[int, int] = dict.fromkeys(leader, 1)
+    below: dict[int, int] = {}
     written: set[int] = set()
 
     def find(unit: int) -> int:
@@ -282,6 +252,9 @@ def _registers(
                     alignment.setdefault(unit, 1)
                 for unit in units[1:]:
                     leader[find(unit)] = find(first)
+                kind = opcode.operands[operand].register_class if operand < len(opcode.operands) else None
+                if kind is not None and first in VGPRS:
+                    below[first] = min(below.get(first, VGPRS.stop), _end_of_class(isa, kind) - count + 1)
                 need = 1
                 if count > 1:
                     need = min(4, 1 << (count - 1).bit_length()) if first in SGPRS else vector_alignment
@@ -300,6 +273,7 @@ def _registers(
     for units_of_group in members.values():
         first, last = min(units_of_group), max(units_of_group)
         need = max(alignment[unit] for unit in units_of_group)
-        groups.append(Group(first, last - first + 1, need))
+        end = min((below[unit] - (unit - first) for unit in units_of_group if unit in below), default=VGPRS.stop)
+        groups.append(Group(first, last - first + 1, need, end))
     groups.sort(key=lambda group: (-group.count, group.first))
     return tuple(groups), frozenset(written)

@@ -1,0 +1,140 @@
+"""What a hook may contain, decided on its IR after optimization: what is left there is what would be generated.
+
+Registers in generated code decide nothing: LLVM reads undefined ones (wide multiplies with an undefined half), and
+knows that EXEC hides lanes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import llvmlite.binding as llvm
+
+from luthier.errors import HookError
+
+LAUNCH_STATE: Mapping[str, str] = {
+    **{f"llvm.amdgcn.workitem.id.{axis}": f"threadIdx.{axis}" for axis in "xyz"},
+    **{f"llvm.amdgcn.workgroup.id.{axis}": f"blockIdx.{axis}" for axis in "xyz"},
+    **{
+        f"llvm.amdgcn.cluster.{part}.{axis}": f"the {what} in dimension {axis}"
+        for part, what in (
+            ("id", "cluster id"),
+            ("workgroup.id", "work-group id in the cluster"),
+            ("workgroup.max.id", "cluster size"),
+        )
+        for axis in "xyz"
+    },
+    "llvm.amdgcn.cluster.workgroup.flat.id": "the work-group id in the cluster",
+    "llvm.amdgcn.cluster.workgroup.max.flat.id": "the cluster size",
+    "llvm.amdgcn.dispatch.ptr": "the dispatch packet (blockDim, gridDim)",
+    "llvm.amdgcn.dispatch.id": "the dispatch id",
+    "llvm.amdgcn.queue.ptr": "the queue",
+    "llvm.amdgcn.kernarg.segment.ptr": "the kernel's arguments",
+    "llvm.amdgcn.implicitarg.ptr": "the kernel's hidden arguments (blockDim, gridDim, printf, malloc, assert)",
+    "llvm.amdgcn.implicit.buffer.ptr": "the implicit buffer",
+    "llvm.amdgcn.lds.kernel.id": "the kernel's LDS id",
+}
+"""LLVM intrinsic -> what it is to the author of a hook. These are what a kernel gets at launch, all of them: LLVM's
+"Kernel Prolog" inputs (AMDGPUUsage) that a function can ask for."""
+
+_NEVER: Mapping[str, str | None] = {
+    "llvm.trap": "stops the program (a trap, abort or assert)",
+    "llvm.debugtrap": "stops the program (a trap)",
+    "llvm.ubsantrap": "stops the program (a trap of the sanitizer)",
+    "llvm.amdgcn.s.barrier": "waits at a barrier",
+    "llvm.amdgcn.s.cluster.barrier": "waits at a barrier",
+    "llvm.amdgcn.s.get.barrier.state": "asks for a barrier's state",
+    "llvm.amdgcn.s.get.named.barrier.state": "asks for a barrier's state",
+    "llvm.amdgcn.ds.gws": "uses global wave sync",
+    "llvm.amdgcn.endpgm": "ends the wave",
+    "llvm.amdgcn.init.exec": "sets the execution mask",
+    "llvm.amdgcn.s.alloc.vgpr": "changes the number of vector registers",
+    "llvm.amdgcn.s.sendmsg": "sends a message that is the kernel's to send",
+    "llvm.amdgcn.s.sendmsg.rtn": None,  # asks, changes nothing: clocks
+    "llvm.amdgcn.s.sendmsghalt": "halts the wave",
+    "llvm.amdgcn.s.sethalt": "halts the wave",
+    "llvm.amdgcn.s.setreg": "writes a hardware register",
+    "llvm.set.rounding": "changes the rounding mode",
+    "llvm.set.fpenv": "changes the floating-point mode",
+    "llvm.set.fpmode": "changes the floating-point mode",
+    "llvm.reset.fpenv": "changes the floating-point mode",
+    "llvm.reset.fpmode": "changes the floating-point mode",
+    "llvm.returnaddress": "asks where it was called from",
+    "llvm.addressofreturnaddress": "asks where it was called from",
+    "llvm.frameaddress": "asks for its frame",
+    "llvm.stacksave": "needs private memory",
+}
+"""Intrinsic, without the types it is overloaded by -> what it does that no hook may; the longest name decides."""
+
+_EVERY_LANE = re.compile(r"llvm\.amdgcn\.(?:writelane|mfma|smfmac|wmma|swmmac)\b")
+"""Intrinsics that write vector registers in lanes that are not active."""
+
+
+def _known(name: str, table: Mapping[str, str | None]) -> str | None:
+    """The entry for an intrinsic, whatever types its name ends with."""
+    while name:
+        if name in table:
+            return table[name]
+        name = name.rpartition(".")[0]
+    return None
+
+
+def _calls(function: llvm.ValueRef) -> Iterator[llvm.ValueRef]:
+    """What a function calls, once for each call."""
+    for block in function.blocks:
+        for instruction in block.instructions:
+            if instruction.opcode == "call":
+                *_, callee = instruction.operands
+                yield callee
+
+
+def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bool:
+    """Refuse what a payload cannot do.
+
+    Args:
+        module: after the last optimization.
+        function: the payload in it, with everything inlined that can be.
+        hook: what errors call it.
+
+    Returns:
+        Whether it writes vector registers in lanes that are not active.
+
+    Raises:
+        HookError: with what it does, by the name the author knows.
+    """
+    reasons: dict[str, None] = {}
+    uses: dict[str, None] = {}
+    writes_every_lane = False
+    for callee in _calls(function):
+        name = callee.name
+        if callee.value_kind == llvm.ValueKind.inline_asm:
+            continue  # ours: the compiler plugin lets no other through
+        if callee.value_kind != llvm.ValueKind.function:
+            reasons["calls a function through a pointer"] = None
+        elif what := _known(name, LAUNCH_STATE):
+            uses[what] = None
+        elif reason := _known(name, _NEVER):
+            reasons[reason] = None
+        elif not name.startswith("llvm."):
+            reasons[f"calls {name}, which cannot be inlined"] = None
+        elif _EVERY_LANE.match(name):
+            writes_every_lane = True
+    reasons |= {f"uses LDS ({name}), which hooks cannot have": None for name in _lds_variables(module, function)}
+    if uses:
+        reasons[
+            f"uses {', '.join(uses)}: what a kernel gets at launch is not available in hooks; pass it as a register "
+            "argument"
+        ] = None
+    if reasons:
+        raise HookError(f"hook {hook} {', and '.join(reasons)}")
+    return writes_every_lane
+
+
+def _lds_variables(module: llvm.ModuleRef, function: llvm.ValueRef) -> list[str]:
+    body = str(function)
+    return [
+        variable.name
+        for variable in module.global_variables
+        if str(variable.type) == "ptr addrspace(3)" and re.search(rf'@"?{re.escape(variable.name)}(?![\w.$])', body)
+    ]
