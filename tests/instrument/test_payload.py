@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import llvmlite.binding as llvm
 import pytest
 from luthier.errors import DecodeError, HookError, ToolError
-from luthier.mc import Isa, OperandKind
+from luthier.mc import InstructionArray, Isa, OperandKind
 from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
@@ -81,8 +81,10 @@ __device__ uint32_t ring[4096], head;
 LUTHIER_HOOK_ANNOTATE push(uint32_t a) { uint32_t i = atomicAdd(&head, 1); ring[i & 4095] = a; }
 LUTHIER_HOOK_ANNOTATE sine(float x) { device_counter = __float_as_uint(sinf(x)); }
 LUTHIER_HOOK_ANNOTATE halves(uint32_t x) {
-  _Float16 a = x, b = a * a + static_cast<_Float16>(3);
-  managed_counter = static_cast<uint32_t>(b);
+  typedef _Float16 Pair __attribute__((ext_vector_type(2)));
+  Pair pair = __builtin_bit_cast(Pair, x);
+  if (pair.y > pair.x) pair.y = pair.x * pair.y + static_cast<_Float16>(3);
+  managed_counter = __builtin_bit_cast(uint32_t, pair);
 }
 LUTHIER_HOOK_ANNOTATE bytes(uint64_t at) {
   device_counter = *reinterpret_cast<uint8_t *>(at) + *reinterpret_cast<uint16_t *>(at + 2);
@@ -261,7 +263,8 @@ def test_undefined_registers_and_halves_are_bound_anywhere(module, hook: str, ta
     made = template(module, hook, *[RegisterArgument(False)] * count, target=target)
     for lowest in (256, 256 + 60, 256 + 100, 256 + 126, 256 + 200):
         live = mask_of(range(256, lowest))
-        sources = tuple(range(lowest - len(made.inputs) + 2, lowest + 2))
+        start = max(256, lowest - len(made.inputs) + 2)
+        sources = tuple(range(start, start + len(made.inputs)))
         binding = bind(made, sources, Live(live, live), RegisterBudget(102, 256, 102, 256), isa.wave_size)
         short = any(group.below <= 256 + 128 for group in made.groups)
         if short and lowest > 256 + 120:
@@ -271,15 +274,14 @@ def test_undefined_registers_and_halves_are_bound_anywhere(module, hook: str, ta
         check_binding(made, binding, live, sources)
         decoded = isa.decode(emit(isa, made, binding).code)
         assert (decoded.opcode >= 0).all()
-        renamed = [_halves_of(text) for text in isa.texts(decoded)]
-        original = [_halves_of(text) for text in isa.texts(made.code)]
-        assert [halves for halves in renamed if halves] == [halves for halves in original if halves]
-    if hook in ("halves", "shorts") and target in ("gfx1100", "gfx1201"):
-        assert any(original)
+        assert high_halves(isa, decoded) == high_halves(isa, made.code)
+    if hook == "halves" and target == "gfx1100":
+        assert high_halves(isa, made.code)
 
 
-def _halves_of(text: str) -> list[str]:
-    return re.findall(r"v\d+\.([lh])", text)
+def high_halves(isa: Isa, code: InstructionArray) -> list[int]:
+    """How many high halves each instruction names, of those that do. (A low half may be printed as its register.)"""
+    return [count for text in isa.texts(code) if (count := len(re.findall(r"v\d+\.h", text)))]
 
 
 def test_a_written_lane_may_be_an_inactive_one(module) -> None:
