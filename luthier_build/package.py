@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from luthier import __version__
@@ -88,6 +89,8 @@ def compile_tool(
             manifest = describe_module(device, settings.package, chosen, project.resolve(), folder)
             paths = tuple(destination / name for name in artefact_names(settings.module(device.name)))
             built.append(BuiltModule(device, manifest, paths))
+            if settings.check_hooks:
+                check_hooks(device, folder, settings.jobs)
         for module in built:  # only now, so that an error in any module leaves the package as it was
             bundle, description, python, stub = module.artefacts
             write_python(module.manifest, python, stub)
@@ -102,6 +105,23 @@ def write_python(manifest: Manifest, python: Path, stub: Path) -> None:
         raise BuildError(f"{python} exists and would be replaced by the device module of that name: rename one of them")
     write_atomic(python, stubs.python_module(manifest))
     write_atomic(stub, stubs.stub(manifest))
+
+
+def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:
+    """Refuse a module with a hook that cannot be spliced, unless these very objects were found good before.
+
+    Raises:
+        BuildError: each reason, with the hook's place and targets.
+    """
+    stamp = folder / device.name / f"{device.name}.checked"
+    key = digest_text(__version__, version("llvmlite"))
+    if not is_current(stamp, key):
+        from luthier_build.check import check_objects  # LLVM, which a build with nothing to do can spare
+
+        forget(stamp)
+        check_objects(device.objects, jobs)
+        write_atomic(stamp, "Every hook can be spliced.\n")
+        remember(stamp, key, device.objects.values())
 
 
 def find_toolchain(settings: Settings) -> Toolchain:

@@ -166,7 +166,8 @@ def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, p
             artefacts,
             [*objects, *sources],
             LUTHIER_UNITS=units,
-            LUTHIER_KEY=[unit.key for unit in units] + [settings.package, str(settings.compress)],
+            LUTHIER_KEY=[unit.key for unit in units]
+            + [settings.package, str(settings.compress), str(settings.check_hooks)],
             **common,
         )
     )
@@ -205,6 +206,10 @@ def _write_module(target: list[Any], source: list[Any], env: Any) -> None:
     manifest = describe_objects(
         first.module, settings.package, toolchain, objects, first.sources, first.command[1:], first.project
     )
+    if settings.check_hooks:
+        from luthier_build.check import check_objects
+
+        check_objects(objects, settings.jobs)
     bundle, description, python, stub = (Path(node.abspath) for node in target)
     write_python(manifest, python, stub)
     write_bundle(objects, bundle, toolchain, compress=settings.compress)

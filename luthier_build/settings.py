@@ -41,6 +41,7 @@ class Settings:
     flags: tuple[str, ...] = _setting("Further compiler flags, after all others.", ())
     optimization: str = _setting("Optimization level: 1, 2, 3 or s.", "3")
     code_object_version: int = _setting("Code object version 4, 5 or 6; 0: the compiler's default.", 0)
+    check_hooks: bool = _setting("Check that every hook can be spliced, for every target.", True)
     compress: bool = _setting("Compress the offload bundles.", False)
     clang: str = _setting("The compiler to use, a path or a name; default: the best one found.", "")
     jobs: int = _setting("Compilations at once; 0: as many as processors and memory allow.", 0)

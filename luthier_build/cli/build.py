@@ -27,6 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flag", action="append", dest="flags", help="further compiler flag, as --flag=-Wall")
     parser.add_argument("--build-dir", help="folder for intermediate files")
     parser.add_argument("--clang", help="compiler to use")
+    parser.add_argument(
+        "--no-check-hooks",
+        action="store_false",
+        dest="check_hooks",
+        default=None,
+        help="do not check that every hook can be spliced",
+    )
     parser.add_argument("--jobs", type=int, help="compilations at once")
     parser.add_argument("--depfile", type=Path, help="write what was read, in the form make and ninja take")
     parser.add_argument("--depfile-target", help="what depends on it (default: the bundles)")
@@ -43,7 +50,18 @@ def run(args: argparse.Namespace) -> int:
         table = {"modules": {name: {"sources": args.sources}}}
     elif not table:
         raise BuildError(f"no sources given, and no [tool.luthier] in {args.project / 'pyproject.toml'}")
-    names = ("package", "targets", "include_dirs", "defines", "flags", "build_dir", "clang", "jobs", "verbose")
+    names = (
+        "package",
+        "targets",
+        "include_dirs",
+        "defines",
+        "flags",
+        "build_dir",
+        "clang",
+        "check_hooks",
+        "jobs",
+        "verbose",
+    )
     settings = load_settings(
         table,
         table_origin="the command line" if args.sources else "pyproject.toml",

@@ -68,6 +68,14 @@ class HookError(LuthierError):
     """A hook that does not exist, cannot be compiled, or was given wrong arguments."""
 
 
+class ConstantError(HookError):
+    """A hook needs a constant where it was given registers."""
+
+
+class WaveSizeError(HookError):
+    """A hook was built for the other wave size."""
+
+
 class PatchError(LuthierError):
     """A kernel that cannot be rewritten safely."""
 

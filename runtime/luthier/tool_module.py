@@ -35,6 +35,8 @@ class Parameter:
     """LLVM type, e.g. ``i1``, ``ptr``, ``<4 x float>``."""
     signed: bool | None
     """Of an integer, as far as known."""
+    in_memory: bool = False
+    """A structure that the caller leaves in memory: no hook can have it."""
 
 
 @dataclass(frozen=True, eq=False)  # one object a hook: templates are cached by it
@@ -143,7 +145,7 @@ class _HookText:
         return cls(
             raw["name"],
             raw.get("source", raw["name"]).partition("(")[0],
-            tuple(Parameter(p.get("name", ""), p["type"], p.get("signed")) for p in raw["parameters"]),
+            tuple(Parameter(p.get("name", ""), p["type"], p.get("signed"), "byval" in p) for p in raw["parameters"]),
             f"{raw['file']}:{raw['line']}" if "file" in raw else "",
         )
 
@@ -237,7 +239,7 @@ class ToolModule:
                 replace(
                     hook,
                     parameters=tuple(
-                        Parameter(told["name"], parameter.type, _SIGNS.get(told["kind"], parameter.signed))
+                        replace(parameter, name=told["name"], signed=_SIGNS.get(told["kind"], parameter.signed))
                         for parameter, told in zip(hook.parameters, known[hook.name], strict=True)
                     ),
                 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
-from luthier.errors import HookError
+from luthier.errors import HookError, WaveSizeError
 from luthier.payload.allowed import check_body
 from luthier.payload.intrinsics import DECLARATIONS, Lowering, inline_assembly, lower_intrinsics, units_of_type
 from luthier.payload.isolation import in_child
@@ -264,7 +264,7 @@ def _check_wave_size(function: llvm.ValueRef, hook: str, target: Target, wave_si
         return
     built_for = 64 if any(b"+wavefrontsize64" in attribute for attribute in function.attributes) else 32
     if built_for != wave_size:
-        raise HookError(f"hook {hook} was built for wave{built_for}, the kernel runs as wave{wave_size}")
+        raise WaveSizeError(f"hook {hook} was built for wave{built_for}, the kernel runs as wave{wave_size}")
 
 
 def _generate(

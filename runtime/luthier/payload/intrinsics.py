@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from luthier.errors import HookError
+from luthier.errors import ConstantError, HookError
 from luthier.targets import Target
 
 
@@ -33,7 +33,9 @@ class Call:
         if value in ("true", "false"):
             return int(value == "true")
         if not re.fullmatch(r"-?\d+", value):
-            raise HookError(f"argument {index + 1} of {self.base} must be a compile-time constant, not {kind} {value}")
+            raise ConstantError(
+                f"argument {index + 1} of {self.base} must be a compile-time constant, not {kind} {value}"
+            )
         return int(value)
 
 

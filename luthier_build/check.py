@@ -1,0 +1,107 @@
+"""Whether every hook of a device module can be spliced into a kernel, found out when it is built.
+
+A hook is compiled as for a kernel that has every register to spare, for each target, with all its arguments in
+registers; where it says that it needs constants (the number of a register, say), with constants. Hooks are compiled in
+children of this process, so that nothing LLVM does can end the build.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from luthier.errors import BuildError, ConstantError, LuthierError, WaveSizeError
+from luthier.mc import Isa
+from luthier.patch.binding import Live, RegisterBudget, bind
+from luthier.patch.emission import emit
+from luthier.payload import Argument, ConstantArgument, RegisterArgument
+from luthier.payload.cache import template_for
+from luthier.payload.template import VGPRS
+from luthier.targets import TargetId
+from luthier.tool_module import Hook, ToolModule
+
+from luthier_build.jobs import run_all
+
+_EVERY_REGISTER = RegisterBudget(102, len(VGPRS), 102, len(VGPRS))
+
+
+def check_objects(objects: Mapping[str, Path], jobs: int = 0) -> None:
+    """Check the hooks in one module's code objects, target -> path, several at once.
+
+    Raises:
+        BuildError: one line for each reason a hook cannot be spliced, with its place and targets.
+    """
+    work = [functools.partial(_problems_of_object, path, TargetId.parse(target)) for target, path in objects.items()]
+    raise_problems(dict(zip(objects, run_all(work, jobs), strict=True)))
+
+
+def raise_problems(found: Mapping[str, Iterable[str]]) -> None:
+    """Raise a `BuildError` if there are problems, target -> their texts; what several targets share is said once."""
+    targets: dict[str, list[str]] = {}
+    for target, problems in found.items():
+        for problem in problems:
+            targets.setdefault(problem, []).append(target)
+    if targets:
+        raise BuildError("\n".join(f"{problem} ({', '.join(where)})" for problem, where in targets.items()))
+
+
+def problems_of_module(module: ToolModule, target: TargetId) -> list[str]:
+    """Why hooks of a module cannot be spliced, one text each with the hook's place; empty when all can."""
+    return [problem for hook in module.hooks.values() for problem in _problems_of_hook(hook, target)]
+
+
+def _problems_of_object(path: Path, target: TargetId) -> list[str]:
+    return problems_of_module(ToolModule.load(path), target)
+
+
+def _problems_of_hook(hook: Hook, target: TargetId) -> Iterator[str]:
+    in_memory = [parameter for parameter in hook.parameters if parameter.in_memory]
+    for parameter in in_memory:
+        place = f"{hook.location}: " if hook.location else ""
+        name = f" {parameter.name!r}" if parameter.name else ""
+        yield (
+            f"{place}parameter{name} of hook {hook.source} is passed in memory: take numbers, pointers or vectors, not "
+            "structures"
+        )
+    if in_memory:
+        return
+    try:
+        _splice(hook, target)
+    except LuthierError as problem:
+        yield problem.message
+
+
+def _splice(hook: Hook, target: TargetId) -> None:
+    default = target.target.default_wave_size
+    others = [size for size in target.target.wave_sizes if size != default]
+    try:
+        _splice_anyhow(hook, target, default)
+    except WaveSizeError:
+        if not others:
+            raise
+        _splice_anyhow(hook, target, others[0])
+
+
+def _splice_anyhow(hook: Hook, target: TargetId, wave_size: int) -> None:
+    registers = tuple(RegisterArgument(uniform=False) for _ in hook.parameters)
+    constants = tuple(ConstantArgument("zeroinitializer") for _ in hook.parameters)
+    try:
+        _splice_with(hook, registers, target, wave_size)
+    except ConstantError:
+        if not constants:
+            raise
+        _splice_with(hook, constants, target, wave_size)
+
+
+def _splice_with(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, wave_size: int) -> None:
+    template = template_for(hook, arguments, target, wave_size)
+    sources = tuple(
+        taken.source.unit if taken.source.argument is None else VGPRS.start + number
+        for number, taken in enumerate(template.inputs)
+    )
+    binding = bind(template, sources, Live(0, 0), _EVERY_REGISTER, wave_size)
+    if binding is None:
+        place = f"{hook.location}: " if hook.location else ""
+        raise BuildError(f"{place}hook {hook.source} needs more registers than a kernel can have")
+    emit(Isa.of(target, wave_size), template, binding)

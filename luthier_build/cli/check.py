@@ -1,0 +1,29 @@
+"""`luthier check`: whether the hooks in built files can be spliced; for builds that only embed them (wrappers)."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from luthier.tool_module import ToolModule
+
+from luthier_build.check import problems_of_module, raise_problems
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="executables, libraries, objects, archives or bundles"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    modules = [module for file in args.files for module in ToolModule.load_all(file)]
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        for target in module.targets:
+            found.setdefault(str(target), []).extend(problems_of_module(module, target))
+    raise_problems(found)
+    for module in modules:
+        hooks, targets = len(module.hooks), ", ".join(map(str, module.targets))
+        print(f"{module.name}: {hooks} hook{'s' * (hooks != 1)} for {targets} can be spliced")
+    return 0
