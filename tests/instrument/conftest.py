@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from kept import compiled, kept
 from luthier_build.toolchain import Toolchain
 
 ROOT = Path(__file__).parents[2]
+
+sys.path.append(str(Path(__file__).parent))  # the module hook_bodies, which a test stands on
 
 CompileObject = Callable[..., Path]
 
