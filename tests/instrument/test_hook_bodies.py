@@ -29,8 +29,14 @@ EVERYTHING = os.environ.get("LUTHIER_TEST_ALL") == "1"
 LANES = 96
 """One work-group: a whole wave of 64 and half of one, or three waves of 32."""
 
-MEMORY = {"cells": np.uint32, "wide_cells": np.uint64, "real_cell": np.float32, "ring": np.uint32, "bytes": np.uint8}
-"""Variables that bodies write."""
+MEMORY = {
+    "cells": (np.uint32, 16),
+    "wide_cells": (np.uint64, 4),
+    "real_cell": (np.float32, 1),
+    "ring": (np.uint32, 256),
+    "bytes": (np.uint8, 1024),
+}
+"""Variables that bodies write: type and number of elements."""
 
 KERNEL = """
 #include <hip/hip_runtime.h>
@@ -131,13 +137,22 @@ def test_a_hook_computes_what_the_host_does(compile_object, modules, host, targe
     a, b = np.ascontiguousarray(values[:, 0]), np.ascontiguousarray(values[:, 1])
     pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (a, b, expected)]
     getattr(host, body.name)(ctypes.c_uint64(LANES), *pointers)
+    of_host_memory = _take_memory(host)
     assert_same(body, loaded.variable("results").read(np.uint64)[:LANES], expected)
-    for name, kind in MEMORY.items() if body.name.startswith(("atomic", "byte_memory")) else ():
+    for name, (kind, _) in MEMORY.items() if body.name.startswith(("atomic", "byte_memory")) else ():
         of_device = loaded.variable(name).read(kind)
-        of_host = np.frombuffer((ctypes.c_uint8 * of_device.nbytes).in_dll(host, name), kind)
         ordered = np.sort if name == "ring" else np.asarray  # which lane gets which place is nobody's promise
-        np.testing.assert_array_equal(ordered(of_device), ordered(of_host), name)
-        of_host[:] = 0
+        np.testing.assert_array_equal(ordered(of_device), ordered(of_host_memory[name]), name)
+
+
+def _take_memory(host: ctypes.CDLL) -> dict[str, np.ndarray]:
+    """What the host's variables hold; they are zero afterwards."""
+    taken = {}
+    for name, (kind, count) in MEMORY.items():
+        storage = np.frombuffer((ctypes.c_uint8 * (np.dtype(kind).itemsize * count)).in_dll(host, name), kind)
+        taken[name] = storage.copy()
+        storage[:] = 0
+    return taken
 
 
 def assert_same(body: Body, got: np.ndarray, expected: np.ndarray) -> None:

@@ -298,7 +298,7 @@ def _generate(
                 f'@"{name}" = external hidden addrspace(1) global i8, align 8\n'
                 f'@"{name}.pointer" = hidden addrspace(1) constant {kind} {address}\n'
             )
-        elif variable.is_declaration:
+        elif variable.is_declaration or variable.linkage == llvm.Linkage.available_externally:
             variable.visibility = "hidden"  # defined in the object that the payload goes into: no GOT
     module.get_function(hook).linkage = "external"
 

@@ -96,6 +96,11 @@ class Template:
 
 _MARKER = re.compile(r"^\s*; luthier\.(input|output) (\d+) (\w+)\s*$", re.MULTILINE)
 _LABEL = re.compile(r"luthier_(input|output)_(\d+)_(\w+)$")
+_MARKER_AT_LABEL = re.compile(
+    r"^(luthier_\w+:\n(?:[ \t]*(?:;[^\n]*)?\n)*)(?=(?:[ \t]*(?:;[^\n]*)?\n)*[.\w$]*BB\d+_\d+:)", re.MULTILINE
+)
+"""A marker, and then a label: they stand before the same instruction, but a branch to the label (a loop) must not come
+by the marker again."""
 _RETURN = re.compile(r"^[ \t]*s_setpc_b64 s\[30:31\][ \t]*\n", re.MULTILINE)
 _WAIT = re.compile(r"s_wait(cnt)?(_\w+)?$")
 _IDLE = re.compile(_WAIT.pattern + "|s_nop$|s_delay_alu$")
@@ -131,6 +136,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     if len(set(markers)) != len(markers):
         raise HookError(f"hook {hook} writes registers and has several ways out; give it one")
     text = _MARKER.sub(lambda match: f"luthier_{match[1]}_{match[2]}_{match[3]}:", text)
+    text = _MARKER_AT_LABEL.sub(r"\1\ts_nop 0\n", text)
     try:
         assembly = isa.assemble(text)
     except DecodeError as problem:
