@@ -122,10 +122,8 @@ def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bo
             writes_every_lane = True
     reasons |= {f"uses LDS ({name}), which hooks cannot have": None for name in _lds_variables(module, function)}
     if uses:
-        reasons[
-            f"uses {', '.join(uses)}: what a kernel gets at launch is not available in hooks; pass it as a register "
-            "argument"
-        ] = None
+        unavailable = "what a kernel gets at launch is not available in hooks; pass it as a register argument"
+        reasons = {f"uses {', '.join(uses)}: {unavailable}": None, **reasons}
     if reasons:
         raise HookError(f"hook {hook} {', and '.join(reasons)}")
     return writes_every_lane
