@@ -156,6 +156,7 @@ def _optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
+_LABEL_OF_ENTRY = re.compile(r'("[^"\n]*"|[\w.$-]+):[^\n]*\n')
 _FUNCTION = re.compile(r"^define [^\n]*@luthier\.payload\([^\n]*\n(.*?)^}\n", re.MULTILINE | re.DOTALL)
 
 
@@ -205,7 +206,14 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
     returns = body.count("\n  ret void")
     if leave and returns != 1:
         raise HookError("a hook that writes registers must have one way out")
-    return "\n".join(entry) + "\n" + body.replace("\n  ret void", "\n" + "\n".join([*leave, "  ret void"]))
+    label = _LABEL_OF_ENTRY.match(body)  # where optimization gave the first block one
+    start = label.end() if label else 0
+    return (
+        body[:start]
+        + "\n".join(entry)
+        + "\n"
+        + body[start:].replace("\n  ret void", "\n" + "\n".join([*leave, "  ret void"]))
+    )
 
 
 _INPUT_MARKER = re.compile(r'^ *(%[\w.]+) = (?:tail )?call i32 asm sideeffect "; luthier\.input [^\n]*\n', re.MULTILINE)
