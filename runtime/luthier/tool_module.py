@@ -22,6 +22,7 @@ BITCODE_SECTION = ".llvmbc"
 _BITCODE_MAGIC = b"BC\xc0\xde"
 _MANIFEST = re.compile(rb'\{"luthier":(\d+),')
 _MANIFEST_VERSION = 1
+_PRIVATE_POINTER = "ptr addrspace(5)"  # the optimizer drops `byval` where it can
 _SIGNS = {"int": True, "uint": False, "bool": False}
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
@@ -145,7 +146,10 @@ class _HookText:
         return cls(
             raw["name"],
             raw.get("source", raw["name"]).partition("(")[0],
-            tuple(Parameter(p.get("name", ""), p["type"], p.get("signed"), "byval" in p) for p in raw["parameters"]),
+            tuple(
+                Parameter(p.get("name", ""), p["type"], p.get("signed"), "byval" in p or p["type"] == _PRIVATE_POINTER)
+                for p in raw["parameters"]
+            ),
             f"{raw['file']}:{raw['line']}" if "file" in raw else "",
         )
 
