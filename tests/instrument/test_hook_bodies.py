@@ -26,6 +26,8 @@ from luthier_build.workspace import build_folder
 
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 EVERYTHING = os.environ.get("LUTHIER_TEST_ALL") == "1"
+ALWAYS = {"atomic_add_divergent", "constant_table", "calls_noinline", "half_pair"}
+"""Once wrong or refused: inputs taken at a loop, tables behind a GOT, a labelled first block, halves of registers."""
 LANES = 96
 """One work-group: a whole wave of 64 and half of one, or three waves of 32."""
 
@@ -46,14 +48,14 @@ extern "C" __global__ void copy(const Pair *in, Pair *out) { out[threadIdx.x] = 
 
 
 def chosen(target: str) -> list[Body]:
-    return BODIES if EVERYTHING else BODIES[TARGETS.index(target) :: 14]
+    share = TARGETS.index(target)
+    return [body for number, body in enumerate(BODIES) if EVERYTHING or number % 14 == share or body.name in ALWAYS]
 
 
-def test_there_are_enough_bodies_and_every_sample_differs() -> None:
+def test_there_are_enough_bodies() -> None:
     names = [body.name for body in BODIES]
     assert len(names) == len(set(names)) >= 60
-    samples = [{body.name for body in chosen(target)} for target in TARGETS]
-    assert EVERYTHING or sum(map(len, samples)) == len(set.union(*samples))
+    assert set(names) >= ALWAYS
 
 
 @pytest.fixture(scope="module")
