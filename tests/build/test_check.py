@@ -80,7 +80,7 @@ def test_files_that_another_build_made_are_checked_on_demand(
     project = project_with(make_project, BAD)
     build(project, check_hooks=False)
     bundle = str(project / "sample_tool/device.hipfb")
-    assert main(["check", bundle]) == 1
+    assert main(["check-hooks", bundle]) == 1
     said = capsys.readouterr().err
     assert all(reason in said for reason in REASONS)
 
@@ -97,7 +97,7 @@ def test_a_good_module_is_checked_once(make_project: MakeProject, capsys: pytest
     made = stamp.stat().st_mtime_ns
     build(project)
     assert stamp.stat().st_mtime_ns == made
-    assert main(["check", str(project / "sample_tool/device.hipfb")]) == 0
+    assert main(["check-hooks", str(project / "sample_tool/device.hipfb")]) == 0
     assert "2 hooks for gfx90a, gfx1100 can be spliced" in capsys.readouterr().out
     device = project / "sample_tool/device.hip"
     device.write_text(device.read_text() + "LUTHIER_HOOK_ANNOTATE late() { __syncthreads(); }\n")

@@ -20,7 +20,7 @@ COMMANDS = {
     "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),
     "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),
     "tools": ("luthier.cli.tools", "list installed tools"),
-    "check": ("luthier_build.cli.check", "whether the hooks in built files can be spliced"),
+    "check-hooks": ("luthier_build.cli.check_hooks", "whether the hooks in built files can be spliced"),
     "build": ("luthier_build.cli.build", "compile device modules without pip"),
     "new": ("luthier_build.cli.new", "start a tool package"),
     "doctor": ("luthier_build.cli.doctor", "what this machine has and lacks"),
