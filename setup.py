@@ -57,8 +57,8 @@ setup(
     ext_modules=[
         Pybind11Extension(
             "luthier._mc",
-            sorted(str(path) for path in Path("runtime/native/mc").glob("*.cpp")),
-            depends=sorted(str(path) for path in Path("runtime/native/mc").glob("*.[hm]*")),
+            sorted(str(path) for path in Path("runtime/native").glob("*/*.cpp")),
+            depends=sorted(str(path) for path in Path("runtime/native").glob("*/*.[hm]*")),
             cxx_std=17,
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         )

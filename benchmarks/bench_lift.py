@@ -1,21 +1,27 @@
-"""How long lifting takes, with liveness: one kernel of 4,000 instructions, and 400 kernels of 54,000 instructions in
-all.
+"""How long lifting takes, with liveness: one kernel of 4,000 instructions, 400 kernels of 54,000 instructions in all,
+and kernels of a large library, llama.cpp's for HIP.
 
 Beside the large file, `llvm-objdump -d` of the same file, which decodes and prints but builds no blocks and no
-liveness.
+liveness. All times are CPU time. The library comes from the wheel `cyllama-rocm`, which pip fetches (150 MB) into the
+folder that LUTHIER_BENCHMARKS names; without either it is left out.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from luthier.errors import LiftError
 from luthier.lifting import lift
-from luthier.objects import load_object
+from luthier.objects import load_object, load_objects
 from run import Row
 
 DESCRIPTOR = """
@@ -78,15 +84,61 @@ def build(folder: Path, name: str, kernels: int, instructions: int) -> Path:
 def lift_all(path: Path) -> tuple[int, float, float]:
     """Instructions, seconds of lifting, seconds of liveness; a fresh object, so that nothing is decoded yet."""
     code_object = load_object(path)
-    begin = time.perf_counter()
+    begin = time.process_time()
     lifted = [lift(code_object, name) for name in code_object.kernels]
-    middle = time.perf_counter()
+    middle = time.process_time()
     for one in lifted:
         for block in one.blocks:
             one.liveness.live_before(block.first)
-    end = time.perf_counter()
+    end = time.process_time()
     instructions = sum(block.last - block.first + 1 for one in lifted for block in one.blocks)
     return instructions, middle - begin, end - middle
+
+
+WHEEL = "cyllama-rocm"
+LIBRARY_KERNELS = 900
+
+
+def library(folder: Path) -> Path | None:
+    """llama.cpp's library, unpacked to `folder`; None if its wheel is not there."""
+    kept = os.environ.get("LUTHIER_BENCHMARKS")
+    if kept is None:
+        return None
+    fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", kept, WHEEL]
+    wheels = sorted(Path(kept).glob(f"{WHEEL.replace('-', '_')}-*.whl"))
+    if not wheels and subprocess.run(fetch, check=False).returncode == 0:
+        wheels = sorted(Path(kept).glob(f"{WHEEL.replace('-', '_')}-*.whl"))
+    if not wheels:
+        return None
+    with zipfile.ZipFile(wheels[-1]) as wheel:
+        return Path(wheel.extract(next(name for name in wheel.namelist() if "libggml-hip" in name), folder))
+
+
+def measure_library(path: Path) -> Iterator[Row]:
+    """A sample of its kernels, an equal number from each target."""
+    kernels = [(one, name) for one in load_objects(path) for name in one.kernels]
+    sample = random.Random(1).sample(kernels, min(LIBRARY_KERNELS, len(kernels)))
+    instructions, refused, lifting, liveness = 0, 0, 0.0, 0.0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for code_object, name in sample:
+        begin = time.process_time()
+        try:
+            lifted = lift(code_object, name)
+        except LiftError:
+            refused += 1
+            continue
+        middle = time.process_time()
+        for block in lifted.blocks:
+            lifted.liveness.live_before(block.first)
+        liveness += time.process_time() - middle
+        lifting += middle - begin
+        instructions += sum(block.last - block.first + 1 for block in lifted.blocks)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    yield Row(f"libggml-hip, {len(sample)} kernels: lifting", instructions / lifting / 1e3, "k instructions/s")
+    yield Row("  liveness", instructions / liveness / 1e3, "k instructions/s")
+    yield Row("  both", instructions / (lifting + liveness) / 1e3, "k instructions/s")
+    yield Row("  kernels refused", refused, "")
+    yield Row("  memory that stays", grown / 1024, "MB")
 
 
 def measure() -> Iterable[Row]:
@@ -94,16 +146,16 @@ def measure() -> Iterable[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         one, many = build(folder, "one", 1, 4000), build(folder, "many", 400, 135)
-        begin = time.perf_counter()
+        begin = time.process_time()
         lift_all(one)
-        yield Row("first lift in a process, 4,000 instructions", time.perf_counter() - begin, "s")
+        yield Row("first lift in a process, 4,000 instructions", time.process_time() - begin, "s")
         instructions, lifting, liveness = min(lift_all(one) for _ in range(3))
         yield Row(f"one kernel of {instructions:,} instructions: blocks and calls", lifting, "s")
         yield Row("  liveness at every instruction", liveness, "s")
-        begin = time.perf_counter()
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         subprocess.run(["llvm-objdump-22", "-d", str(many)], check=True, stdout=subprocess.DEVNULL)
-        peer = time.perf_counter() - begin
-        instructions, lifting, liveness = min(lift_all(many) for _ in range(2))
+        peer = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin
+        instructions, lifting, liveness = min((lift_all(many) for _ in range(3)), key=lambda one: one[1] + one[2])
         yield Row(
             f"400 kernels, {instructions:,} instructions: blocks, calls, liveness",
             lifting + liveness,
@@ -112,3 +164,9 @@ def measure() -> Iterable[Row]:
             peer,
         )
         yield Row("  of it liveness", liveness, "s")
+        yield Row("  rate", instructions / (lifting + liveness) / 1e3, "k instructions/s")
+        found = library(folder)
+        if found is None:
+            print(f"  libggml-hip: left out, LUTHIER_BENCHMARKS names no folder with (or for) the wheel {WHEEL}")
+        else:
+            yield from measure_library(found)

@@ -65,3 +65,64 @@ def host() -> tuple[str, list[str]]:
 
 def set_operand_names(numbers: dict[str, int]) -> None: ...
 def named_operand_positions(opcode: int, names: int) -> list[int]: ...
+
+# Data flow of lifting (runtime/native/lifting). Sets of units are 96 bytes, the lowest unit first.
+
+class EffectTable:
+    """The instructions of one processor at one wave size."""
+
+    def __init__(self, first_unit: list[int], unit_count: list[int], half: list[bool], wide: bool) -> None: ...
+    def tell(self, opcode: int, form: dict[str, object]) -> None:
+        """What all instructions of an opcode have in common (`luthier.lifting.effects`)."""
+    def missing(self, opcodes: NDArray[np.int32]) -> list[int]:
+        """Those of `opcodes` that were not told yet, ascending."""
+
+class Code:
+    """Instructions, with the units that computed register numbers may name, and all that is followed."""
+
+    def __init__(
+        self,
+        table: EffectTable,
+        opcode: NDArray[np.int32],
+        operand_start: NDArray[np.int32],
+        operand_kind: NDArray[np.uint8],
+        operand_value: NDArray[np.int64],
+        vectors: bytes,
+        everything: bytes,
+    ) -> None: ...
+    def effects(self, index: int) -> tuple[int, int, int, int, int, int]:
+        """The fields of `luthier.lifting.Effects`."""
+    def together(self, first: int, last: int) -> tuple[int, int, int]:
+        """Units that instructions `first` to `last` read, write and replace."""
+
+OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
+"""`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it
+writes EXEC."""
+_SegmentLanes = tuple[int, int, int, int, list[int]]
+
+class Flow:
+    """A kernel's control flow and what is known of its lane masks."""
+
+    def __init__(
+        self,
+        code: Code,
+        blocks: list[tuple[int, int, int]],  # first, last, exit
+        edges: list[tuple[int, int, int]],  # from, to, kind
+        functions: list[tuple[int, list[int], list[int]]],  # entry block, blocks, calls
+        calls: list[tuple[int, bool, bool, list[int]]],  # block, whether a tail call, all callees known, callees
+        entries: list[int],
+        overrides: dict[int, OverrideRow],
+        launched: int,
+        unknown: bool,
+    ) -> None: ...
+    def changed(self, overrides: dict[int, OverrideRow], keep_lanes: bool) -> Flow:
+        """The same with other effects of some instructions; `keep_lanes`: what is known of masks is the same."""
+    def lanes(self, number: int) -> tuple[list[_SegmentLanes], list[int], _SegmentLanes, list[list[int]]]:
+        """Groups of lanes in a block: its segments, over its call, behind it, along its edges; for tests."""
+
+class Liveness:
+    """`touched`: units that inserted code reads or writes."""
+
+    def __init__(self, flow: Flow, touched: bytes) -> None: ...
+    def points(self, block: int) -> bytes:
+        """For each instruction and behind the last: live units of active lanes, then of inactive ones."""

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from luthier.lifting import LiftedRepresentation, lift
+from lift_reference import Liveness as Reference
+from luthier.lifting import LiftedRepresentation, lift, text
+from luthier.lifting.listing import as_data
 from luthier.lifting.registers import SCALAR_MASK, UnitSet
 from luthier.objects import CodeObject, load_object
 
@@ -189,6 +191,35 @@ def test_one_decode_for_many_kernels(compiled: Callable[..., CodeObject]) -> Non
     one, two = lift(code_object, "straight"), lift(code_object, "straight")
     assert one.code is two.code
     assert one.code.address == code_object.kernels["straight"].entry
+
+
+def test_decoded_code_is_not_kept_for_ever(
+    compiled: Callable[..., CodeObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little is kept, kernels are the same, also those that share functions."""
+    code_object = compiled("gfx90a", "calls.hip")
+    isa = lift(code_object, "straight").isa
+    plenty = {kernel: as_data(lift(code_object, kernel)) for kernel in FUNCTIONS}
+    monkeypatch.setattr(text, "MOST_KEPT", 1)
+    again = load_object(code_object.data)
+    for kernel in FUNCTIONS:
+        assert as_data(lift(again, kernel))["blocks"] == plenty[kernel]["blocks"]
+        assert len(text.text_of(again, isa)._pieces) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "kernel"),
+    [(target, source, kernel) for target in TARGETS[:4] for source, kernels in SOURCES.items() for kernel in kernels],
+)
+def test_native_liveness_is_the_reference(
+    target: str, source: str, kernel: str, compiled: Callable[..., CodeObject]
+) -> None:
+    lifted = lift(compiled(target, source), kernel)
+    expected = Reference(lifted)
+    for block in lifted.blocks:
+        for index in range(block.first, block.last + 1):
+            assert lifted.liveness.live_before(index) == expected.live_before(index), index
+        assert lifted.liveness.live_out(block.index) == expected.live_out(block.index)
 
 
 def test_instruction_view(compiled: Callable[..., CodeObject], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Liveness against two independent oracles, on random programs."""
+"""Liveness against two independent oracles and the same analysis in Python, on random programs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from effort import FUZZ
 from lift_machine import EXEC, KEPT, VCC, Bits, Op, V, anything
 from lift_oracles import COMPARED, VECTORS, compare, lifted_sample, overwrite_the_dead, reference, sample
 from lift_programs import Step, operation, with_control
+from lift_reference import Liveness as Reference
+from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
 
 PROGRAMS = 60 * FUZZ
@@ -37,6 +39,39 @@ def test_says_little_too_much(assembled: Callable[..., CodeObject]) -> None:
     print(f"{needless} of {total}")
     assert total > 10000
     assert needless < 0.03 * total
+
+
+def same(lifted: LiftedRepresentation, masks_of: Reference | None = None) -> Reference:
+    """Native liveness is that of the reference at every point.
+
+    Args:
+        masks_of: whose lane masks the reference is to take over, as the native one does where only reads are added.
+    """
+    expected = Reference(lifted, masks_of and masks_of.lane_flow)
+    for block in lifted.blocks:
+        for index in range(block.first, block.last + 1):
+            assert lifted.liveness.live_before(index) == expected.live_before(index), index
+        assert lifted.liveness.live_out(block.index) == expected.live_out(block.index)
+    return expected
+
+
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+def test_native_is_the_reference(seed: int, assembled: Callable[..., CodeObject]) -> None:
+    """Also with inserted code that reads and writes."""
+    lifted = sample(seed, assembled).lifted
+    expected = same(lifted)
+    choice = random.Random(seed)
+    reads = {
+        choice.randint(block.first, block.last): 1 << choice.choice([3, 106, 256 + choice.randrange(16)])
+        for block in lifted.blocks
+    }
+    reading = lifted.also_reading(reads)
+    same(reading, expected)
+    changes = {
+        choice.randint(block.first, block.last): 1 << choice.choice([3, 106, EXEC, 256 + choice.randrange(16)])
+        for block in lifted.blocks
+    }
+    same(reading.also_changing({**changes, lifted.blocks[0].first: 1 << 3}))
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))

@@ -1,4 +1,5 @@
-"""The oracles catch a mistake in each rule of liveness: every test plants one and shows it by a random program.
+"""The oracles catch a mistake in each rule of liveness: every test plants one in the reference and shows it by a random
+program. `test_liveness.py` holds the native analysis to the reference.
 
 Which program shows it is written beside each. When the programs change, LUTHIER_FUZZ=10 looks through 600 and names
 the first that does.
@@ -12,15 +13,15 @@ from collections.abc import Callable
 import pytest
 from effort import FUZZ
 from lift_oracles import COMPARED, Live, Sample, compare, reference, sample
-from luthier.lifting import Liveness, lane_masks
+from lift_reference import Liveness, lane_masks
+from lift_reference.lane_flow import LaneFlow, SegmentLanes
+from lift_reference.lane_masks import LaneMasks, evaluate
+from lift_reference.mask_operations import MaskOperation
+from lift_reference.segments import Segment
+from lift_reference.written import Filled, Written
 from luthier.lifting import registers as r
-from luthier.lifting.lane_flow import LaneFlow, SegmentLanes
-from luthier.lifting.lane_masks import LaneMasks, evaluate
-from luthier.lifting.mask_operations import MaskOperation
 from luthier.lifting.model import BasicBlock
-from luthier.lifting.segments import Segment
 from luthier.lifting.semantics import Lanes
-from luthier.lifting.written import Filled, Written
 from luthier.objects import CodeObject
 
 PROGRAMS = 60 * FUZZ if FUZZ > 1 else 0
@@ -56,7 +57,7 @@ def learns_the_opposite_of_the_mask(patch: Patch) -> None:
         mask, about, other_about = evaluate(table, one, other, everything)
         return mask, [about[1], about[0], about[3], about[2]], other_about
 
-    patch.setattr("luthier.lifting.mask_operations.evaluate", wrong)
+    patch.setattr("lift_reference.mask_operations.evaluate", wrong)
 
 
 @fault(17)
@@ -65,7 +66,7 @@ def takes_a_bitwise_operation_for_exact(patch: Patch) -> None:
         mask, *about = evaluate(table, one, other, everything)
         return (mask[1], mask[1]), *about
 
-    patch.setattr("luthier.lifting.mask_operations.evaluate", wrong)
+    patch.setattr("lift_reference.mask_operations.evaluate", wrong)
 
 
 @fault(17)
@@ -99,7 +100,7 @@ def halves_are_interchangeable(patch: Patch) -> None:
 
 @fault(71)
 def a_selected_mask_is_the_first(patch: Patch) -> None:
-    patch.setattr("luthier.lifting.mask_operations._either", lambda one, other: one)
+    patch.setattr("lift_reference.mask_operations._either", lambda one, other: one)
 
 
 @fault(73)
@@ -137,7 +138,7 @@ def groups_are_taken_together_blindly(patch: Patch) -> None:
         return new
 
     patch.setattr(lane_masks, "MOST_GROUPS", 3)
-    patch.setattr("luthier.lifting.mask_operations.MOST_GROUPS", 3)
+    patch.setattr("lift_reference.mask_operations.MOST_GROUPS", 3)
     patch.setattr(LaneMasks, "compact", wrong)
 
 
@@ -213,7 +214,7 @@ def no_lane_is_written_unless_active(patch: Patch) -> None:
     def wrong(lifted: object) -> list[tuple[Segment, ...]]:
         return [tuple(one._replace(writes_anywhere=0) for one in segments) for segments in right(lifted)]
 
-    from luthier.lifting import liveness
+    from lift_reference import liveness
 
     right = liveness.cut_blocks
     patch.setattr(liveness, "cut_blocks", wrong)
@@ -237,7 +238,7 @@ def callees_run_with_all_lanes(patch: Patch) -> None:
 
 @fault(17)
 def lanes_stay_where_they_are(patch: Patch) -> None:
-    from luthier.lifting import liveness
+    from lift_reference import liveness
 
     def wrong(behind: list[int], spread: tuple[int, ...]) -> list[int]:
         return [behind[(groups & -groups).bit_length() - 1] for groups in spread]

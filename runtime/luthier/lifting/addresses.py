@@ -6,11 +6,12 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from luthier.lifting import registers as r
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.explore import Resolution
-from luthier.lifting.graph import Graph
+from luthier.lifting.graph import Graph, reach
 from luthier.lifting.semantics import Control
 from luthier.lifting.values import (
     MASK32,
@@ -25,6 +26,7 @@ from luthier.lifting.values import (
     Slot,
     State,
     Value,
+    is_followed,
 )
 
 
@@ -60,6 +62,21 @@ class World:
     is_code: Callable[[int], bool]
 
 
+class Step(NamedTuple):
+    """Instructions of a block, and what they read, write and replace together."""
+
+    first: int
+    last: int
+    """Inclusive."""
+    reads: int
+    writes: int
+    kills: int
+
+
+_BY_REGISTER = (Control.CALL_REGISTER, Control.JUMP_REGISTER)
+_LEAVING = (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER)
+
+
 class AddressAnalysis:
     """Runs functions of one graph."""
 
@@ -75,12 +92,25 @@ class AddressAnalysis:
         self._operations = Operations(
             columns, table.isa.register_first_unit.tolist(), table.isa.register_unit_count.tolist()
         )
+        self._native = table.code(columns)
+        opcodes = [table.opcode(number) for number in columns.opcodes]
+        self._followed = {one.opcode.number for one in opcodes if is_followed(one.opcode.pseudo)}
+        self._alone = self._followed | {one.opcode.number for one in opcodes if one.control in _LEAVING}
+        self._relevant: set[int] = set()
+        """Instructions of the function at hand whose results are worth knowing."""
+        self._steps: dict[int, list[Step]] = {}
+        """By node."""
 
     def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
         """Analyse the function entered at these addresses, called with its return address in the unit pairs at
         `links`."""
         nodes = self.graph.nodes
+        links = tuple(links)
         work = [self.graph.node_at[entry] for entry in entries]
+        marks = self._marks(work)
+        jumps = any(self.table.opcode(self.columns.opcode[step.first]).control in _BY_REGISTER for step in marks)
+        # Who calls a function must know which registers it puts back, so all its moves matter. Nobody calls a kernel.
+        self._relevant = self._followed_in(marks) if links or jumps else self._relevant_in(marks)
         states = {start: State() for start in work}
         while work:
             number = work.pop()
@@ -93,17 +123,87 @@ class AddressAnalysis:
                     continue
                 if successor not in work:
                     work.append(successor)
-        return self._collect(states, tuple(links))
+        return self._collect(states, links)
 
     def _block(self, number: int, state: State) -> State:
-        node = self.graph.nodes[number]
-        for index in range(node.first, node.last + 1):
-            self._operations.apply(self._name(index), index, self.effects(index), state, None)
+        for step in self._steps_of(number):
+            if step.first in self._relevant:
+                self._operations.apply(self._name(step.first), step.first, self.effects(step.first), state, None)
+            else:
+                state.overwrite(step.writes, step.kills)
         self._return_from_call(number, state)
         return state
 
+    def _marks(self, roots: list[int]) -> list[Step]:
+        """The instructions reached from these nodes that are looked at by themselves."""
+        return [
+            step
+            for number in reach(self.graph.nodes, roots)
+            for step in self._steps_of(number)
+            if step.first == step.last and (step.writes & r.EXEC_MASK or self.columns.opcode[step.first] in self._alone)
+        ]
+
+    def _followed_in(self, marks: list[Step]) -> set[int]:
+        """The instructions whose results may be known, and those that write EXEC: lanes may be known to stay active."""
+        return {
+            step.first
+            for step in marks
+            if step.writes & r.EXEC_MASK or self.columns.opcode[step.first] in self._followed
+        }
+
+    def _relevant_in(self, marks: list[Step]) -> set[int]:
+        """The followed instructions that program counters may flow through, or on which that depends, where nothing is
+        jumped to by register.
+
+        In no order: a unit counts that may hold such a value anywhere. SCC matters only as the carry of a sum that a
+        program counter flows into, so it is left out.
+        """
+        carry = 1 << r.SCC
+        sums = [
+            step._replace(reads=step.reads & ~carry, writes=step.writes & ~carry)
+            for step in marks
+            if self.columns.opcode[step.first] in self._followed
+        ]
+        derived = 0
+        for step in sums:
+            if self._name(step.first) == "S_GETPC_B64":
+                derived |= step.writes
+        derived = _closure(derived, [(step.reads, step.writes) for step in sums])
+        needed = _closure(derived, [(step.writes, step.reads) for step in sums])
+        return {step.first for step in sums if step.writes & needed or step.reads & derived}
+
+    def _steps_of(self, number: int) -> list[Step]:
+        """The instructions of a node: each that is looked at by itself, and what is between together."""
+        known = self._steps.get(number)
+        if known is not None:
+            return known
+        node = self.graph.nodes[number]
+        opcode, alone = self.columns.opcode, self._alone
+        marks = [index for index in range(node.first, node.last + 1) if opcode[index] in alone]
+        steps: list[Step] = []
+        first = node.first
+        for index in [*marks, node.last + 1]:
+            if first < index:
+                steps += self._together(first, index - 1)
+            if index <= node.last:
+                steps.append(Step(index, index, *self._native.together(index, index)))
+            first = index + 1
+        self._steps[number] = steps
+        return steps
+
+    def _together(self, first: int, last: int) -> list[Step]:
+        """Instructions as one step, but those that write EXEC as steps of their own."""
+        step = Step(first, last, *self._native.together(first, last))
+        if first == last or not step.writes & r.EXEC_MASK:
+            return [step]
+        middle = (first + last) // 2
+        return self._together(first, middle) + self._together(middle + 1, last)
+
+    def _leaves(self, index: int) -> bool:
+        return self.columns.opcode[index] in self._alone and self.columns.opcode[index] not in self._followed
+
     def _name(self, index: int) -> str:
-        return self.table.opcode(self.columns.opcode[index]).opcode.pseudo
+        return self.table.pseudos[self.columns.opcode[index]]
 
     def _return_from_call(self, number: int, state: State) -> None:
         """After a call, what the callee leaves changed is unknown.
@@ -126,12 +226,14 @@ class AddressAnalysis:
         found = FunctionAddresses()
         notes = Notes()
         for number, before in states.items():
-            node = self.graph.nodes[number]
             state = before.copy()
-            for index in range(node.first, node.last + 1):
-                effects = self.effects(index)
+            for step in self._steps_of(number):
+                if step.first not in self._relevant and not self._leaves(step.first):
+                    self._pass(step, state, notes)
+                    continue
+                index, effects = step.first, self.effects(step.first)
                 control = self.table.opcode(self.columns.opcode[index]).control
-                if control in (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER):
+                if control in _LEAVING:
                     self._leave(index, control, effects, state, links, found, notes)
                 self._operations.apply(self._name(index), index, effects, state, notes)
             self._return_from_call(number, state)
@@ -142,6 +244,18 @@ class AddressAnalysis:
         for getpc, index in notes.raw_uses + [use for use in notes.other_uses if use[0] in found.computed]:
             found.escapes.setdefault(getpc, index)
         return found
+
+    def _pass(self, step: Step, state: State, notes: Notes) -> None:
+        """Go over instructions that are not followed, and note those that read a program counter."""
+        if not state.taints or not (taints := state.tainted(step.reads)):
+            state.overwrite(step.writes, step.kills)
+        elif step.first == step.last:
+            notes.use(taints, step.first)
+            state.overwrite(step.writes, step.kills)
+        else:
+            middle = (step.first + step.last) // 2
+            for first, last in ((step.first, middle), (middle + 1, step.last)):
+                self._pass(Step(first, last, *self._native.together(first, last)), state, notes)
 
     def _leave(
         self,
@@ -246,9 +360,20 @@ class AddressAnalysis:
         return self.columns.address[getpc] + self.columns.size[getpc]
 
 
+def _closure(units: int, ways: list[tuple[int, int]]) -> int:
+    """These units, and the second ones of every way of whose first ones there are any."""
+    before = -1
+    while before != units:
+        before = units
+        for some, others in ways:
+            if some & units:
+                units |= others
+    return units
+
+
 def _changed(state: State) -> int:
     """Scalar units that do not hold their entry value."""
-    changed = 0
+    changed = state.unknown
     for key, values in state.values.items():
         if isinstance(key, int) and key < r.VGPR_FIRST:
             own: frozenset[Value] = frozenset([Entry(key)])

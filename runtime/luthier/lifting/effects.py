@@ -1,19 +1,24 @@
 """Which register units an instruction reads and writes, and in which lanes.
 
 Operands, tied operands and implicit registers come from LLVM's MC layer; `semantics` adds what MC does not know.
-Wherever it is not certain that a write replaces a whole register, it counts as a write that replaces nothing.
+Wherever it is not certain that a write replaces a whole register, it counts as a write that replaces nothing. What is
+the same for every instruction of an opcode is found here; the rest is native (`runtime/native/lifting/effects.cpp`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from luthier import _mc
 from luthier.lifting import registers as r
 from luthier.lifting import semantics as sem
+from luthier.lifting.forms import EMPTY_WAY, exec_rule, mask_form
 from luthier.lifting.semantics import Control, Lanes
 from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 
@@ -65,7 +70,8 @@ class OpcodeEffects:
     writes_anywhere: bool
     """Whether vector registers may be written in lanes that are not active."""
     special: str
-    """What else has to be looked at in each instruction: "dpp", "sdwa", "hwreg", "movrel", "everything" or ""."""
+    """What else has to be looked at in each instruction: "dpp", "sdwa", "getreg", "setreg", "relative vector",
+    "relative scalar", "everything" or ""."""
 
     def position(self, name: str) -> int:
         """Position of the operand with this name, -1 if there is none."""
@@ -75,20 +81,54 @@ class OpcodeEffects:
         return -1
 
 
+def _listed(column: NDArray[Any]) -> list[int]:
+    values: list[int] = column.tolist()
+    return values
+
+
 class Columns:
-    """The columns of an `InstructionArray` as Python lists, which are faster to walk one element at a time."""
+    """The columns of an `InstructionArray` as Python lists, which are faster to walk one element at a time; each made
+    when it is first used."""
 
     def __init__(self, code: InstructionArray) -> None:
         self.code = code
-        self.address: list[int] = (code.offset + code.address).tolist()
-        self.size: list[int] = code.size.tolist()
-        self.opcode: list[int] = code.opcode.tolist()
-        self.target: list[int] = code.target.tolist()
-        self.start: list[int] = code.operand_start.tolist()
-        self.value: list[int] = code.operand_value.tolist()
-        is_register = code.operand_kind == int(OperandKind.REGISTER)
-        self.register: list[int] = np.where(is_register, code.operand_value, 0).tolist()
+        self.native: tuple[EffectTable, _mc.Code] | None = None
+        """The same for native analyses, made by `EffectTable.code` for one table."""
+
+    @cached_property
+    def address(self) -> list[int]:
+        return _listed(self.code.addresses)
+
+    @cached_property
+    def size(self) -> list[int]:
+        return _listed(self.code.size)
+
+    @cached_property
+    def opcode(self) -> list[int]:
+        return _listed(self.code.opcode)
+
+    @cached_property
+    def opcodes(self) -> frozenset[int]:
+        """Opcode numbers that occur, without -1."""
+        return frozenset(self.opcode) - {-1}
+
+    @cached_property
+    def target(self) -> list[int]:
+        return _listed(self.code.target)
+
+    @cached_property
+    def start(self) -> list[int]:
+        return _listed(self.code.operand_start)
+
+    @cached_property
+    def value(self) -> list[int]:
+        return _listed(self.code.operand_value)
+
+    @cached_property
+    def register(self) -> list[int]:
         """LLVM register number of each operand, 0 (no register) where it is none."""
+        is_register = self.code.operand_kind == int(OperandKind.REGISTER)
+        return _listed(np.where(is_register, self.code.operand_value, 0))
 
     def values(self, index: int) -> list[int]:
         """Operand values of an instruction: register numbers and immediates alike."""
@@ -115,11 +155,34 @@ class EffectTable:
         self.vector_universe = vector_universe
         self.everything = r.TRACKED_SCALARS | vector_universe
         self.exec = r.EXEC_MASK if wave_size == 64 else 1 << r.EXEC_LO
-        self.masks, self._halves = register_masks(isa)
+        self.pseudos = _pseudos(isa)
+        """LLVM's generic name of each opcode number."""
+        self.masks = register_masks(isa)
+        self._native = native_table(isa)
 
     def opcode(self, number: int) -> OpcodeEffects:
         """The shared part for one LLVM opcode number."""
         return opcode_effects(self.isa, number)
+
+    def code(self, columns: Columns) -> _mc.Code:
+        """Decoded instructions as the native analyses see them."""
+        known = columns.native
+        if known is not None and known[0] is self:
+            return known[1]
+        code = columns.code
+        for number in self._native.missing(code.opcode):
+            self._native.tell(number, _described(opcode_effects(self.isa, number)))
+        native = _mc.Code(
+            self._native,
+            code.opcode,
+            code.operand_start,
+            code.operand_kind,
+            code.operand_value,
+            unit_bytes(self.vector_universe),
+            unit_bytes(self.everything),
+        )
+        columns.native = self, native
+        return native
 
     def of(self, columns: Columns, index: int, indexed: IndexMode | None = None, skipped: bool = False) -> Effects:
         """Effects of instruction `index`.
@@ -128,68 +191,17 @@ class EffectTable:
             indexed: it runs in this VGPR index mode, where vector register numbers are computed.
             skipped: it may run in vector skip mode, in which vector instructions do nothing.
         """
-        entry = opcode_effects(self.isa, columns.opcode[index])
-        registers = columns.registers(index)
-        masks = self.masks
-        reads = entry.implicit_reads
-        writes = entry.implicit_writes
-        kills = entry.implicit_kills
-        for position in entry.reads:
-            reads |= masks[registers[position]]
-        for position in entry.full_writes:
-            register = registers[position]
-            whole = masks[register]
-            writes |= whole
-            if register not in self._halves:
-                kills |= whole
-        for position in entry.partial_writes:
-            writes |= masks[registers[position]]
-        if entry.special:
-            reads, writes, kills = self._special(entry, columns.values(index), reads, writes, kills)
-        if indexed is not None and not entry.opcode.pseudo.startswith("S_"):
-            reads, writes, kills = self._relative(entry, registers, indexed.may, reads, writes, kills)
-        if skipped and not entry.opcode.pseudo.startswith("S_"):
-            kills = 0
-        lanes = Lanes.UNCHANGED
-        if writes & self.exec:  # wave32 has no lanes in EXEC_HI
-            lanes = self._exec_change(entry, columns.values(index), registers, writes)
-        cross = reads if entry.cross_lane else reads & r.SCALAR_MASK
-        hard = kills if entry.ignores_exec else kills & r.SCALAR_MASK
-        return Effects(reads, cross, writes, kills, hard, lanes)
-
-    def _special(
-        self, entry: OpcodeEffects, values: list[int], reads: int, writes: int, kills: int
-    ) -> tuple[int, int, int]:
-        if entry.special == "dpp":
-            # A lane whose source lane is masked out or missing keeps its value, unless bound_ctrl says to read 0
-            # instead.
-            row, bank, bound = (entry.position(name) for name in ("row_mask", "bank_mask", "bound_ctrl"))
-            if row < 0 or bank < 0 or bound < 0 or (values[row], values[bank]) != (15, 15) or values[bound] == 0:
-                kills &= r.SCALAR_MASK
-        elif entry.special == "sdwa":
-            select, unused = entry.position("dst_sel"), entry.position("dst_unused")
-            if (
-                select >= 0 and values[select] != 6 and (unused < 0 or values[unused] == 2)
-            ):  # not DWORD; UNUSED_PRESERVE
-                kills &= r.SCALAR_MASK
-        elif entry.special == "hwreg":
-            position = entry.position("simm16")
-            encoded = values[position] if position >= 0 else 0
-            units, whole = hardware_register(encoded)
-            if entry.opcode.pseudo.startswith("S_GETREG"):
-                reads |= units
-            else:
-                units &= ~r.EXEC_MASK  # programs cannot write STATUS
-                writes |= units
-                kills |= units & _SETTABLE if whole else 0
-        elif entry.special == "movrel":
-            anywhere = self.vector_universe if entry.opcode.pseudo.startswith("V_") else r.SGPR_MASK | r.VCC_MASK
-            reads |= anywhere | 1 << r.M0 | self.exec  # LLVM leaves M0 and EXEC out of some
-            writes |= anywhere
-            kills &= ~anywhere
-        elif entry.special == "everything":
-            reads |= self.everything
-        return reads, writes, kills
+        reads, cross, writes, kills, hard, lanes = self.code(columns).effects(index)
+        if (indexed is not None or skipped) and not self.pseudos[columns.opcode[index]].startswith("S_"):
+            entry = self.opcode(columns.opcode[index])
+            if indexed is not None:
+                registers = columns.registers(index)
+                reads, writes, kills = self._relative(entry, registers, indexed.may, reads, writes, kills)
+            if skipped:
+                kills = 0
+            cross = reads if entry.cross_lane else reads & r.SCALAR_MASK
+            hard = kills if entry.ignores_exec else kills & r.SCALAR_MASK
+        return Effects(reads, cross, writes, kills, hard, _LANES[lanes])
 
     def _relative(
         self, entry: OpcodeEffects, registers: list[int], mask: int, reads: int, writes: int, kills: int
@@ -221,36 +233,75 @@ class EffectTable:
         """The vector units that indexing may make of an operand: those from its first one on."""
         return self.vector_universe & -(units & -units)
 
-    def _exec_change(self, entry: OpcodeEffects, values: list[int], registers: list[int], writes: int) -> Lanes:
-        target = writes & r.EXEC_MASK
-        pseudo = entry.opcode.pseudo
-        # LLVM gives the 32-bit operations that save EXEC the whole of it, also where waves have 64 lanes.
-        whole = self.wave_size == 32 or (target == r.EXEC_MASK and not pseudo.endswith("_B32"))
-        sources = [self.masks[registers[position]] for position in entry.reads]
-        all_ones = [registers[position] == 0 and values[position] == -1 for position in entry.reads]
-        stem = pseudo.removeprefix("S_").rsplit("_", 1)[0]
-        change = Lanes.ANY
-        if pseudo.startswith("V_CMPX_"):
-            if not entry.special:  # a DPP compare may leave bits of disabled lanes alone
-                change = Lanes.NARROWED
-        elif stem.endswith(("_SAVEEXEC", "_WREXEC")):
-            change = sem.SAVE_EXEC.get(stem.rsplit("_", 1)[0], Lanes.ANY)
-            if stem == "XOR_SAVEEXEC" and all_ones[:1] == [True]:
-                change = Lanes.FLIPPED
-            elif stem == "OR_SAVEEXEC" and all_ones[:1] == [True]:
-                change = Lanes.ALL_ACTIVE
-        elif stem == "MOV" and all_ones == [True]:
-            change = Lanes.ALL_ACTIVE
-        elif stem == "NOT" and sources == [target]:
-            change = Lanes.FLIPPED
-        elif stem == "WQM" and sources == [target]:
-            change = Lanes.WIDENED
-        elif stem in sem.TWO_SOURCES and len(sources) == 2:
-            if sources[0] == target:
-                change = sem.TWO_SOURCES[stem][0]
-            elif sources[1] == target:
-                change = sem.TWO_SOURCES[stem][1]
-        return change if whole else change | Lanes.UNCHANGED  # the lanes of the other half stay as they are
+
+class _Pseudos(dict[int, str]):
+    """Filled when a name is first asked for."""
+
+    def __init__(self, isa: Isa) -> None:
+        self._isa = isa
+
+    def __missing__(self, number: int) -> str:
+        name = self[number] = self._isa.opcode(number).pseudo
+        return name
+
+
+@lru_cache(maxsize=64)
+def _pseudos(isa: Isa) -> Mapping[int, str]:
+    return _Pseudos(isa)
+
+
+_LANES = [Lanes(bits) for bits in range(16)]
+
+
+def unit_bytes(units: int) -> bytes:
+    """A set of units as the native module takes it."""
+    return units.to_bytes(r.UNIT_LIMIT // 8, "little")
+
+
+@lru_cache(maxsize=64)
+def native_table(isa: Isa) -> _mc.EffectTable:
+    """The native table of one processor; opcodes are told when they are first seen."""
+    return _mc.EffectTable(
+        isa.register_first_unit.tolist(),
+        isa.register_unit_count.tolist(),
+        isa.register_is_half.tolist(),
+        isa.wave_size == 64,
+    )
+
+
+def _described(entry: OpcodeEffects) -> dict[str, object]:
+    """An opcode for the native table."""
+    pseudo = entry.opcode.pseudo
+    mask = mask_form(pseudo, entry.special)
+    lanes = exec_rule(pseudo, entry.special)
+    return {
+        "operands": len(entry.opcode.operands),
+        "reads": entry.reads,
+        "full_writes": entry.full_writes,
+        "partial_writes": entry.partial_writes,
+        "implicit_reads": unit_bytes(entry.implicit_reads),
+        "implicit_writes": unit_bytes(entry.implicit_writes),
+        "implicit_kills": unit_bytes(entry.implicit_kills),
+        "cross_lane": entry.cross_lane,
+        "ignores_exec": entry.ignores_exec,
+        "writes_anywhere": entry.writes_anywhere,
+        "stores": bool(entry.opcode.flags & InstructionFlag.STORE) and not pseudo.startswith("SCRATCH_"),
+        "special": entry.special,
+        **{name: entry.position(name) for name in _SPECIAL_OPERANDS},
+        "lanes": int(lanes.otherwise),
+        **{
+            f"lanes_{name}": -1 if change is None else int(change)
+            for name, change in zip(lanes._fields[1:], lanes[1:], strict=True)
+        },
+        "half_of_exec": pseudo.endswith("_B32"),  # LLVM gives the 32-bit operations that save EXEC the whole of it
+        "mask": mask.kind,
+        "table": mask.table,
+        "width": mask.units,
+        "empty_way": EMPTY_WAY.get(pseudo, -1),
+    }
+
+
+_SPECIAL_OPERANDS = ("row_mask", "bank_mask", "bound_ctrl", "dst_sel", "dst_unused", "simm16")
 
 
 _PRESERVED = ("vdst_in", "old")
@@ -292,13 +343,13 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
 
     special = ""
     if pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):  # of whatever encoding: nothing is replaced anyway
-        special = "movrel"
+        special = "relative vector" if pseudo.startswith("V_") else "relative scalar"
     elif flags & InstructionFlag.DPP:
         special = "dpp"
     elif flags & InstructionFlag.SDWA:
         special = "sdwa"
     elif pseudo.startswith(("S_GETREG", "S_SETREG")):
-        special = "hwreg"
+        special = "getreg" if pseudo.startswith("S_GETREG") else "setreg"
     elif pseudo == "S_TRAP":
         special = "everything"
 
@@ -330,7 +381,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
 
 
 def _implicit(isa: Isa, registers: tuple[int, ...]) -> int:
-    masks, _ = register_masks(isa)
+    masks = register_masks(isa)
     result = 0
     for register in registers:
         result |= masks[register]
@@ -338,33 +389,9 @@ def _implicit(isa: Isa, registers: tuple[int, ...]) -> int:
 
 
 @lru_cache(maxsize=64)
-def register_masks(isa: Isa) -> tuple[list[int], frozenset[int]]:
-    """For each LLVM register number the mask of its units, and the numbers of the 16-bit halves."""
-    masks = [
+def register_masks(isa: Isa) -> list[int]:
+    """For each LLVM register number the mask of its units."""
+    return [
         0 if first < 0 or first == r.UNTRACKED else ((1 << count) - 1) << first
         for first, count in zip(isa.register_first_unit.tolist(), isa.register_unit_count.tolist(), strict=True)
     ]
-    return masks, frozenset(np.flatnonzero(isa.register_is_half).tolist())
-
-
-_HARDWARE_REGISTERS = {
-    1: 1 << r.MODE,
-    2: 1 << r.SCC | r.VCC_MASK | r.EXEC_MASK,  # STATUS: SCC, and whether VCC and EXEC are zero
-    4: 1 << r.SCC | r.VCC_MASK | r.EXEC_MASK,  # STATE_PRIV of GFX12, which has some of those bits
-    20: 1 << r.FLAT_SCRATCH_LO,
-    21: 1 << r.FLAT_SCRATCH_HI,
-}
-"""Hardware register number (LLVM AMDGPUOperandSyntax "hwreg") -> the units it shows."""
-
-
-_SETTABLE = 3 << r.FLAT_SCRATCH_LO | 1 << r.MODE
-
-
-def hardware_register(encoded: int) -> tuple[int, bool]:
-    """The unit mask an ``s_setreg``/``s_getreg`` operand names, and whether all 32 bits are meant.
-
-    Args:
-        encoded: the 16-bit operand: number in bits 5:0, first bit in 10:6, bits minus one in 15:11.
-    """
-    whole = encoded >> 6 & 0x1F == 0 and encoded >> 11 & 0x1F == 31
-    return _HARDWARE_REGISTERS.get(encoded & 0x3F, 0), whole

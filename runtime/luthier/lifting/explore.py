@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luthier.errors import LiftError
 from luthier.lifting import semantics as sem
@@ -47,11 +47,11 @@ class Explorer:
         self.kernel = kernel
         self.leaders: set[int] = set()
         self.entries: dict[int, set[int]] = {}
-        self._starts = list(text.starts)
+        self._starts = text.starts
         self._local: dict[int, Piece] = {}
         self._seen: dict[int, bytearray] = {}
         self._work: list[int] = []
-        self._function_starts = sorted(text.functions)
+        self._function_starts = text.function_starts
 
     def fail(self, message: str, address: int) -> LiftError:
         """An error at `address`."""
@@ -103,16 +103,22 @@ class Explorer:
 
     def _locate(self, address: int) -> tuple[Piece, int]:
         start = self._starts[bisect.bisect_right(self._starts, address) - 1]
-        piece = self._local.get(start) or self.text.piece(start)
+        piece = self._piece(start)
         index = piece.index(address)
         if index < 0 and start <= address < piece.end:
             # Not where the linear decode has an instruction: data lies before. Decode anew from here.
-            bisect.insort(self._starts, address)
+            self._starts = sorted([*self._starts, address])
             piece = self._local[address] = self.text.decode(address, self._starts)
             index = piece.index(address)
         if index < 0:
             raise self.fail("control leaves the executable code", address)
         return piece, index
+
+    def _piece(self, start: int) -> Piece:
+        known = self._local.get(start)
+        if known is None:
+            known = self._local[start] = self.text.piece(start)
+        return known
 
     def _run(self, address: int) -> None:
         """Follow straight-line code from `address` to where control may leave it or to code seen before."""
@@ -200,22 +206,34 @@ class Explorer:
         first = int(self.text.isa.register_first_unit[columns.registers(index)[0]])
         return first if first >= 0 else None
 
-    def code(self) -> tuple[InstructionArray, Columns, list[int], NDArrayBool]:
-        """The reachable text: instructions, the same as lists, control of each, and which are reached.
+    def code(self) -> tuple[InstructionArray, Columns, list[int], list[int]]:
+        """The reachable text: instructions, the same as lists, control of each, and the indices of those reached whose
+        control is not `Control.NEXT`.
 
         Raises:
             LiftError: two reached instructions overlap.
         """
+        used = sorted(start for start, seen in self._seen.items() if 1 in seen)
+        following = bisect.bisect_right(self._starts, used[0])
+        piece = self._piece(used[0])
+        if len(used) == 1 and (following == len(self._starts) or self._starts[following] >= piece.end):
+            seen = self._seen[used[0]]
+            return piece.code, piece.columns, piece.control, [stop for stop in piece.stops if seen[stop]]
+        return self._several(used)
+
+    def _several(self, used: list[int]) -> tuple[InstructionArray, Columns, list[int], list[int]]:
+        """`code` of the pieces that begin at `used`."""
         pieces: list[InstructionArray] = []
         control: list[int] = []
-        reached: list[tuple[int, int]] = []
-        used = sorted(start for start, seen in self._seen.items() if any(seen))
+        addresses: list[NDArray[np.int64]] = []
+        sizes: list[NDArray[np.int32]] = []
         for start in used:
-            piece = self._local.get(start) or self.text.piece(start)
+            piece = self._piece(start)
             following = bisect.bisect_right(self._starts, start)
             limit = self._starts[following] if following < len(self._starts) else piece.end
             seen = np.frombuffer(bytes(self._seen[start]), np.uint8).astype(bool)
-            reached += zip(piece.code.addresses[seen].tolist(), piece.code.size[seen].tolist(), strict=True)
+            addresses.append(piece.code.addresses[seen])
+            sizes.append(piece.code.size[seen])
             if limit >= piece.end:
                 pieces.append(piece.code)
                 control += piece.control
@@ -223,26 +241,20 @@ class Explorer:
                 count = bisect.bisect_left(piece.columns.address, limit)
                 pieces.append(_cut(piece.code, count, limit))
                 control += piece.control[:count]
-        reached = sorted(set(reached))
-        for (one, size), (other, _) in itertools.pairwise(reached):
-            if one + size > other:
-                raise self.fail(f"control enters the middle of the instruction at {one:#x}", other)
+        reached, ends = np.concatenate(addresses), np.concatenate(addresses) + np.concatenate(sizes)
+        order = np.argsort(reached, kind="stable")
+        order = order[np.diff(reached[order], prepend=-1) != 0]
+        reached, ends = reached[order], ends[order]
+        over = np.flatnonzero(ends[:-1] > reached[1:])
+        if len(over):
+            one, other = reached[over[0]].item(), reached[over[0] + 1].item()
+            raise self.fail(f"control enters the middle of the instruction at {one:#x}", other)
         code = concatenate(self.text, pieces)
-        columns = Columns(code) if len(pieces) != 1 or len(used) != 1 else self._columns_of(used[0], code)
-        mask = np.zeros(len(code), bool)
-        wanted = np.array([address for address, _ in reached], np.int64)
-        places = np.searchsorted(code.addresses, wanted)
-        if len(wanted) and (places[-1] >= len(code) or (code.addresses[places] != wanted).any()):
-            raise self.fail("two readings of the same bytes as code", int(wanted[0]))
-        mask[places] = True
-        return code, columns, control, mask
-
-    def _columns_of(self, start: int, code: InstructionArray) -> Columns:
-        piece = self._local.get(start) or self.text.piece(start)
-        return piece.columns if piece.code is code else Columns(code)
-
-
-NDArrayBool = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+        places = np.searchsorted(code.addresses, reached)
+        if len(reached) and (places[-1] >= len(code) or (code.addresses[places] != reached).any()):
+            raise self.fail("two readings of the same bytes as code", reached[0].item())
+        kinds = np.array(control, np.int8)[places]
+        return code, Columns(code), control, places[kinds != int(Control.NEXT)].tolist()
 
 
 def _cut(code: InstructionArray, count: int, end: int) -> InstructionArray:

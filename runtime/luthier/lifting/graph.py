@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from luthier.lifting.effects import Columns
-from luthier.lifting.explore import Explorer, NDArrayBool, Resolution
+from luthier.lifting.explore import Explorer, Resolution
 from luthier.lifting.model import BlockExit, EdgeKind
 from luthier.lifting.semantics import Control
 
@@ -52,20 +52,19 @@ def build_graph(
     explorer: Explorer,
     columns: Columns,
     control: list[int],
-    reached: NDArrayBool,
+    stops: list[int],
     resolutions: Mapping[int, Resolution],
     roots: Mapping[int, list[int]],
 ) -> Graph:
     """Cut the reached instructions into blocks and connect them.
 
     Args:
+        stops: the reached instructions whose control is not `Control.NEXT`, ascending.
         resolutions: what is known of register jumps and calls, by address.
         roots: all the addresses a function is entered at, where there are more than its own.
     """
-    index_of = {columns.address[index]: index for index in np.flatnonzero(reached).tolist()}
-    starts = sorted(index_of[address] for address in explorer.leaders)
+    starts = np.searchsorted(columns.code.addresses, sorted(explorer.leaders)).tolist()
     node_at = {columns.address[start]: number for number, start in enumerate(starts)}
-    stops = np.flatnonzero(reached & (np.array(control, np.int8) != int(Control.NEXT))).tolist()
     nodes: list[Node] = []
     at = 0
     for number, start in enumerate(starts):
@@ -94,9 +93,7 @@ def build_graph(
         if after is not None and falls:
             node.successors.append(("fallthrough", after))
         nodes.append(node)
-    members = {
-        entry: _reach(nodes, [node_at[root] for root in roots.get(entry, [entry])]) for entry in explorer.entries
-    }
+    members = {entry: reach(nodes, [node_at[root] for root in roots.get(entry, [entry])]) for entry in explorer.entries}
     return Graph(nodes, node_at, members)
 
 
@@ -128,7 +125,8 @@ def leaves_function(explorer: Explorer, place: int, target: int) -> bool:
     return target in explorer.entries and (extent is None or not extent.start <= target < extent.end)
 
 
-def _reach(nodes: list[Node], entries: list[int]) -> list[int]:
+def reach(nodes: list[Node], entries: list[int]) -> list[int]:
+    """Numbers of the nodes that control reaches from these, ascending."""
     seen = set(entries)
     work = list(entries)
     while work:

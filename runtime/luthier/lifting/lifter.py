@@ -84,9 +84,9 @@ class _Lifter:
         for address in self.hardware_entries[1:]:
             explorer.reach(address, self.kernel.entry)
         for _ in range(MOST_ROUNDS):
-            code, columns, control, reached = explorer.code()
+            code, columns, control, stops = explorer.code()
             roots = {self.kernel.entry: self.hardware_entries}
-            graph = build_graph(explorer, columns, control, reached, self.resolutions, roots)
+            graph = build_graph(explorer, columns, control, stops, self.resolutions, roots)
             if not self._resolve(columns, graph):
                 break
         else:
@@ -98,22 +98,19 @@ class _Lifter:
 
     def _resolve(self, columns: Columns, graph: Graph) -> bool:
         """Find where register jumps and calls go; True if that changed anything."""
+        interesting = {number for number in columns.opcodes if self.table.pseudos[number] in _ADDRESS_OPERATIONS}
+        if not interesting:
+            return False
         effects = _remember(lambda index: self.table.of(columns, index))
         world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code)
         analysis = AddressAnalysis(columns, graph, self.table, effects, world)
-        interesting = {
-            number
-            for number in {*columns.opcode}
-            if number >= 0 and self.table.opcode(number).opcode.pseudo in _ADDRESS_OPERATIONS
-        }
         changed = False
         before = len(self.explorer.leaders), {entry: set(links) for entry, links in self.explorer.entries.items()}
         for entry, links in list(self.explorer.entries.items()):
             members = graph.members[entry]
-            if not any(
-                columns.opcode[index] in interesting
+            if all(
+                interesting.isdisjoint(columns.opcode[graph.nodes[number].first : graph.nodes[number].last + 1])
                 for number in members
-                for index in range(graph.nodes[number].first, graph.nodes[number].last + 1)
             ):
                 continue
             starts = self.hardware_entries if entry == self.kernel.entry else [entry]

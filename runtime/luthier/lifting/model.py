@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from luthier.lifting.effects import Columns, Effects, EffectTable, IndexMode
 from luthier.lifting.registers import SCALAR_MASK, UnitSet
@@ -16,7 +16,7 @@ from luthier.objects import CodeObject, Kernel
 from luthier.targets import Target
 
 if TYPE_CHECKING:
-    from luthier.lifting.lane_flow import LaneFlow
+    from luthier import _mc
     from luthier.lifting.liveness import Liveness
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
@@ -25,8 +25,7 @@ Restriction = Literal["in vector skip mode", "in VGPR index mode"]
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """Control from one block to another of the same function. A call's block has a fallthrough edge to where it
     returns."""
 
@@ -325,7 +324,7 @@ class LiftedRepresentation:
     changed_by_inserted: Mapping[int, int] = field(default_factory=dict)
     """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
-    _lane_flow: LaneFlow | None = field(repr=False, default=None)
+    _flow: _mc.Flow | None = field(repr=False, default=None)
 
     @cached_property
     def instructions(self) -> InstructionSequence:
@@ -337,7 +336,14 @@ class LiftedRepresentation:
         """Registers that may be read later; computed at first use."""
         from luthier.lifting.liveness import Liveness
 
-        return Liveness(self, self._lane_flow)
+        return Liveness(self)
+
+    @cached_property
+    def flow(self) -> _mc.Flow:
+        """The kernel as the native analyses see it."""
+        from luthier.lifting.liveness import flow_of
+
+        return self._flow or flow_of(self)
 
     def effects(self, index: int) -> Effects:
         """Registers instruction `index` reads, writes and replaces."""
@@ -354,6 +360,8 @@ class LiftedRepresentation:
         Args:
             reads: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
         """
+        from luthier.lifting.liveness import override_rows
+
         changed = {}
         total = self.read_by_inserted
         for index, units in reads.items():
@@ -366,7 +374,7 @@ class LiftedRepresentation:
             self,
             read_by_inserted=total,
             _effects={**self._effects, **changed},
-            _lane_flow=self.liveness.lane_flow,  # masks do not depend on what is read
+            _flow=self.flow.changed(override_rows(self, changed), keep_lanes=True),  # masks do not depend on reads
         )
 
     def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
@@ -378,7 +386,7 @@ class LiftedRepresentation:
         Args:
             changes: instruction index -> bit set of units that something inserted before it may change.
         """
-        from luthier.lifting.segments import followed_units
+        from luthier.lifting.liveness import followed_units, override_rows
 
         changed, total = {}, 0
         for index, units in changes.items():
@@ -392,12 +400,13 @@ class LiftedRepresentation:
                 )
             changed[index] = effects
             total |= units
-        return replace(
+        result = replace(
             self,
             changed_by_inserted={**self.changed_by_inserted, **changes},
             _effects={**self._effects, **changed},
-            _lane_flow=None if total & followed_units(self) else self._lane_flow or self.liveness.lane_flow,
         )
+        keep_lanes = not total & followed_units(self)
+        return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes))
 
     def index_at(self, address: int) -> int | None:
         """Index of the reachable instruction that begins at virtual `address`."""

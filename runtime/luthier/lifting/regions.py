@@ -6,6 +6,7 @@ vector registers given back (s_sendmsg dealloc_vgprs), and the extents of s_clau
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -64,7 +65,7 @@ def find_regions(
     """
     found = Regions()
     interesting: dict[int, str] = {}
-    names = {number: table.opcode(number).opcode.pseudo for number in {*columns.opcode} if number >= 0}
+    names = {number: table.pseudos[number] for number in columns.opcodes}
     wanted = {
         number
         for number, name in names.items()
@@ -120,6 +121,7 @@ class _Flow:
         self.columns = columns
         self.table = table
         self.fail = fail
+        self._marks = sorted(index for index, name in interesting.items() if name in _SWITCHES or name == "S_SENDMSG")
         self.gives_back = table.isa.target.target.major >= 11
 
     def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
@@ -137,7 +139,14 @@ class _Flow:
         for number, state in before.items():
             self._note(graph.nodes[number], state, found)
 
+    def _is_plain(self, node: Node, state: int) -> bool:
+        """Whether no mode is on in a block, and nothing there changes that."""
+        at = bisect.bisect_left(self._marks, node.first)
+        return state == _NOT_INDEXED and (at == len(self._marks) or self._marks[at] > node.last)
+
     def _block(self, node: Node, state: int) -> int:
+        if self._is_plain(node, state):
+            return state
         for index in range(node.first, node.last + 1):
             if index in self.interesting or state & _INDEXED:
                 state = self._after(index, state)
@@ -179,6 +188,8 @@ class _Flow:
 
     def _note(self, node: Node, state: int, found: Regions) -> None:
         """Write down what holds in a block."""
+        if self._is_plain(node, state):
+            return
         for index in range(node.first, node.last + 1):
             on = state & _INDEXED
             if on:

@@ -18,7 +18,7 @@ class CodeSlots:
     def __init__(self, object: CodeObject, text: Text) -> None:
         self._object = object
         self._text = text
-        self._relocations = {relocation.offset: relocation for relocation in object.relocations}
+        self._relocations = text.relocations
 
     def is_constant(self, address: int) -> bool:
         """Whether nothing can write the word at `address` once the object is loaded."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import bisect
 import weakref
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luthier.errors import LiftError
 from luthier.lifting.effects import Columns
@@ -18,6 +20,8 @@ from luthier.lifting.semantics import Control, control_of
 from luthier.mc import InstructionArray, Isa
 from luthier.objects import CodeObject
 
+MOST_KEPT = 1 << 15
+"""Instructions of an object that are kept decoded for the next kernel, which may call the same functions."""
 UNDECODABLE = -1
 """In `Piece.control`: the bytes are no instruction."""
 
@@ -37,12 +41,7 @@ class Piece:
         self.end = address + len(data)
         self.code = isa.decode(data, address)
         self.columns = Columns(self.code)
-        kinds, places = np.unique(self.code.opcode, return_inverse=True)
-        table = np.array(
-            [UNDECODABLE if kind < 0 else int(control_of(isa.opcode(kind).pseudo)) for kind in kinds.tolist()],
-            dtype=np.int8,
-        )
-        control = table[places] if len(kinds) else np.zeros(0, np.int8)
+        control = controls_of(isa, self.code.opcode)
         self.control: list[int] = control.tolist()
         self.stops: list[int] = np.flatnonzero(control != int(Control.NEXT)).tolist()
 
@@ -50,6 +49,30 @@ class Piece:
         """Index of the instruction that begins at `address`, -1 if none does."""
         at = bisect.bisect_left(self.columns.address, address)
         return at if at < len(self.columns.address) and self.columns.address[at] == address else -1
+
+
+_NOT_SEEN = -2
+_OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
+
+
+@lru_cache(maxsize=64)
+def _control_table(isa: Isa) -> NDArray[np.int8]:
+    """By opcode, filled when one is first seen. The last place is that of -1."""
+    table = np.full(_OPCODES + 1, _NOT_SEEN, np.int8)
+    table[-1] = UNDECODABLE
+    return table
+
+
+def controls_of(isa: Isa, opcodes: NDArray[np.int32]) -> NDArray[np.int8]:
+    """`Control` of each opcode, `UNDECODABLE` of -1."""
+    table = _control_table(isa)
+    control = table[opcodes]
+    fresh = opcodes[control == _NOT_SEEN]
+    if len(fresh):
+        for number in set(fresh.tolist()):
+            table[number] = int(control_of(isa.opcode(number).pseudo))
+        control = table[opcodes]
+    return control
 
 
 class Extent(NamedTuple):
@@ -76,8 +99,12 @@ class Text:
                     self.functions[symbol.address] = Extent(symbol.name, symbol.address, symbol.address + symbol.size)
         for kernel in object.kernels.values():
             self.functions.setdefault(kernel.entry, Extent(kernel.name, kernel.entry, kernel.entry))
+        self.function_starts = sorted(self.functions)
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
+        self.relocations = {relocation.offset: relocation for relocation in object.relocations}
+        """By the address they change."""
         self._pieces: dict[int, Piece] = {}
+        self._kept = 0
 
     def range_of(self, address: int) -> tuple[int, int] | None:
         """Start and end of the executable section that holds `address`."""
@@ -100,9 +127,13 @@ class Text:
 
     def piece(self, start: int) -> Piece:
         """The piece that begins at `start`, a member of `starts`, and ends at the next one or with the section."""
-        known = self._pieces.get(start)
+        known = self._pieces.pop(start, None)
         if known is None:
-            known = self._pieces[start] = self.decode(start, self.starts)
+            known = self.decode(start, self.starts)
+            self._kept += len(known.control)
+        self._pieces[start] = known  # the last one used is the last to go
+        while self._kept > MOST_KEPT and len(self._pieces) > 1:
+            self._kept -= len(self._pieces.pop(next(iter(self._pieces))).control)
         return known
 
     def decode(self, start: int, starts: list[int]) -> Piece:

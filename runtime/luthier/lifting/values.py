@@ -119,32 +119,49 @@ class State:
     """What is known at a point.
 
     Attributes:
-        values: None is anything. A scalar unit that is missing holds its entry value; a lane or a vector unit that is
-            missing, anything.
+        values: a scalar unit that is missing holds its entry value, unless it is in `unknown`; a lane or a vector unit
+            that is missing, anything.
+        unknown: bit set of the scalar units that may hold anything.
         taints: every program counter that may be in a register, whether its value is known or not: unlike values,
         nothing is
             ever forgotten where ways join.
     """
 
-    __slots__ = ("taints", "values")
+    __slots__ = ("taints", "unknown", "values")
 
     def __init__(self) -> None:
-        self.values: dict[Key, Values | None] = {}
+        self.values: dict[Key, Values] = {}
+        self.unknown = 0
         self.taints: dict[Key, frozenset[Taint]] = {}
 
     def copy(self) -> State:
         other = State()
-        other.values, other.taints = dict(self.values), dict(self.taints)
+        other.values, other.unknown, other.taints = dict(self.values), self.unknown, dict(self.taints)
         return other
 
     def __getitem__(self, key: Key) -> Values | None:
-        if key in self.values:
-            return self.values[key]
-        return frozenset([Entry(key)]) if isinstance(key, int) and key < r.VGPR_FIRST else None
+        known = self.values.get(key)
+        if known is not None:
+            return known
+        if isinstance(key, int) and key < r.VGPR_FIRST and not self.unknown >> key & 1:
+            return frozenset([Entry(key)])
+        return None
+
+    def __setitem__(self, key: Key, values: Values | None) -> None:
+        if isinstance(key, int) and key < 0:  # SGPR_NULL
+            return
+        if values is not None:
+            self.values[key] = values
+        else:
+            self.values.pop(key, None)
+        if isinstance(key, int) and key < r.VGPR_FIRST:
+            self.unknown = self.unknown | 1 << key if values is None else self.unknown & ~(1 << key)
 
     def join(self, other: State) -> bool:
         """Merge `other` into this state; True if that changed it."""
-        changed = False
+        changed = bool(other.unknown & ~self.unknown)
+        if changed:
+            self.forget(other.unknown)
         for key in {*self.values, *other.values}:
             mine, theirs = self[key], other[key]
             if mine is None or mine == theirs:
@@ -153,7 +170,7 @@ class State:
             if merged is not None and len(merged) > MOST_VALUES:
                 merged = None
             if merged != mine:
-                self.values[key] = merged
+                self[key] = merged
                 changed = True
         for key, taints in other.taints.items():
             both = self.taints.get(key, frozenset()) | taints
@@ -164,17 +181,16 @@ class State:
 
     def forget(self, units: int) -> None:
         """Know nothing of the scalar units and of the lanes of the vector units in this mask any more."""
-        scalars = units & r.SCALAR_MASK
-        while scalars:
-            lowest = scalars & -scalars
-            self.values[lowest.bit_length() - 1] = None
-            scalars ^= lowest
-        vectors = units & r.VECTOR_MASK
-        if vectors:
-            for key in self.values:
-                unit = key if isinstance(key, int) else key[0]
-                if unit >= r.VGPR_FIRST and vectors >> unit & 1:
-                    self.values[key] = None
+        self.unknown |= units & r.SCALAR_MASK
+        for key in [key for key in self.values if units >> (key if isinstance(key, int) else key[0]) & 1]:
+            del self.values[key]
+
+    def overwrite(self, units: int, replaced: int) -> None:
+        """`forget`, and no program counter is in those scalar units any more that are wholly replaced."""
+        self.forget(units)
+        if self.taints:
+            for unit in [key for key in self.taints if isinstance(key, int) and replaced >> key & 1]:
+                del self.taints[unit]
 
     def tainted(self, units: int) -> frozenset[Taint]:
         """The program counters that may be in these units."""
@@ -248,11 +264,9 @@ class Operations:
             fresh = frozenset((getpc, True) for getpc, _ in taints)
         elif taints and notes is not None and name not in _JUMPS:
             notes.use(taints, index)
-        state.forget(effects.writes)
-        state.values.update(results)
-        if state.taints:
-            for unit in [key for key in state.taints if isinstance(key, int) and effects.kills >> key & 1]:
-                del state.taints[unit]
+        state.overwrite(effects.writes, effects.kills)
+        for key, values in results.items():
+            state[key] = values
         if fresh:
             lanes: set[Key] = {key for key in results if isinstance(key, tuple)}
             for key in lanes or r.UnitSet(effects.writes & r.SGPR_MASK | effects.writes & r.VCC_MASK):
@@ -560,6 +574,11 @@ def near_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
     if not isinstance(one, Near) or not isinstance(other, Near) or one.getpc != other.getpc:
         return None
     return (other.getpc, other.offset) if one.offset == other.offset & MASK32 else None
+
+
+def is_followed(name: str) -> bool:
+    """Whether the results of the operation with this generic name may be known."""
+    return name in _ACTIONS
 
 
 Action: TypeAlias = Callable[[Operations, int, State, Notes | None], Results]

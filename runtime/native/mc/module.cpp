@@ -1,6 +1,7 @@
 // Python bindings: luthier._mc. The typed interface for users is luthier.mc.
 #include "isa.h"
 
+#include "../lifting/bindings.h"
 #include "amdgpu_private.h"
 
 #include "llvm/ADT/Sequence.h"
@@ -92,6 +93,7 @@ PYBIND11_MODULE(_mc, m) {
   m.doc() = "LLVM's MC layer for AMDGPU. Use luthier.mc.";
   initializeLLVM();
   m.attr("LLVM_VERSION") = LLVM_VERSION_STRING;
+  luthier::flow::bindFlow(m);
 
   static py::handle error = py::exception<McError>(m, "McError", PyExc_ValueError).release();
   py::register_exception_translator([](std::exception_ptr pointer) {

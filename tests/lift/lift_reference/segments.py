@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from luthier.lifting import registers as r
-from luthier.lifting.mask_operations import MaskOperation, MaskOperations, followed, is_mask_operation
 from luthier.lifting.model import BasicBlock, LiftedRepresentation
 from luthier.mc import InstructionFlag
+
+from lift_reference.mask_operations import MaskOperation, MaskOperations, followed, is_mask_operation
 
 
 class Segment(NamedTuple):

@@ -7,12 +7,14 @@ bits of inactive lanes).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from luthier.lifting import registers as r
 from luthier.lifting.effects import Effects, OpcodeEffects
-from luthier.lifting.lane_masks import (
+from luthier.lifting.forms import MOVE, TABLES, mask_form
+from luthier.lifting.semantics import Lanes
+
+from lift_reference.lane_masks import (
     EXEC_SOURCE,
     MOST_GROUPS,
     ONES,
@@ -23,65 +25,14 @@ from luthier.lifting.lane_masks import (
     evaluate,
     renumber,
 )
-from luthier.lifting.semantics import Lanes
-
-_MOVE = 0b1100
-_TABLES = {
-    # Bit 2 * a + b of the truth table is the result for operand bits a and b.
-    "AND": 0b1000,
-    "OR": 0b1110,
-    "XOR": 0b0110,
-    "ANDN1": 0b0010,  # ~a & b
-    "ANDN2": 0b0100,  # a & ~b
-    "ORN1": 0b1011,
-    "ORN2": 0b1101,
-    "NAND": 0b0111,
-    "NOR": 0b0001,
-    "XNOR": 0b1001,
-    "MOV": _MOVE,
-    "NOT": 0b0011,
-}
 
 Spread: TypeAlias = "list[int] | None"
 """For each group before an instruction the bit set of groups its lanes are in afterwards; None: the same groups."""
 
 
-class Form(NamedTuple):
-    """What all instructions of an opcode have in common. Operand positions are 0 for the target, then 1 and 2."""
-
-    kind: str
-    """logic, save, write, select, keep, compare, compare_exec, put_lane, get_lane, or other"""
-    table: int = 0
-    units: int = 1
-    """32-bit registers of an operand."""
-
-
-@lru_cache(maxsize=1 << 12)
-def form_of(pseudo: str, special: str) -> Form:
-    """The form of an operation, by LLVM's generic name."""
-    if pseudo.startswith("S_"):
-        stem, _, width = pseudo[2:].rpartition("_")
-        units = {"B32": 1, "B64": 2}.get(width, 0)
-        name, _, ending = stem.rpartition("_")
-        if not units:
-            return Form("other")
-        if stem in _TABLES:
-            return Form("logic", _TABLES[stem], units)
-        if name in _TABLES and ending in ("SAVEEXEC", "WREXEC"):
-            return Form("save" if ending == "SAVEEXEC" else "write", _TABLES[name], units)
-        if stem in ("CSELECT", "CMOV"):
-            return Form("select" if stem == "CSELECT" else "keep", 0, units)
-        return Form("other")
-    if pseudo.startswith("V_CMP") and not special:  # a DPP compare may leave bits of disabled lanes alone
-        return Form("compare_exec" if pseudo.startswith("V_CMPX_") else "compare")
-    if pseudo in ("V_WRITELANE_B32", "V_READLANE_B32"):
-        return Form("put_lane" if pseudo == "V_WRITELANE_B32" else "get_lane")
-    return Form("other")
-
-
 def is_mask_operation(entry: OpcodeEffects) -> bool:
     """Whether more can be told of what an operation writes than that it is something else now."""
-    return form_of(entry.opcode.pseudo, entry.special).kind != "other"
+    return mask_form(entry.opcode.pseudo, entry.special).kind != "other"
 
 
 class MaskOperation(NamedTuple):
@@ -268,7 +219,7 @@ class MaskOperations:
         writes = effects.writes & self.interesting
         sets_exec = bool(writes & self.exec_mask)
         writes &= ~r.EXEC_MASK
-        form = form_of(entry.opcode.pseudo, entry.special)
+        form = mask_form(entry.opcode.pseudo, entry.special)
         whole = not self.wide or form.units == 2
         lanes = effects.lanes
 
@@ -295,11 +246,11 @@ class MaskOperations:
             action = MaskOperation._save if form.kind == "save" else MaskOperation._write
             return made(action, target=self._real(unit(0)), sources=(source(1), EXEC_SOURCE))
         if form.kind == "logic":
-            one = form.table in (_TABLES["MOV"], _TABLES["NOT"])
+            one = form.table in (TABLES["MOV"], TABLES["NOT"])
             sources = source(1), ZERO if one else source(2)
             if sets_exec and whole:
                 return made(MaskOperation._logic_exec, sources=sources)
-            if not sets_exec and form.table == _MOVE and self._real(unit(0)) >= 0:
+            if not sets_exec and form.table == MOVE and self._real(unit(0)) >= 0:
                 return made(MaskOperation._copy, target=unit(0), sources=sources[:1])
             if not sets_exec and whole and self._real(unit(0)) >= 0:
                 return made(MaskOperation._logic, target=unit(0), sources=sources)

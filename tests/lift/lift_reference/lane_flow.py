@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from luthier.lifting import registers as r
-from luthier.lifting.lane_masks import GROUP_OUTSIDE, GROUP_OWN, MOST_GROUPS, LaneMasks, renumber
 from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
-from luthier.lifting.segments import Segment
+
+from lift_reference.lane_masks import GROUP_OUTSIDE, GROUP_OWN, MOST_GROUPS, LaneMasks, renumber
+from lift_reference.segments import Segment
 
 
 class SegmentLanes(NamedTuple):

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from luthier.lifting import registers as r
-from luthier.lifting.lane_flow import LaneFlow, SegmentLanes
 from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
-from luthier.lifting.segments import Segment
+
+from lift_reference.lane_flow import LaneFlow, SegmentLanes
+from lift_reference.segments import Segment
 
 
 class Filled(NamedTuple):

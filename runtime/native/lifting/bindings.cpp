@@ -1,0 +1,322 @@
+#include "bindings.h"
+
+#include "liveness.h"
+
+#include <map>
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+#include <stdexcept>
+#include <string>
+
+namespace py = pybind11;
+
+namespace luthier::flow {
+namespace {
+
+Units unitsOf(const py::bytes &bytes) {
+  const std::string_view view = bytes;
+  if (view.size() != UnitBytes)
+    throw std::invalid_argument("a set of units has " + std::to_string(UnitBytes) + " bytes");
+  return unitsFrom(reinterpret_cast<const unsigned char *>(view.data()));
+}
+
+py::object integer(const Units &units) {
+  const auto *bytes = reinterpret_cast<const unsigned char *>(units.word.data());
+  return py::reinterpret_steal<py::object>(_PyLong_FromByteArray(bytes, UnitBytes, 1, 0));
+}
+
+template <typename T> using Column = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+/// Instructions with the units their effects may touch. Keeps the columns alive.
+struct BoundCode {
+  std::shared_ptr<EffectTable> table;
+  Column<int32_t> opcode, start;
+  Column<uint8_t> kind;
+  Column<int64_t> value;
+  Units vectors, everything;
+  Code code;
+
+  BoundCode(std::shared_ptr<EffectTable> given, Column<int32_t> opcodes, Column<int32_t> starts, Column<uint8_t> kinds,
+            Column<int64_t> values, const py::bytes &vectorUnits, const py::bytes &everyUnit)
+      : table(std::move(given)), opcode(std::move(opcodes)), start(std::move(starts)), kind(std::move(kinds)),
+        value(std::move(values)), vectors(unitsOf(vectorUnits)), everything(unitsOf(everyUnit)) {
+    code = {opcode.data(), start.data(), kind.data(), value.data()};
+    const py::ssize_t operands = value.size();
+    if (start.size() != opcode.size() + 1 || kind.size() != operands || start.data()[0] != 0 ||
+        start.data()[opcode.size()] != operands)
+      throw std::invalid_argument("instruction columns have inconsistent lengths");
+    for (py::ssize_t i = 0; i < operands; ++i)
+      if (code.kind[i] == 1 && size_t(code.value[i]) >= table->masks.size())
+        throw std::invalid_argument("no such register");
+  }
+
+  /// Whether effects of this instruction can be told: its opcode is known, and it has that opcode's operands.
+  void check(py::ssize_t index) const {
+    if (index < 0 || index >= opcode.size())
+      throw py::index_error("no such instruction");
+    const OpcodeForm *form = table->form(code.opcode[index]);
+    if (!form || operandsOf(code, int(index)).count < form->operands)
+      throw std::invalid_argument("instruction " + std::to_string(index) + " has an opcode that was not told");
+  }
+
+  py::tuple effects(py::ssize_t index) const {
+    check(index);
+    Effects out;
+    effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
+    return py::make_tuple(integer(out.reads), integer(out.crossReads), integer(out.writes), integer(out.kills),
+                          integer(out.hardKills), out.lanes);
+  }
+
+  /// What instructions `first` to `last` read, write and replace.
+  py::tuple together(py::ssize_t first, py::ssize_t last) const {
+    Effects out;
+    Units reads, writes, kills;
+    for (py::ssize_t index = first; index <= last; ++index) {
+      check(index);
+      effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
+      reads |= out.reads;
+      writes |= out.writes;
+      kills |= out.kills;
+    }
+    return py::make_tuple(integer(reads), integer(writes), integer(kills));
+  }
+
+  /// Opcodes here whose forms the table does not have yet, ascending.
+  static std::vector<int32_t> missing(const EffectTable &table, const Column<int32_t> &opcodes) {
+    std::set<int32_t> found;
+    for (py::ssize_t i = 0; i < opcodes.size(); ++i)
+      if (const int32_t one = opcodes.data()[i]; one >= 0 && !table.form(one))
+        found.insert(one);
+    return {found.begin(), found.end()};
+  }
+};
+
+/// A program and its masks, with the code it speaks of.
+struct BoundFlow {
+  std::shared_ptr<BoundCode> code;
+  Program program;
+  Segments segments;
+  std::shared_ptr<LaneFlow> lanes;
+};
+
+using BlockRow = std::tuple<int, int, int>;                                   // first, last, exit
+using EdgeRow = std::tuple<int, int, int>;                                    // from, to, kind
+using CallRow = std::tuple<int, bool, bool, std::vector<int>>;                // block, tail, known, callees
+using FunctionRow = std::tuple<int, std::vector<int>, std::vector<int>>;      // entry block, blocks, calls
+enum EdgeKind { FallthroughEdge, TakenEdge, IndirectEdge };
+
+template <typename Number> size_t within(Number number, size_t limit, const char *what) {
+  if (number < 0 || size_t(number) >= limit)
+    throw std::invalid_argument(std::string("no such ") + what);
+  return size_t(number);
+}
+
+/// reads, cross reads, writes, kills, hard kills, lanes, opaque, whether what is inserted sets lanes
+using OverrideRow = std::tuple<py::bytes, py::bytes, py::bytes, py::bytes, py::bytes, int, bool, bool>;
+using Overrides = std::map<int, OverrideRow>;
+
+void setOverrides(Program &program, const BoundCode &code, const Overrides &overrides) {
+  for (const auto &[index, row] : overrides) {
+    const auto &[reads, cross, writes, kills, hard, lanes, opaque, setsLanes] = row;
+    code.check(index);
+    program.overrides[index] = {
+        {unitsOf(reads), unitsOf(cross), unitsOf(writes), unitsOf(kills), unitsOf(hard), uint8_t(lanes)},
+        opaque,
+        setsLanes};
+  }
+}
+
+void analyse(BoundFlow &flow) {
+  flow.segments = cutBlocks(flow.program);
+  if (!flow.lanes)
+    flow.lanes = std::make_shared<LaneFlow>(flow.program, flow.segments);
+}
+
+std::shared_ptr<BoundFlow> makeFlow(std::shared_ptr<BoundCode> code, const std::vector<BlockRow> &blocks,
+                                    const std::vector<EdgeRow> &edges, const std::vector<FunctionRow> &functions,
+                                    const std::vector<CallRow> &calls, const std::vector<int> &entries,
+                                    const Overrides &overrides, int launched, bool unknown) {
+  auto flow = std::make_shared<BoundFlow>();
+  flow->code = code;
+  Program &program = flow->program;
+  program.table = code->table.get();
+  program.code = code->code;
+  program.vectors = code->vectors;
+  program.everything = code->everything;
+  program.launched = launched;
+  program.unknown = unknown;
+  for (const auto &[first, last, exit] : blocks) {
+    if (first > last)
+      throw std::invalid_argument("a block without instructions");
+    for (int index = first; index <= last; ++index)
+      code->check(index);
+    within(exit, size_t(Exit::Unknown) + 1, "exit");
+    program.blocks.push_back({first, last, Exit(exit), {}, {}, {}});
+  }
+  const size_t count = program.blocks.size();
+  for (const auto &[from, to, kind] : edges) {
+    program.blocks[within(from, count, "block")].successors.push_back({to, kind == TakenEdge, kind == FallthroughEdge});
+    program.blocks[within(to, count, "block")].predecessors.push_back(from);
+  }
+  program.callOf.assign(count, -1);
+  for (const auto &[block, tail, known, callees] : calls) {
+    program.callOf[within(block, count, "block")] = int(program.calls.size());
+    for (const int callee : callees)
+      within(callee, functions.size(), "function");
+    program.calls.push_back({block, tail, known, callees});
+  }
+  for (const auto &[entry, members, made] : functions) {
+    within(entry, count, "block");
+    for (const int block : members)
+      program.blocks[within(block, count, "block")].owners.push_back(int(program.functions.size()));
+    for (const int call : made)
+      within(call, calls.size(), "call");
+    program.functions.push_back({entry, members, made});
+  }
+  for (const int block : entries)
+    program.entries.push_back(int(within(block, count, "block")));
+  for (const Block &block : program.blocks)
+    if (block.exit == Exit::Tail && program.callOf[size_t(&block - program.blocks.data())] < 0)
+      throw std::invalid_argument("a tail call without callees");
+  setOverrides(program, *code, overrides);
+  py::gil_scoped_release release;
+  analyse(*flow);
+  return flow;
+}
+
+/// The same program with other effects of some instructions; `keepLanes` where they do not change what is known of masks.
+std::shared_ptr<BoundFlow> changed(const BoundFlow &flow, const Overrides &overrides, bool keepLanes) {
+  auto result = std::make_shared<BoundFlow>();
+  result->code = flow.code;
+  result->program = flow.program;
+  setOverrides(result->program, *flow.code, overrides);
+  if (keepLanes)
+    result->lanes = flow.lanes;
+  py::gil_scoped_release release;
+  analyse(*result);
+  return result;
+}
+
+/// Liveness with the flow it was made from.
+struct BoundLiveness {
+  std::shared_ptr<BoundFlow> flow;
+  std::unique_ptr<Liveness> liveness;
+};
+
+std::unique_ptr<BoundLiveness> makeLiveness(std::shared_ptr<BoundFlow> flow, const py::bytes &touched) {
+  const Units units = unitsOf(touched);
+  auto result = std::make_unique<BoundLiveness>();
+  result->flow = flow;
+  py::gil_scoped_release release;
+  result->liveness = std::make_unique<Liveness>(flow->program, flow->segments, *flow->lanes, units);
+  return result;
+}
+
+Special specialOf(const std::string &name) {
+  static const std::map<std::string, Special> names = {
+      {"", Special::None},
+      {"dpp", Special::Dpp},
+      {"sdwa", Special::Sdwa},
+      {"getreg", Special::GetHardware},
+      {"setreg", Special::SetHardware},
+      {"relative vector", Special::RelativeVector},
+      {"relative scalar", Special::RelativeScalar},
+      {"everything", Special::Everything},
+  };
+  return names.at(name);
+}
+
+MaskKind maskKindOf(const std::string &name) {
+  static const std::map<std::string, MaskKind> names = {
+      {"other", MaskKind::Other},       {"logic", MaskKind::Logic},     {"save", MaskKind::Save},
+      {"write", MaskKind::Write},       {"select", MaskKind::Select},   {"keep", MaskKind::Keep},
+      {"compare", MaskKind::Compare},   {"compare_exec", MaskKind::CompareExec},
+      {"put_lane", MaskKind::PutLane},  {"get_lane", MaskKind::GetLane},
+  };
+  return names.at(name);
+}
+
+void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
+  auto form = std::make_unique<OpcodeForm>();
+  const auto take = [&](const char *name, auto &into) { into = given[name].cast<std::decay_t<decltype(into)>>(); };
+  take("reads", form->reads);
+  take("full_writes", form->fullWrites);
+  take("partial_writes", form->partialWrites);
+  form->implicitReads = unitsOf(given["implicit_reads"].cast<py::bytes>());
+  form->implicitWrites = unitsOf(given["implicit_writes"].cast<py::bytes>());
+  form->implicitKills = unitsOf(given["implicit_kills"].cast<py::bytes>());
+  take("cross_lane", form->crossLane);
+  take("ignores_exec", form->ignoresExec);
+  take("writes_anywhere", form->writesAnywhere);
+  take("stores", form->stores);
+  form->special = specialOf(given["special"].cast<std::string>());
+  take("row_mask", form->row);
+  take("bank_mask", form->bank);
+  take("bound_ctrl", form->bound);
+  take("dst_sel", form->select);
+  take("dst_unused", form->unused);
+  take("simm16", form->hardware);
+  take("lanes", form->lanes);
+  take("lanes_if_ones", form->lanesIfOnes);
+  take("lanes_if_first", form->lanesIfFirst);
+  take("lanes_if_second", form->lanesIfSecond);
+  take("half_of_exec", form->halfOfExec);
+  form->mask = maskKindOf(given["mask"].cast<std::string>());
+  take("table", form->table);
+  take("width", form->width);
+  form->emptyWay = int8_t(given["empty_way"].cast<int>());
+  take("operands", form->operands);
+  const std::vector<const std::vector<uint8_t> *> positions = {&form->reads, &form->fullWrites, &form->partialWrites};
+  for (const std::vector<uint8_t> *each : positions)
+    for (const uint8_t position : *each)
+      within(int(position), size_t(form->operands), "operand");
+  for (const int position : {form->row, form->bank, form->bound, form->select, form->unused, form->hardware})
+    if (position >= form->operands)
+      throw std::invalid_argument("no such operand");
+  if (table.forms.size() <= size_t(opcode))
+    table.forms.resize(size_t(opcode) + 1);
+  table.forms[size_t(opcode)] = std::move(form);
+}
+
+} // namespace
+
+void bindFlow(py::module_ &m) {
+  py::class_<EffectTable, std::shared_ptr<EffectTable>>(m, "EffectTable")
+      .def(py::init<std::vector<int32_t>, std::vector<int32_t>, std::vector<uint8_t>, bool>(), py::arg("first_unit"),
+           py::arg("unit_count"), py::arg("half"), py::arg("wide"))
+      .def("tell", &tell, py::arg("opcode"), py::arg("form"))
+      .def("missing", &BoundCode::missing, py::arg("opcodes"));
+  py::class_<BoundCode, std::shared_ptr<BoundCode>>(m, "Code")
+      .def(py::init<std::shared_ptr<EffectTable>, Column<int32_t>, Column<int32_t>, Column<uint8_t>, Column<int64_t>,
+                    const py::bytes &, const py::bytes &>(),
+           py::arg("table"), py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"),
+           py::arg("operand_value"), py::arg("vectors"), py::arg("everything"))
+      .def("effects", &BoundCode::effects, py::arg("index"))
+      .def("together", &BoundCode::together, py::arg("first"), py::arg("last"));
+  py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, "Flow")
+      .def(py::init(&makeFlow), py::arg("code"), py::arg("blocks"), py::arg("edges"), py::arg("functions"),
+           py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"))
+      .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
+      .def("lanes", [](const BoundFlow &flow, size_t number) {
+        const BlockLanes &lanes = flow.lanes->blocks.at(number);
+        const auto tuple = [](const SegmentLanes &one) {
+          return py::make_tuple(one.groups, one.on, one.own, one.outside, one.spread);
+        };
+        py::list segments;
+        for (const SegmentLanes &one : lanes.segments)
+          segments.append(tuple(one));
+        return py::make_tuple(segments, lanes.call, tuple(lanes.behind), lanes.edges);
+      });
+  py::class_<BoundLiveness>(m, "Liveness")
+      .def(py::init(&makeLiveness), py::arg("flow"), py::arg("touched"))
+      .def(
+          "points",
+          [](const BoundLiveness &self, int block) {
+            within(block, self.flow->program.blocks.size(), "block");
+            const std::vector<Live> points = self.liveness->points(block);
+            return py::bytes(reinterpret_cast<const char *>(points.data()), points.size() * sizeof(Live));
+          },
+          py::arg("block"));
+}
+
+} // namespace luthier::flow

@@ -1,0 +1,231 @@
+#include "lane_flow.h"
+
+#include <algorithm>
+
+namespace luthier::flow {
+namespace {
+
+SegmentLanes lanesOf(const LaneMasks &state) {
+  return {state.count, state.on, state.own.certain, state.everything() & ~state.own.possible, {}};
+}
+
+} // namespace
+
+LaneFlow::LaneFlow(const Program &program, const Segments &segments)
+    : blocks(program.blocks.size()), program_(program), segments_(segments), before_(program.blocks.size()),
+      keepsExec_(program.functions.size(), 1), changes_(program.functions.size()), writes_(writtenByFunctions()),
+      kept_(scalarsReadLater()), callers_(program.functions.size()), version_(program.blocks.size()),
+      versions_(program.blocks.size()) {
+  for (const Call &call : program.calls)
+    for (const int callee : call.callees)
+      callers_[size_t(callee)].push_back(call.block);
+  for (size_t function = 0; function < program.functions.size(); ++function)
+    roots.push_back({program.functions[function].entryBlock, {int(function)}});
+  for (const int block : program.entries) {
+    auto at = std::find_if(roots.begin(), roots.end(), [&](const Root &root) { return root.block == block; });
+    if (at == roots.end())
+      at = roots.insert(roots.end(), Root{block, {}});
+    if (std::find(at->functions.begin(), at->functions.end(), 0) == at->functions.end())
+      at->functions.push_back(0);
+  }
+
+  const LaneMasks start(program.table->wide, program.functions.size() > 1);
+  std::vector<int> into;
+  std::set<int> work;
+  for (const Root &root : roots) {
+    enter(root.block, start, 0, into);
+    work.insert(root.block);
+  }
+  for (; !work.empty(); work = stale())
+    run(std::move(work));
+  for (Root &root : roots) {
+    enter(root.block, start, 0, into);
+    root.inactive = into[GroupOutside];
+    root.active = into[GroupOwn];
+  }
+  before_.clear();
+}
+
+// Summaries
+
+/// Vector units each function may write, with all it calls.
+std::vector<Units> LaneFlow::writtenByFunctions() const {
+  std::vector<Units> writes(program_.functions.size());
+  for (size_t function = 0; function < writes.size(); ++function)
+    for (const int block : program_.functions[function].blocks)
+      for (const Segment &segment : segments_[size_t(block)])
+        writes[function] |= segment.writes & Vectors;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t function = 0; function < writes.size(); ++function) {
+      Units total = writes[function];
+      for (const int number : program_.functions[function].calls) {
+        const Call &call = program_.calls[size_t(number)];
+        for (const int callee : call.callees)
+          total |= writes[size_t(callee)];
+        if (!call.known)
+          total |= Vectors;
+      }
+      if (total != writes[function]) {
+        writes[function] = total;
+        changed = true;
+      }
+    }
+  }
+  return writes;
+}
+
+/// Plain liveness of scalars, where calls, returns and jumps to unknown places read everything; and all vectors.
+std::vector<Units> LaneFlow::scalarsReadLater() const {
+  const size_t count = program_.blocks.size();
+  std::vector<Units> gains(count), keeps(count, Scalars), live(count);
+  std::set<int> work;
+  for (size_t number = 0; number < count; ++number) {
+    work.insert(int(number));
+    for (size_t i = segments_[number].size(); i-- > 0;) {
+      const Segment &segment = segments_[number][i];
+      gains[number] = (gains[number] - segment.kills) | segment.reads;
+      keeps[number] -= segment.kills;
+    }
+    gains[number] &= Scalars;
+  }
+  while (!work.empty()) {
+    const size_t number = size_t(*work.rbegin());
+    work.erase(int(number));
+    const Block &block = program_.blocks[number];
+    const bool leaves = block.exit == Exit::Call || block.exit == Exit::Return || block.exit == Exit::Tail ||
+                        block.exit == Exit::Unknown;
+    Units behind = leaves ? Scalars : Units{};
+    for (const Edge &edge : block.successors)
+      behind |= live[size_t(edge.to)];
+    const Units now = (behind & keeps[number]) | gains[number];
+    if (now != live[number]) {
+      live[number] = now;
+      work.insert(block.predecessors.begin(), block.predecessors.end());
+    }
+  }
+  for (Units &units : live)
+    units |= Vectors;
+  return live;
+}
+
+// Forward
+
+/// Control comes to a block with `state`: where its groups go, and whether that was news.
+bool LaneFlow::enter(int block, const LaneMasks &state, Groups vacant, std::vector<int> &into) {
+  std::optional<LaneMasks> &known = before_[size_t(block)];
+  const bool fresh = !known;
+  if (fresh)
+    known = LaneMasks::nowhere(state, kept_[size_t(block)]);
+  const bool changed = known->join(state, vacant, into);
+  if (changed || fresh)
+    ++version_[size_t(block)];
+  return changed || fresh;
+}
+
+/// Analyse these blocks, and whatever changes through that.
+void LaneFlow::run(std::set<int> work) {
+  while (!work.empty()) {
+    const int number = *work.begin();
+    work.erase(work.begin());
+    visit(number, work);
+  }
+}
+
+/// Go through a block; `again` gets those that must be visited because of what was found.
+void LaneFlow::visit(int number, std::set<int> &again) {
+  const Block &block = program_.blocks[size_t(number)];
+  LaneMasks state = *before_[size_t(number)];
+  BlockLanes &lanes = blocks[size_t(number)];
+  lanes.segments.clear();
+  for (const Segment &segment : segments_[size_t(number)]) {
+    lanes.segments.push_back(lanesOf(state));
+    for (const MaskOperation &operation : segment.operations)
+      operation.run(state, lanes.segments.back().spread); // empty but for the last
+  }
+  leave(number, state, again);
+  lanes.call = call(number, state);
+  lanes.behind = lanesOf(state);
+  lanes.edges.resize(block.successors.size());
+  versions_[size_t(number)].clear();
+  const OpcodeForm &last = *program_.table->form(program_.code.opcode[block.last]);
+  for (size_t i = 0; i < block.successors.size(); ++i) {
+    const Edge &edge = block.successors[i];
+    // No lane is active where EXEC is zero.
+    const bool empty = (last.emptyWay == 1 && edge.taken) || (last.emptyWay == 0 && edge.fallthrough);
+    const Groups vacant = empty && state.on != state.everything() ? state.on : 0;
+    if (enter(edge.to, state, vacant, lanes.edges[i]))
+      again.insert(edge.to);
+    versions_[size_t(number)].push_back(version_[size_t(edge.to)]);
+  }
+}
+
+/// Change the state to that behind a call; the spread of its groups.
+std::vector<Groups> LaneFlow::call(int number, LaneMasks &state) const {
+  const int which = program_.callOf[size_t(number)];
+  if (which < 0 || program_.calls[size_t(which)].tail)
+    return {};
+  const Call &call = program_.calls[size_t(which)];
+  Units lost = call.known ? Units{} : AllUnits;
+  bool keeps = call.known;
+  for (const int callee : call.callees) {
+    lost |= changes_[size_t(callee)] | writes_[size_t(callee)];
+    keeps = keeps && keepsExec_[size_t(callee)];
+  }
+  state.forget(lost);
+  if (keeps)
+    return {};
+  std::vector<Groups> spread = state.changeExec({0, state.everything()});
+  state.compact(spread);
+  return spread;
+}
+
+/// Note what functions that end here leave changed; `again` gets blocks with calls that must be looked at again.
+void LaneFlow::leave(int number, const LaneMasks &state, std::set<int> &again) {
+  const Block &block = program_.blocks[size_t(number)];
+  if (block.exit != Exit::Return && block.exit != Exit::Tail && block.exit != Exit::Unknown)
+    return;
+  bool keeps = state.own == Mask{state.on, state.on};
+  Units changes = state.origins ? state.origins->changed() : Units{};
+  const auto anything = [&] {
+    keeps = false;
+    changes = Scalars;
+  };
+  if (block.exit == Exit::Unknown)
+    anything();
+  if (block.exit == Exit::Tail) {
+    const Call &call = program_.calls[size_t(program_.callOf[size_t(number)])];
+    if (!call.known)
+      anything();
+    for (const int callee : call.callees) {
+      keeps = keeps && keepsExec_[size_t(callee)];
+      changes |= changes_[size_t(callee)];
+    }
+  }
+  for (const int owner : block.owners) {
+    const size_t function = size_t(owner);
+    if ((keeps || !keepsExec_[function]) && !(changes - changes_[function]))
+      continue;
+    keepsExec_[function] = keepsExec_[function] && keeps;
+    changes_[function] |= changes;
+    for (const int caller : callers_[function])
+      if (before_[size_t(caller)])
+        again.insert(caller);
+  }
+}
+
+/// Blocks with a successor whose groups changed since.
+std::set<int> LaneFlow::stale() const {
+  std::set<int> found;
+  for (size_t number = 0; number < blocks.size(); ++number) {
+    const std::vector<Edge> &edges = program_.blocks[number].successors;
+    bool same = versions_[number].size() == edges.size();
+    for (size_t i = 0; same && i < edges.size(); ++i)
+      same = versions_[number][i] == version_[size_t(edges[i].to)];
+    if (!same)
+      found.insert(int(number));
+  }
+  return found;
+}
+
+} // namespace luthier::flow

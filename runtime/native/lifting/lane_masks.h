@@ -1,0 +1,151 @@
+// What is known of lane masks at a point: groups of lanes, and which groups each mask holds.
+//
+// The lanes of a wave are divided into a few groups. Each is either active or inactive as a whole, and of each mask in
+// scalar registers it is known whether it holds all lanes of a group, none of them, or perhaps some. When EXEC is given
+// a mask that may hold some, that group is split in two, and with it what is known of the masks it was computed from:
+// behind `s_and_saveexec_b64 s[2:3], vcc` there is a group that is active, in VCC and in s[2:3], and one that is
+// inactive, not in VCC, and in s[2:3]. So `s_or_b64 exec, exec, s[2:3]` is seen to bring back the lanes that were
+// active before and no others, and the same goes for loops (`s_or` gathers the lanes that have left, `s_andn2` takes
+// them out of EXEC) and for the other arm of a branch.
+//
+// A group is a name given to lanes on the way of a wave through the code, nothing that exists in the machine: where
+// ways join, any group of the one may be declared to be any group of the other that is equally active. Which choice
+// keeps most of what is known is a matter of taste, not of correctness.
+#pragma once
+
+#include "units.h"
+
+#include <optional>
+#include <vector>
+
+namespace luthier::flow {
+
+/// A bit set of groups.
+using Groups = uint32_t;
+
+/// The groups a mask certainly holds whole, and those it may hold lanes of.
+struct Mask {
+  Groups certain = 0, possible = 0;
+  bool operator==(const Mask &other) const { return certain == other.certain && possible == other.possible; }
+};
+
+/// A scalar register unit, or a lane of a VGPR that a scalar was put into.
+using Key = int32_t;
+constexpr Key laneKey(int unit, int lane) { return UnitLimit + unit * 64 + lane; }
+constexpr bool isLane(Key key) { return key >= UnitLimit; }
+constexpr int unitOf(Key key) { return isLane(key) ? (key - UnitLimit) / 64 : key; }
+
+/// What a 32-bit register holds: half 0 or 1 of a mask, or `Either` for constants.
+struct Held {
+  uint8_t half;
+  Mask mask;
+  bool operator==(const Held &other) const { return half == other.half && mask == other.mask; }
+};
+constexpr uint8_t EitherHalf = 2;
+
+/// Sources of mask operations besides register units.
+constexpr int ExecSource = ExecLo, Zero = -1, Ones = -2, Unknown = -3;
+
+constexpr int MostGroups = 10; ///< above this, the groups that differ least are taken together
+constexpr int MostJoined = 6;  ///< groups up to which a join makes a new one rather than forget something
+constexpr int GroupOutside = 0, GroupOwn = 1; ///< where a function is entered: lanes that are not active, and that are
+
+/// What an operation's result tells of an operand: groups that may have lanes where the result is set and the operand
+/// clear, both are set, the result is clear and the operand clear, the result clear and the operand set.
+using Told = std::array<Groups, 4>;
+
+struct Learnt {
+  int unit;
+  Told told;
+};
+
+/// Which unit's value at the function's entry a register has.
+class Origins {
+public:
+  static constexpr int16_t None = -1, Own = -2;
+  Origins() { scalars_.fill(Own); }
+  bool operator==(const Origins &other) const { return scalars_ == other.scalars_ && lanes_ == other.lanes_; }
+  /// The unit, -1 where it is that of none.
+  int of(Key key) const;
+  void set(Key key, int origin);
+  void forget(const Units &writes);
+  /// Keeps what the two agree on; whether that changed anything.
+  bool join(const Origins &other);
+  /// Scalar units that may not hold their own.
+  Units changed() const;
+
+private:
+  std::array<int16_t, VgprFirst> scalars_;
+  std::vector<std::pair<Key, int16_t>> lanes_; ///< ascending; those that are missing have none
+};
+
+class LaneMasks {
+public:
+  /// @param wide masks have 64 bits, in two registers
+  /// @param moved follow `origins`
+  LaneMasks(bool wide, bool moved);
+
+  /// A state without groups, to `join` others to: `like` first, which makes the groups. Something is to be known of the
+  /// units in `keep` only.
+  static LaneMasks nowhere(const LaneMasks &like, const Units &keep);
+
+  int count = 2;                   ///< groups, numbered from 0
+  Groups on = 1 << GroupOwn;       ///< those that are active
+  Mask own{1 << GroupOwn, 1 << GroupOwn}; ///< what EXEC was when the function was entered
+  std::optional<Origins> origins;
+
+  Groups everything() const { return (Groups(1) << count) - 1; }
+  /// What is known of a whole mask: in a unit, or a pair of units beginning there.
+  Mask mask(int source) const;
+  /// What is known of one 32-bit register or constant.
+  std::optional<Held> half(int source) const;
+  std::optional<Held> held(Key key) const;
+  int origin(Key key) const { return origins ? origins->of(key) : isLane(key) ? -1 : key; }
+
+  /// A unit, or a pair, now holds a mask.
+  void put(int unit, const Mask &mask);
+  /// These units hold something else.
+  void forget(const Units &writes);
+  /// One register now holds this; `origin` is that of the same value before.
+  void set(Key key, const std::optional<Held> &held, int origin);
+
+  /// Give EXEC a new value: for each group before, the groups its lanes are in afterwards.
+  std::vector<Groups> changeExec(const Mask &mask, const std::vector<Learnt> &learnt = {});
+  /// Take groups together that nothing tells apart, then those with the least difference until there are `MostGroups`;
+  /// `spread` then speaks of the new ones.
+  void compact(std::vector<Groups> &spread);
+  /// Make this state hold also where control comes with `other`, where groups in `vacant` have no lanes.
+  ///
+  /// @param into the group here of each group of `other`, -1 for vacant ones
+  /// @return whether anything changed
+  bool join(const LaneMasks &other, Groups vacant, std::vector<int> &into);
+
+private:
+  struct Entry {
+    Key key;
+    Held held;
+  };
+  class Signatures;
+
+  bool includes(const LaneMasks &other) const;
+  bool joinHalves(const LaneMasks &other);
+  void store(Key key, const Held &held);
+  void renumber(const std::vector<int> &to, int groups);
+  template <typename Change> void rewrite(Change change);
+
+  bool wide_;
+  std::vector<Entry> held_; ///< ascending; registers that are missing may hold anything
+};
+
+/// A bitwise operation on masks. Bit `2 * a + b` of the truth table is the result for operand bits a and b.
+///
+/// @param about what the result tells of each operand
+Mask evaluate(int table, const Mask &one, const Mask &other, Groups everything, std::array<Told, 2> &about);
+
+/// Calls `visit` with each member.
+template <typename Visit> void eachGroup(Groups groups, Visit visit) {
+  for (; groups; groups &= groups - 1)
+    visit(__builtin_ctz(groups));
+}
+
+} // namespace luthier::flow

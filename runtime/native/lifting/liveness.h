@@ -1,0 +1,56 @@
+// Register liveness that is right for divergent code; luthier/lifting/liveness.py says how it works.
+#pragma once
+
+#include "written.h"
+
+namespace luthier::flow {
+
+/// Units live for lanes that are active at a point, and for those that are inactive.
+struct Live {
+  Units active, inactive;
+  bool operator!=(const Live &other) const { return active != other.active || inactive != other.inactive; }
+};
+
+/// How liveness behind a call becomes liveness before it:
+/// `active = activeActive & behind.active | activeInactive & behind.inactive | gainActive`, the other likewise.
+struct Transfer {
+  Units activeActive, activeInactive, inactiveActive, inactiveInactive;
+  Units gainActive, gainInactive;
+
+  Transfer &operator|=(const Transfer &other); ///< either of two ways
+};
+
+class Liveness {
+public:
+  /// @param touched units that inserted code reads or writes
+  Liveness(const Program &program, const Segments &segments, const LaneFlow &flow, const Units &touched);
+
+  /// Liveness before each instruction of the block and behind the last.
+  std::vector<Live> points(int block) const;
+
+private:
+  /// Live units of each group; in three sets where functions are summarised: the constant part, then bits that are set
+  /// if they are behind the return, in active and in inactive lanes.
+  template <int Sets> using ByGroup = std::vector<Bits<Sets>>;
+  template <int Sets> using ByBlock = std::vector<ByGroup<Sets>>;
+
+  template <int Sets> ByBlock<Sets> nothingLive() const;
+  template <int Sets> void behind(int block, const ByBlock<Sets> &in, ByGroup<Sets> &live) const;
+  template <int Sets> void beforeCall(int block, ByGroup<Sets> &live) const;
+  template <int Sets> void start(int block, ByGroup<Sets> &live) const;
+  void summarise();
+  void solve();
+  Live merged(int block, const ByGroup<1> &behind) const;
+  Live publicAt(const SegmentLanes &lanes, const ByGroup<1> &live, const Filled &filled, Groups never) const;
+
+  const Program &program_;
+  const Segments &segments_;
+  const LaneFlow &flow_;
+  const Written written_;
+  Transfer unknown_;
+  std::vector<Transfer> summary_; ///< by function
+  std::vector<Live> return_;      ///< what is live where each function returns to
+  ByBlock<1> in_;                 ///< at the start of each block
+};
+
+} // namespace luthier::flow

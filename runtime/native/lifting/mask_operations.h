@@ -1,0 +1,52 @@
+// What single instructions do to `LaneMasks`.
+#pragma once
+
+#include "effects.h"
+#include "lane_masks.h"
+
+namespace luthier::flow {
+
+/// One instruction that changes masks, or several that do no more than overwrite some.
+struct MaskOperation {
+  enum Action : uint8_t {
+    Forget,
+    ExecUnknown,
+    LogicOperation,
+    LogicExec,
+    SaveExec,
+    WriteExec,
+    CompareOperation,
+    CompareIntoExec,
+    Copy,
+    SelectOperation,
+    PutInLane,
+    GetFromLane,
+  };
+  Action action = Forget;
+  bool setsExec = false;
+  uint8_t lanes = 0;
+  uint8_t table = 0, width = 1;
+  int8_t lane = -1;                    ///< for scalars in lanes; -1 if it is not constant
+  int target = -1;                     ///< first unit written, besides EXEC in operations that write both; -1 if none
+  std::array<int, 2> sources{Zero, Zero}; ///< first units, or Zero, Ones, Unknown
+  Units writes;                        ///< scalar units that change, and VGPRs in whose lanes scalars are kept
+
+  /// Changes the state; for writes of EXEC, tells for each group before the groups its lanes are in afterwards.
+  void run(LaneMasks &state, std::vector<Groups> &spread) const;
+};
+
+/// Makes the operations of one kernel.
+struct MaskOperations {
+  const EffectTable &table;
+  Units interesting; ///< units whose writes change what is known of masks
+
+  /// @param lanesKept VGPRs in whose lanes scalars are put
+  MaskOperations(const EffectTable &table, const Units &lanesKept);
+
+  /// The operation of an instruction of which only its effects are known.
+  MaskOperation unknown(const Effects &effects) const;
+  /// The operation of one instruction that writes something `interesting`.
+  MaskOperation make(const OpcodeForm &form, const Effects &effects, const Operands &operands) const;
+};
+
+} // namespace luthier::flow

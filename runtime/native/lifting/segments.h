@@ -1,0 +1,92 @@
+// The control flow of a lifted kernel, and its blocks cut behind each write of EXEC: between two cuts every instruction
+// runs with the same active lanes.
+#pragma once
+
+#include "mask_operations.h"
+
+#include <unordered_map>
+
+namespace luthier::flow {
+
+enum class Exit : uint8_t { Fallthrough, Branch, Conditional, Call, Tail, Return, End, Trap, Unknown };
+
+struct Edge {
+  int to;
+  bool taken;       ///< else to the next instruction, or indirect
+  bool fallthrough;
+};
+
+struct Block {
+  int first, last; ///< instructions, inclusive
+  Exit exit;
+  std::vector<Edge> successors;
+  std::vector<int> predecessors;
+  std::vector<int> owners; ///< functions it is part of
+};
+
+struct Call {
+  int block; ///< it ends
+  bool tail;
+  bool known;
+  std::vector<int> callees;
+};
+
+struct Function {
+  int entryBlock;
+  std::vector<int> blocks;
+  std::vector<int> calls; ///< indices in `Program::calls`
+};
+
+/// Effects of an instruction that are not those of its encoding: it runs in a mode that changes them, or stands also for
+/// what is inserted before it.
+struct Override {
+  Effects effects;
+  bool opaque = false;   ///< what it does to masks is not what its opcode does
+  bool setsLanes = false; ///< what is inserted writes EXEC: the instruction itself runs behind that
+};
+
+/// A lifted kernel, as luthier.lifting.model describes it.
+struct Program {
+  const EffectTable *table;
+  Code code;
+  std::vector<Block> blocks;
+  std::vector<Function> functions; ///< the kernel first
+  std::vector<Call> calls;
+  std::vector<int> callOf;         ///< by block, -1 where none ends it
+  std::vector<int> entries;        ///< blocks at which hardware starts the kernel
+  Units vectors, everything;       ///< units the kernel may touch
+  int launched;                    ///< VGPRs the launch sets
+  bool unknown;                    ///< some jump or call may go where it is not known
+
+  std::unordered_map<int, Override> overrides; ///< by instruction
+
+  const Override *overrideOf(int index) const {
+    if (overrides.empty())
+      return nullptr;
+    const auto at = overrides.find(index);
+    return at == overrides.end() ? nullptr : &at->second;
+  }
+  void effects(int index, Effects &out) const {
+    if (const Override *given = overrideOf(index))
+      out = given->effects;
+    else
+      effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, index), vectors, everything, out);
+  }
+};
+
+/// Instructions of a block up to a write of EXEC, or to the block's end. What they do together, as units.
+struct Segment {
+  int first, last;          ///< inclusive
+  Units reads, kills;       ///< read in active lanes before anything here replaces them; and scalars
+  Units crossReads, hardKills; ///< read in any lane before anything here replaces them in every lane; and scalars
+  Units writes;
+  Units writesAnywhere;     ///< written in lanes that may not be active
+  Units storesUnwritten;    ///< put where others can see them, and not written here before
+  std::vector<MaskOperation> operations; ///< on masks; the last one is the write of EXEC if there is one
+};
+
+using Segments = std::vector<std::vector<Segment>>; ///< by block
+
+Segments cutBlocks(const Program &program);
+
+} // namespace luthier::flow
