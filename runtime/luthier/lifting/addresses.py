@@ -4,6 +4,7 @@ one function."""
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -112,8 +113,11 @@ class AddressAnalysis:
         # Who calls a function must know which registers it puts back, so all its moves matter. Nobody calls a kernel.
         self._relevant = self._followed_in(marks) if links or jumps else self._relevant_in(marks)
         states = {start: State() for start in work}
+        heapq.heapify(work)  # in address order: what comes before a block has mostly settled when it is looked at
         while work:
-            number = work.pop()
+            number = heapq.heappop(work)
+            if work and work[0] == number:
+                continue
             after = self._block(number, states[number].copy())
             for _, successor in nodes[number].successors:
                 known = states.get(successor)
@@ -121,8 +125,7 @@ class AddressAnalysis:
                     states[successor] = after.copy()
                 elif not known.join(after):
                     continue
-                if successor not in work:
-                    work.append(successor)
+                heapq.heappush(work, successor)
         return self._collect(states, links)
 
     def _block(self, number: int, state: State) -> State:
