@@ -232,7 +232,7 @@ def bad_bundles(bundle: bytes) -> dict[str, bytes]:
         "unknown version 9": packed[:4] + b"\x09" + packed[5:],
         "unknown compression method 7": packed[:6] + b"\x07" + packed[7:],
         "does not fit": put(8, 1 << 50, packed),
-        "instead of 0x400": put(16, 1 << 62, packed),
+        "claims to hold 0x400": put(16, 1 << 62, packed),
         "does not decompress": packed[:40] + b"\xff" * 40 + packed[80:],
         "bytes instead of": compressed(bundle, 1, 1)[:-200],
         "nested": b"!<arch>\n" + deep_archive(bundle, 10),

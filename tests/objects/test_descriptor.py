@@ -173,8 +173,8 @@ def assembled(target: Target, kernels: list[str]) -> list[KernelDescriptor]:
     command = ["llvm-mc-22", "-triple=amdgcn-amd-amdhsa", f"-mcpu={target.name}", "-filetype=obj", "-o", "-"]
     done = subprocess.run(command, input=source.encode(), capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
-    elf = ElfFile(done.stdout, "assembled")
-    data = elf.section_bytes(elf.sections[elf.section_names.index(".rodata")], ".rodata")
+    elf = ElfFile(memoryview(done.stdout), "assembled")
+    data = elf.section_view(elf.sections[elf.section_names.index(".rodata")], ".rodata")
     return [KernelDescriptor.decode(data[at : at + 64], target) for at in range(0, len(data), 64)]
 
 

@@ -45,7 +45,7 @@ def check(tool: Tool, tmp_path: Path) -> Callable[[bytes], CodeObject]:
 
 def rules_of_the_loader(data: bytes) -> None:
     """What ROCr's loader does with a code object, and what must hold for that to work."""
-    elf = ElfFile(data, "edited")
+    elf = ElfFile(memoryview(data), "edited")
     sections = elf.sections
     # The file's size, as the loader computes it from the section headers alone, must be its size.
     end = start = elf.header.sections_offset
@@ -81,11 +81,12 @@ def rules_of_the_loader(data: bytes) -> None:
             )
     # It takes the only .symtab, and reads descriptors through the section of their symbol.
     (symtab,) = [section for section in sections if section.type == 2]
-    names = elf.string_table(symtab.link, "names")
-    for symbol in SYMBOL.unpack_all(elf.section_bytes(symtab, "symbols")):
+    symbols = SYMBOL.unpack_all(elf.section_view(symtab, "symbols"))
+    names = elf.string_table(symtab.link, "names").names(symbol.name for symbol in symbols)
+    for symbol, name in zip(symbols, names, strict=True):
         if symbol.section not in (0, 0xFFF1) and symbol.section < 0xFF00:
             home = sections[symbol.section]
-            assert home.address <= symbol.value <= home.address + home.size, names[symbol.name]
+            assert home.address <= symbol.value <= home.address + home.size, name
     # Dynamic relocations have no target section, and symbols of .dynsym.
     for section in sections:
         if section.type == 4 and section.flags & 2:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from luthier.errors import TargetError
-from luthier.objects import CodeObject, Image, Kernel, find_images
+from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,42 +18,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    objects, unknown = _load(find_images(args.file))
-    if args.json:
-        rows = [describe(found) for found in objects]
-        rows += [{"name": image.name, "id": image.id, "unsupported": str(why)} for image, why in unknown]
-        print(json.dumps(rows, indent=2))
-    else:
-        print("\n\n".join([table(found) for found in objects] + [f"{i.name}: not supported: {e}" for i, e in unknown]))
+    """Show one object after the other, as they are found.
+
+    Raises:
+        LuthierError: at the first that is malformed, after those before it; or all are for unknown processors.
+    """
+    show = _JsonList() if args.json else _Tables()
+    unknown: list[tuple[Image, TargetError]] = []
+    known = False
+    for image in find_images(args.file):
+        try:
+            found = CodeObject(image.data, image.name)
+        except TargetError as problem:
+            unknown.append((image, problem))
+        else:
+            known = True
+            show.object(found)
+    if not known:
+        raise unknown[0][1]
+    for image, why in unknown:
+        show.unsupported(image, why)
+    show.end()
     return 0
 
 
-def _load(images: list[Image]) -> tuple[list[CodeObject], list[tuple[Image, TargetError]]]:
-    """The code objects, and the images for processors that are not known.
+class _Tables:
+    """Tables with an empty line between."""
 
-    Raises:
-        TargetError: all of them are.
-    """
-    objects: list[CodeObject] = []
-    unknown: list[tuple[Image, TargetError]] = []
-    for image in images:
-        try:
-            objects.append(CodeObject(image.data, image.name))
-        except TargetError as problem:
-            unknown.append((image, problem))
-    if not objects:
-        raise unknown[0][1]
-    return objects, unknown
+    def __init__(self) -> None:
+        self._before = ""
+
+    def object(self, found: CodeObject) -> None:
+        self._write(table(found))
+
+    def unsupported(self, image: Image, why: TargetError) -> None:
+        self._write(f"{image.name}: not supported: {why}")
+
+    def end(self) -> None:
+        pass
+
+    def _write(self, text: str) -> None:
+        print(self._before + text, flush=True)
+        self._before = "\n"
+
+
+class _JsonList:
+    """A list in JSON, each row written when it is there, on a line of its own."""
+
+    def __init__(self) -> None:
+        self._before = "["
+
+    def object(self, found: CodeObject) -> None:
+        self._write(describe(found))
+
+    def unsupported(self, image: Image, why: TargetError) -> None:
+        self._write({"name": image.name, "id": image.id, "unsupported": str(why)})
+
+    def end(self) -> None:
+        print("\n]")
+
+    def _write(self, row: dict[str, Any]) -> None:
+        print(self._before + "\n" + json.dumps(row), end="", flush=True)
+        self._before = ","
 
 
 def describe(found: CodeObject) -> dict[str, Any]:
     """What `--json` says of one code object."""
+    arguments = {id(kernel.arguments): kernel.arguments for kernel in found.kernels.values()}  # most kernels share them
+    described = {number: [_describe_argument(one) for one in every] for number, every in arguments.items()}
     return {
         "name": found.name,
         "target": str(found.target),
         "code_object_version": found.abi,
-        "size": len(found.data),
-        "kernels": [_describe_kernel(kernel) for kernel in found.kernels.values()],
+        "size": found.size,
+        "kernels": [
+            {**_describe_kernel(kernel), "arguments": described[id(kernel.arguments)]}
+            for kernel in found.kernels.values()
+        ],
         "variables": [
             {"name": symbol.name, "address": symbol.address, "size": symbol.size}
             for symbol in found.symbols
@@ -61,6 +102,10 @@ def describe(found: CodeObject) -> dict[str, Any]:
         ],
         "relocations": len(found.relocations),
     }
+
+
+def _describe_argument(argument: KernelArgument) -> dict[str, Any]:
+    return {key: value for key, value in asdict(argument).items() if value or key in ("offset", "size", "value_kind")}
 
 
 def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
@@ -78,10 +123,6 @@ def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
         "dynamic_stack": kernel.uses_dynamic_stack,
         "kernarg_size": kernel.kernarg_size,
         "max_flat_workgroup_size": kernel.max_flat_workgroup_size,
-        "arguments": [
-            {key: value for key, value in asdict(argument).items() if value or key in ("offset", "size", "value_kind")}
-            for argument in kernel.arguments
-        ],
     }
 
 
@@ -92,9 +133,11 @@ def table(found: CodeObject) -> str:
     """One code object as text. CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes."""
     count = len(found.kernels)
     title = (
-        f"{found.name}: {found.target}, code object v{found.abi}, {len(found.data):,} bytes, "
+        f"{found.name}: {found.target}, code object v{found.abi}, {found.size:,} bytes, "
         f"{count} kernel{'' if count == 1 else 's'}"
     )
+    arguments = {id(kernel.arguments): kernel.arguments for kernel in found.kernels.values()}  # most kernels share them
+    summaries = {number: _summary(every) for number, every in arguments.items()}
     rows = [_HEADINGS] + [
         (
             kernel.name if kernel.name.isprintable() else ascii(kernel.name),
@@ -106,20 +149,17 @@ def table(found: CodeObject) -> str:
             str(kernel.group_segment_fixed_size),
             str(kernel.private_segment_fixed_size) + ("+" if kernel.uses_dynamic_stack else ""),
             str(kernel.kernarg_size),
-            _summary(kernel),
+            summaries[id(kernel.arguments)],
         )
         for kernel in found.kernels.values()
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
-        lines.append("  " + "  ".join([*cells, row[-1]]).rstrip())
+    first, *others, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    layout = f"  {{:{first}}}" + "".join(f"  {{:>{width}}}" for width in others) + "  {}"
+    lines = [layout.format(*row).rstrip() for row in rows]
     return "\n".join([title, *lines] if count else [title])
 
 
-def _summary(kernel: Kernel) -> str:
+def _summary(arguments: tuple[KernelArgument, ...]) -> str:
     """``3 global_buffer, 1 by_value, 12 hidden``"""
-    kinds = Counter("hidden" if argument.hidden else argument.value_kind for argument in kernel.arguments)
+    kinds = Counter("hidden" if argument.hidden else argument.value_kind for argument in arguments)
     return ", ".join(f"{number} {kind}" for kind, number in kinds.items())

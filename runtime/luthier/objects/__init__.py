@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from luthier.objects.code_object import CodeObject, Kernel, Relocation, Section, Segment, Symbol
-from luthier.objects.container import Image, find_images, load_object, load_objects
+from luthier.objects.container import Image, find_images, find_objects, load_object, load_objects
 from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
 from luthier.objects.editor import ObjectEditor
 from luthier.objects.metadata import KernelArgument, Metadata
@@ -22,6 +22,7 @@ __all__ = [
     "Segment",
     "Symbol",
     "find_images",
+    "find_objects",
     "load_object",
     "load_objects",
 ]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
 from luthier.errors import LuthierError, ObjectError
 from luthier.objects import elf as E
 from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
 from luthier.objects.metadata import (
+    KERNELS,
     NOTE_OWNER,
     NT_AMDGPU_METADATA,
     KernelArgument,
     Metadata,
-    arguments_of,
+    decode_kernels,
     decode_metadata,
     entry,
-    maps,
+    numbers,
 )
 from luthier.targets import TargetId, target_of_mach
 
@@ -47,8 +51,7 @@ class Section:
     size: int
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """One symbol; `section` is "" where it is undefined and ``*ABS*`` where it is absolute."""
 
     name: str
@@ -88,7 +91,8 @@ class Kernel:
     code_size: int
     """Bytes from `entry`, from the function's symbol; 0 if unknown."""
     metadata: Metadata
-    """Its map in ``amdhsa.kernels``; empty if the object has no metadata for it. Not to be changed."""
+    """Its map in ``amdhsa.kernels``; empty if the object has no metadata for it. Not to be changed; other
+    kernels may have the same list of arguments."""
     arguments: tuple[KernelArgument, ...]
     kernarg_size: int
     """Bytes, hidden arguments included."""
@@ -128,7 +132,7 @@ class CodeObject:
     Everything is parsed and checked when it is made, so a `CodeObject` that exists is well-formed.
 
     Args:
-        data: the ELF file.
+        data: the ELF file. A view is used where it is, and must not change.
         name: how errors and reports call it: a path, or ``path[gfx942]`` for one of several.
 
     Raises:
@@ -136,25 +140,15 @@ class CodeObject:
         TargetError: the processor is not known.
     """
 
-    def __init__(self, data: bytes, name: str = "<memory>") -> None:
-        self.data = bytes(data)
+    def __init__(self, data: bytes | bytearray | memoryview, name: str = "<memory>") -> None:
+        self._view = memoryview(bytes(data) if isinstance(data, bytearray) else data).toreadonly()
         self.name = name
-        self.elf = elf = E.ElfFile(self.data, name)
+        self.elf = elf = E.ElfFile(self._view, name)
         header = elf.header
-        if header.machine != E.EM_AMDGPU:
-            elf.fail(f"ELF machine {header.machine} is not AMDGPU", 18)
-        if header.osabi != E.ELFOSABI_AMDGPU_HSA:
-            elf.fail(f"ELF OS ABI {header.osabi} is not AMDGPU_HSA", 7)
-        if header.abi_version not in ABI_OF_ELF_VERSION:
-            elf.fail(f"ELF ABI version {header.abi_version} is not of code object version 3 to 6", 8)
+        self.target = read_target(header, name)
+        self.abi = ABI_OF_ELF_VERSION[header.abi_version]
         if header.type != E.ET_DYN:
             elf.fail("not a linked code object (ELF type is not ET_DYN); link relocatable objects first", 16)
-        self.abi = ABI_OF_ELF_VERSION[header.abi_version]
-        try:
-            self.target = self._read_target(header.flags)
-        except LuthierError as problem:
-            problem.object, problem.offset = name, 48
-            raise
         self.segments = tuple(
             Segment(s.vaddr, s.offset, s.filesz, s.memsz, s.flags) for s in elf.segments if s.type == E.PT_LOAD
         )
@@ -163,13 +157,17 @@ class CodeObject:
             for n, s in zip(elf.section_names, elf.sections, strict=True)
         )
         for section in self.sections:
-            if section.type not in (0, E.SHT_NOBITS) and section.offset + section.size > len(self.data):
+            if section.type not in (0, E.SHT_NOBITS) and section.offset + section.size > len(self._view):
                 elf.fail(f"section {section.name} reaches past the end of the file", section.offset)
         dynamic = self._read_symbols(E.SHT_DYNSYM, dynamic=True)
         static = self._read_symbols(E.SHT_SYMTAB, dynamic=False)
         self.symbols = self._merge(static, dynamic)
         self.relocations = self._read_relocations(dynamic)
-        self.metadata = self._read_metadata()
+        self._notes = [
+            (description, offset)
+            for owner, kind, description, offset in elf.notes()
+            if owner == NOTE_OWNER and kind == NT_AMDGPU_METADATA
+        ]
         self._by_name: dict[str, Symbol] = {}
         for symbol in self.symbols:  # a definition wins over an import, a global over a local
             other = self._by_name.get(symbol.name)
@@ -180,6 +178,17 @@ class CodeObject:
     def __repr__(self) -> str:
         return f"<CodeObject {self.name}: {self.target}, v{self.abi}, {len(self.kernels)} kernels>"
 
+    @functools.cached_property
+    def data(self) -> bytes:
+        """The ELF file."""
+        owner = self._view.obj
+        return owner if isinstance(owner, bytes) and len(owner) == len(self._view) else bytes(self._view)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the ELF file."""
+        return len(self._view)
+
     def read(self, address: int, size: int) -> bytes:
         """`size` bytes at virtual `address`; memory the file does not back reads as zero.
 
@@ -189,9 +198,19 @@ class CodeObject:
         for segment in self.segments:
             start = address - segment.vaddr
             if start >= 0 and start + size <= segment.memsz:
-                backed = self.data[segment.offset + start : segment.offset + min(start + size, segment.filesz)]
+                backed = bytes(self._view[segment.offset + start : segment.offset + min(start + size, segment.filesz)])
                 return backed + bytes(size - len(backed))
         raise ObjectError(f"no segment holds {size:#x} bytes at this address", object=self.name, offset=address)
+
+    @functools.cached_property
+    def metadata(self) -> Metadata:
+        """What the metadata notes say, as one map; LLVM writes one note for all kernels, GCC one for each."""
+        metadata: Metadata = {}
+        for data, offset in self._notes:
+            found = decode_metadata(data, object=self.name, offset=offset)
+            kernels = [*metadata.get(KERNELS, ()), *found.get(KERNELS, ())]
+            metadata = {**found, **metadata, **({KERNELS: kernels} if KERNELS in found else {})}
+        return metadata
 
     def symbol(self, name: str) -> Symbol | None:
         """The symbol called exactly `name`: a defined one before an undefined, a global before a local."""
@@ -202,7 +221,7 @@ class CodeObject:
         for section in self.sections:
             if section.name == name:
                 size = 0 if section.type == E.SHT_NOBITS else section.size
-                return self.data[section.offset : section.offset + size]
+                return bytes(self._view[section.offset : section.offset + size])
         return None
 
     @functools.cached_property
@@ -215,40 +234,38 @@ class CodeObject:
         ]
         return tuple(sorted(found or [(s.vaddr, s.filesz) for s in self.segments if s.flags & E.PF_X]))
 
-    def _read_target(self, flags: int) -> TargetId:
-        target = target_of_mach(flags & 0xFF)
-        if self.abi == 3:  # one bit each: on or off
-            xnack = bool(flags & 0x100) if target.supports_xnack else None
-            sramecc = bool(flags & 0x200) if target.supports_sramecc else None
-            return TargetId(target, sramecc, xnack)
-        settings = (None, None, False, True)  # unsupported, any, off, on
-        xnack, sramecc = settings[flags >> 8 & 3], settings[flags >> 10 & 3]
-        if (xnack is not None and not target.supports_xnack) or (sramecc is not None and not target.supports_sramecc):
-            raise ObjectError(f"ELF flags {flags:#x} set a feature that {target.name} lacks")
-        return TargetId(target, sramecc, xnack)
+    @functools.cached_property
+    def _code_ends(self) -> list[int]:
+        """The furthest end of the first, the first two, … `text_ranges`."""
+        return list(itertools.accumulate((address + size for address, size in self.text_ranges), max))
 
-    def _read_symbols(self, kind: int, *, dynamic: bool) -> list[Symbol]:
+    def _is_code(self, address: int) -> bool:
+        before = bisect.bisect_right(self.text_ranges, address, key=lambda one: one[0])
+        return before > 0 and address < self._code_ends[before - 1]
+
+    def _read_symbols(self, section_type: int, *, dynamic: bool) -> list[Symbol]:
         elf = self.elf
-        out: list[Symbol] = []
-        for section in elf.sections:
-            if section.type != kind:
-                continue
-            what = "dynamic symbol table" if dynamic else "symbol table"
-            names = elf.string_table(section.link, f"string table of the {what}")
-            for record in E.SYMBOL.unpack_all(elf.section_bytes(section, what)):
-                out.append(
-                    Symbol(
-                        names[record.name],
-                        record.value,
-                        record.size,
-                        E.SYMBOL_TYPES.get(record.info & 15, str(record.info & 15)),
-                        E.SYMBOL_BINDINGS.get(record.info >> 4, str(record.info >> 4)),
-                        E.SYMBOL_VISIBILITIES[record.other & 3],
-                        self._section_of(record.section),
-                        dynamic,
-                    )
+        tables = [section for section in elf.sections if section.type == section_type]
+        what = "dynamic symbol table" if dynamic else "symbol table"
+        if not tables:
+            return []
+        if len(tables) > 1:
+            elf.fail(f"several {what}s", tables[1].offset)
+        rows = list(E.SYMBOL.rows(elf.section_view(tables[0], what)))
+        names = elf.string_table(tables[0].link, f"string table of the {what}").names(row[0] for row in rows)
+        kinds: dict[tuple[int, int, int], tuple[str, str, str, str]] = {}
+        symbols = []
+        for name, (_, info, other, section, value, size) in zip(names, rows, strict=True):
+            kind = kinds.get((info, other, section))
+            if kind is None:
+                kind = kinds[info, other, section] = (
+                    E.SYMBOL_TYPES.get(info & 15, str(info & 15)),
+                    E.SYMBOL_BINDINGS.get(info >> 4, str(info >> 4)),
+                    E.SYMBOL_VISIBILITIES[other & 3],
+                    self._section_of(section),
                 )
-        return out
+            symbols.append(Symbol(name, value, size, *kind, dynamic))
+        return symbols
 
     def _section_of(self, index: int) -> str:
         if index == E.SHN_UNDEF:
@@ -268,39 +285,46 @@ class CodeObject:
 
     def _read_relocations(self, dynamic: list[Symbol]) -> tuple[Relocation, ...]:
         out = []
-        for section in self.elf.sections:
-            if section.type == E.SHT_RELA and section.flags & E.SHF_ALLOC:
-                for record in E.RELOCATION.unpack_all(self.elf.section_bytes(section, "relocation table")):
-                    if record.symbol >= max(len(dynamic), 1):
-                        self.elf.fail(f"relocation names symbol {record.symbol} of {len(dynamic)}", section.offset)
-                    name = dynamic[record.symbol].name if record.symbol else ""
-                    out.append(Relocation(record.offset, record.type, name, record.addend))
+        tables = [s for s in self.elf.sections if s.type == E.SHT_RELA and s.flags & E.SHF_ALLOC]
+        if sum(section.size for section in tables) > self.size:
+            self.elf.fail("relocation tables overlap", tables[-1].offset)
+        for section in tables:
+            for record in E.RELOCATION.unpack_all(self.elf.section_view(section, "relocation table")):
+                if record.symbol >= max(len(dynamic), 1):
+                    self.elf.fail(f"relocation names symbol {record.symbol} of {len(dynamic)}", section.offset)
+                name = dynamic[record.symbol].name if record.symbol else ""
+                out.append(Relocation(record.offset, record.type, name, record.addend))
         return tuple(out)
 
-    def _read_metadata(self) -> Metadata:
-        for owner, kind, description, offset in self.elf.notes():
-            if owner == NOTE_OWNER and kind == NT_AMDGPU_METADATA:
-                return decode_metadata(description, object=self.name, offset=offset)
-        return {}
-
     def _read_kernels(self) -> dict[str, Kernel]:
-        functions = {s.address: s.size for s in self.symbols if s.type == "func" and s.defined}
+        functions = {s.address: s.size for s in self.symbols if s.type == "func" and s.section}
+        described_kernels = [
+            one for data, offset in self._notes for one in decode_kernels(data, object=self.name, offset=offset)
+        ]
         kernels: dict[str, Kernel] = {}
-        for row in maps(self.metadata, "amdhsa.kernels", object=self.name):
+        described = set()
+        for row, arguments in described_kernels:
             name = entry(row, ".name", str, "", object=self.name)
-            kernel = self._read_kernel(name, entry(row, ".symbol", str, name + ".kd", object=self.name), row, functions)
-            if kernel.name in kernels:
+            symbol = entry(row, ".symbol", str, name + ".kd", object=self.name)
+            if name in kernels:
                 raise ObjectError("kernel is listed twice in the metadata", object=self.name, kernel=name)
-            kernels[kernel.name] = kernel
-        described = {kernel.symbol for kernel in kernels.values()}
-        for symbol in self.symbols:  # objects without metadata: hand-written assembly
-            is_descriptor = symbol.type == "object" and symbol.size == DESCRIPTOR_SIZE and symbol.name.endswith(".kd")
-            if is_descriptor and symbol.defined and symbol.name not in described:
-                name = symbol.name.removesuffix(".kd")
-                kernels.setdefault(name, self._read_kernel(name, symbol.name, {}, functions))
+            kernels[name] = self._read_kernel(name, symbol, row, arguments, functions)
+            described.add(symbol)
+        for found in self.symbols:  # objects without metadata: hand-written assembly
+            is_descriptor = found.size == DESCRIPTOR_SIZE and found.type == "object" and found.name.endswith(".kd")
+            if is_descriptor and found.name not in described and found.defined:
+                name = found.name.removesuffix(".kd")
+                kernels.setdefault(name, self._read_kernel(name, found.name, {}, (), functions))
         return kernels
 
-    def _read_kernel(self, name: str, symbol_name: str, row: Metadata, functions: dict[int, int]) -> Kernel:
+    def _read_kernel(
+        self,
+        name: str,
+        symbol_name: str,
+        row: Metadata,
+        arguments: tuple[KernelArgument, ...],
+        functions: dict[int, int],
+    ) -> Kernel:
         symbol = self.symbol(symbol_name)
         if symbol is None or not symbol.defined:
             raise ObjectError(f"no symbol {symbol_name!r} for a kernel's descriptor", object=self.name, kernel=name)
@@ -313,10 +337,17 @@ class CodeObject:
                 kernel=name,
                 offset=symbol.address,
             ) from None
-
-        def number(key: str, default: int) -> int:
-            return entry(row, key, int, default, object=self.name, kernel=name)
-
+        defaults = {
+            ".kernarg_segment_size": descriptor.kernarg_size,
+            ".kernarg_segment_align": 16,
+            ".vgpr_count": descriptor.vgprs,
+            ".agpr_count": descriptor.agprs if not row else 0,
+            ".sgpr_count": descriptor.sgprs,
+            ".max_flat_workgroup_size": 0,
+        }
+        kernarg_size, kernarg_align, vgprs, agprs, sgprs, largest = numbers(
+            row, defaults, object=self.name, kernel=name
+        )
         kernel = Kernel(
             name=name,
             symbol=symbol_name,
@@ -324,19 +355,55 @@ class CodeObject:
             descriptor_address=symbol.address,
             code_size=functions.get(symbol.address + descriptor.kernel_code_entry_byte_offset, 0),
             metadata=row,
-            arguments=arguments_of(row, object=self.name, name=name),
-            kernarg_size=number(".kernarg_segment_size", descriptor.kernarg_size),
-            kernarg_align=number(".kernarg_segment_align", 16),
+            arguments=arguments,
+            kernarg_size=kernarg_size,
+            kernarg_align=kernarg_align,
             group_segment_fixed_size=descriptor.group_segment_fixed_size,
             private_segment_fixed_size=descriptor.private_segment_fixed_size,
             wave_size=descriptor.wave_size,
-            vgpr_count=number(".vgpr_count", descriptor.vgprs),
-            agpr_count=number(".agpr_count", descriptor.agprs if not row else 0),
-            sgpr_count=number(".sgpr_count", descriptor.sgprs),
-            max_flat_workgroup_size=number(".max_flat_workgroup_size", 0),
+            vgpr_count=vgprs,
+            agpr_count=agprs,
+            sgpr_count=sgprs,
+            max_flat_workgroup_size=largest,
         )
-        if not any(address <= kernel.entry < address + size for address, size in self.text_ranges):
+        if not self._is_code(kernel.entry):
             raise ObjectError(
                 "kernel's entry point is not in executable code", object=self.name, kernel=name, offset=kernel.entry
             )
         return kernel
+
+
+def read_target(header: E.FileHeader, name: str) -> TargetId:
+    """What the header of a code object says it is for.
+
+    Raises:
+        ObjectError: no code object of a known version, or features that contradict the processor.
+        TargetError: the processor is not known.
+    """
+
+    def fail(message: str, offset: int) -> NoReturn:
+        raise ObjectError(message, object=name, offset=offset)
+
+    if header.machine != E.EM_AMDGPU:
+        fail(f"ELF machine {header.machine} is not AMDGPU", 18)
+    if header.osabi != E.ELFOSABI_AMDGPU_HSA:
+        fail(f"ELF OS ABI {header.osabi} is not AMDGPU_HSA", 7)
+    if header.abi_version not in ABI_OF_ELF_VERSION:
+        fail(f"ELF ABI version {header.abi_version} is not of code object version 3 to 6", 8)
+    flags = header.flags
+    try:
+        target = target_of_mach(flags & 0xFF)
+    except LuthierError as problem:
+        problem.object, problem.offset = name, 48
+        raise
+    if ABI_OF_ELF_VERSION[header.abi_version] == 3:  # one bit each: on or off
+        return TargetId(
+            target,
+            bool(flags & 0x200) if target.supports_sramecc else None,
+            bool(flags & 0x100) if target.supports_xnack else None,
+        )
+    settings = (None, None, False, True)  # unsupported, any, off, on
+    xnack, sramecc = settings[flags >> 8 & 3], settings[flags >> 10 & 3]
+    if (xnack is not None and not target.supports_xnack) or (sramecc is not None and not target.supports_sramecc):
+        fail(f"ELF flags {flags:#x} set a feature that {target.name} lacks", 48)
+    return TargetId(target, sramecc, xnack)

@@ -1,34 +1,28 @@
 """Finding AMD GPU code objects in the containers they come in.
 
 Containers nest (an archive of host objects with fat binaries of compressed bundles), so one recursive walk looks at
-the first bytes of each and hands its parts on.
+the first bytes of each and hands its parts on. Nothing is read but headers, and what is given out is a view of the
+mapped file; only compressed bundles are copied.
 
-Sources: clang "ClangOffloadBundler" (bundles, CCOB), llvm/Object/OffloadBinary.h, System V ar.
+Source: System V ar; for the rest `luthier.objects.bundles`, `luthier.objects.embedded`.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
-
-import zstandard
 
 from luthier.errors import ObjectError, TargetError
 from luthier.objects import elf as E
-from luthier.objects.code_object import CodeObject
+from luthier.objects.bundles import BUNDLE_MAGIC, FAT_BINARY_MAGICS, Entry, bundles, opened
+from luthier.objects.code_object import CodeObject, read_target
+from luthier.objects.embedded import embedded_images
+from luthier.objects.place import Place
 from luthier.targets import TargetId
 
-BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-COMPRESSED_MAGIC = b"CCOB"
-OFFLOAD_BINARY_MAGIC = b"\x10\xff\x10\xad"
 ARCHIVE_MAGIC = b"!<arch>\n"
-_FAT_BINARY_MAGICS = (BUNDLE_MAGIC, COMPRESSED_MAGIC, OFFLOAD_BINARY_MAGIC)
 THIN_ARCHIVE_MAGIC = b"!<thin>\n"
 BITCODE_MAGIC = b"BC\xc0\xde"
 
@@ -37,18 +31,6 @@ FAT_BINARY_SECTIONS = (".hip_fatbin", ".llvm.offloading", ".llvm.rodata.offloadi
 
 _DEEPEST = 8
 """Containers within containers; real ones reach four."""
-_CHUNK = 1 << 20
-_COUNT = struct.Struct("<Q")
-_ENTRY = struct.Struct("<QQQ")
-"""Bundle entry: offset, size, length of the id that follows."""
-_COMPRESSED_START = struct.Struct("<4xHH")
-_COMPRESSED_REST = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
-"""CCOB version -> what follows version and method: (size of the whole,) uncompressed size, hash."""
-_DECOMPRESSORS: dict[int, Callable[[], Any]] = {
-    0: zlib.decompressobj,
-    1: lambda: zstandard.ZstdDecompressor().decompressobj(),
-}
-"""llvm::compression::Format -> a streaming decoder."""
 
 
 @dataclass(frozen=True)
@@ -59,46 +41,27 @@ class Image:
     """Path, with archive member and bundle entry in brackets."""
     id: str
     """What the bundle calls it, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" where nothing does."""
-    data: bytes
-
-
-class _Place(NamedTuple):
-    """A part of the input: from `start` in `data` on, and what to call it. Offsets count from the part's start."""
-
-    data: bytes
-    name: str
-    depth: int = 0
-    start: int = 0
+    data: memoryview
+    """The ELF file, of a file that is mapped: it must not change while this is in use."""
 
     @property
-    def size(self) -> int:
-        return len(self.data) - self.start
+    def target(self) -> TargetId:
+        """What its header says it is for.
 
-    def fail(self, message: str, offset: int) -> NoReturn:
-        raise ObjectError(message, object=self.name, offset=self.start + offset)
-
-    def begins(self, *magic: bytes) -> bool:
-        return self.data.startswith(magic, self.start)
-
-    def at(self, offset: int) -> _Place:
-        return self._replace(start=self.start + offset)
-
-    def inner(self, data: bytes, label: str = "") -> _Place:
-        return _Place(data, f"{self.name}[{label}]" if label else self.name, self.depth + 1)
-
-    def unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[int, ...]:
-        if offset + layout.size > self.size:
-            self.fail(f"{what} reaches past the end", offset)
-        return layout.unpack_from(self.data, self.start + offset)
-
-    def cut(self, offset: int, size: int, what: str) -> bytes:
-        if offset + size > self.size:
-            self.fail(f"{what} of {size:#x} bytes reaches past the end", offset)
-        return self.data[self.start + offset : self.start + offset + size]
+        Raises:
+            ObjectError: no such ELF file.
+            TargetError: a processor that is not known.
+        """
+        return read_target(E.read_header(self.data, self.name), self.name)
 
 
-def find_images(source: bytes | str | os.PathLike[str], name: str | None = None) -> list[Image]:
-    """Every AMD GPU image in `source`, without parsing the images themselves.
+Source = bytes | bytearray | memoryview | str | os.PathLike[str]
+
+
+def find_images(source: Source, name: str | None = None) -> Iterator[Image]:
+    """Every AMD GPU image in `source`, in order, without parsing the images themselves.
+
+    When the next one is asked for, the memory that this one's pages take is given back.
 
     Args:
         source: the bytes of a container, or its path.
@@ -107,45 +70,66 @@ def find_images(source: bytes | str | os.PathLike[str], name: str | None = None)
     Raises:
         ObjectError: unreadable or malformed, no known container, or one without AMD GPU code.
     """
+    label = _label(source, name)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        data, label = bytes(source), name or "<memory>"
+        place = Place.of_bytes(bytes(source), label)
     else:
-        label = name or os.fspath(source)
-        try:
-            data = Path(source).read_bytes()
-        except OSError as problem:
-            raise ObjectError(f"cannot read: {problem.strerror or problem}", object=label) from problem
-    images = list(_walk(_Place(data, label), ""))
-    if not images:
+        place = Place.of_file(source, label)
+    found = False
+    for image, identifier in _walk(place, ""):
+        found = True
+        yield Image(image.name, identifier, image.view)
+        image.let_go()
+    if not found:
         raise ObjectError("holds no AMD GPU code object", object=label)
-    return images
 
 
-def load_objects(source: bytes | str | os.PathLike[str], name: str | None = None) -> list[CodeObject]:
+def find_objects(source: Source, target: str | None = None, name: str | None = None) -> Iterator[CodeObject]:
     """Every code object in any container: a code object itself, an offload bundle (also compressed), a host executable
     or library with one or several fat binaries, an archive.
 
-    Images for processors that Luthier does not know are left out when others remain (`find_images` lists them).
+    They are parsed one by one as they are asked for, from the mapped file, which must not change meanwhile;
+    `load_objects` gives copies. Images for processors that Luthier does not know are left out when others remain
+    (`find_images` lists them).
+
+    Args:
+        target: only objects for this processor, or target id with features, count.
 
     Raises:
-        ObjectError: unreadable or malformed, or without AMD GPU code.
+        ObjectError: unreadable or malformed, or without AMD GPU code for `target`.
         TargetError: every image is for an unknown processor.
     """
-    objects: list[CodeObject] = []
+    return (CodeObject(image.data, image.name) for image in _images_for(source, target, name))
+
+
+def load_objects(source: Source, name: str | None = None, target: str | None = None) -> list[CodeObject]:
+    """What `find_objects` finds, independent of the file."""
+    return [CodeObject(bytes(image.data), image.name) for image in _images_for(source, target, name)]
+
+
+def _images_for(source: Source, target: str | None, name: str | None) -> Iterator[Image]:
+    wanted = TargetId.parse(target) if target else None
     unknown: TargetError | None = None
+    others: list[str] = []
+    found = False
     for image in find_images(source, name):
         try:
-            objects.append(CodeObject(image.data, image.name))
+            has = image.target
         except TargetError as problem:
             unknown = unknown or problem
-    if unknown is not None and not objects:
+            continue
+        if wanted is None or _fits(has, wanted):
+            found = True
+            yield image
+        else:
+            others.append(f"{image.name} ({has})")
+    if not found and not others and unknown is not None:
         raise unknown
-    return objects
+    if not found:
+        raise ObjectError(f"no code object for {target}: {', '.join(others)}", object=_label(source, name))
 
 
-def load_object(
-    source: bytes | str | os.PathLike[str], target: str | None = None, name: str | None = None
-) -> CodeObject:
+def load_object(source: Source, target: str | None = None, name: str | None = None) -> CodeObject:
     """The one code object in a container.
 
     Args:
@@ -154,15 +138,17 @@ def load_object(
     Raises:
         ObjectError: none or several match; the message names the choices.
     """
-    objects = load_objects(source, name)
-    wanted = TargetId.parse(target) if target else None
-    matching = [found for found in objects if wanted is None or _fits(found.target, wanted)]
+    matching = load_objects(source, name, target)
     if len(matching) == 1:
         return matching[0]
-    choices = ", ".join(f"{found.name} ({found.target})" for found in (matching or objects))
-    problem = "several code objects; name a target or take one" if matching else f"no code object for {target}"
-    label = name or ("<memory>" if isinstance(source, (bytes, bytearray, memoryview)) else os.fspath(source))
-    raise ObjectError(f"{problem}: {choices}", object=label)
+    choices = ", ".join(f"{found.name} ({found.target})" for found in matching)
+    raise ObjectError(f"several code objects; name a target or take one: {choices}", object=_label(source, name))
+
+
+def _label(source: Source, name: str | None) -> str:
+    if name is not None:
+        return name
+    return "<memory>" if isinstance(source, (bytes, bytearray, memoryview)) else os.fspath(source)
 
 
 def _fits(found: TargetId, wanted: TargetId) -> bool:
@@ -172,181 +158,92 @@ def _fits(found: TargetId, wanted: TargetId) -> bool:
     )
 
 
-def _walk(place: _Place, identifier: str) -> Iterator[Image]:
-    data = place.data
+_Found = Iterator[tuple[Place, str]]
+"""Images, and what their bundle calls them."""
+
+
+def _walk(place: Place, identifier: str) -> _Found:
     if place.depth > _DEEPEST:
         place.fail("containers are nested too deeply", 0)
     if place.begins(E.ELF_MAGIC):
-        if len(data) >= 20 and data[18] | data[19] << 8 == E.EM_AMDGPU:
-            yield Image(place.name, identifier, data)
+        if int.from_bytes(place.peek(18, 2), "little") == E.EM_AMDGPU:
+            yield place, identifier
         else:
             yield from _walk_host(place)
-    elif place.begins(*_FAT_BINARY_MAGICS):
+    elif place.begins(*FAT_BINARY_MAGICS):
         yield from _walk_fat_binary(place)
     elif place.begins(ARCHIVE_MAGIC):
         for member in _archive_members(place):
-            if member.begins(E.ELF_MAGIC, *_FAT_BINARY_MAGICS):
+            if member.begins(E.ELF_MAGIC, *FAT_BINARY_MAGICS):
                 yield from _walk(member, "")
     elif place.begins(THIN_ARCHIVE_MAGIC):
         place.fail("a thin archive holds no code, only names of other files; give those", 0)
     elif place.begins(BITCODE_MAGIC):
         place.fail("LLVM bitcode, not a code object; link it first", 0)
     else:
-        place.fail("not a code object, offload bundle, ELF file or archive" if data else "empty", 0)
+        place.fail("not a code object, offload bundle, ELF file or archive" if place.size else "empty", 0)
 
 
-def _walk_host(place: _Place) -> Iterator[Image]:
-    """The fat binaries in a host ELF file's sections, or, where it has no section headers, anywhere in it."""
-    elf = E.ElfFile(place.data, place.name)
-    found = [
-        elf.section_bytes(section, f"section {name}")
+def _walk_host(place: Place) -> _Found:
+    """The device code in a host ELF file: fat binaries in sections of their own, or, where there are no section
+    headers, from the first bundle on; and images that lie in its data as they are."""
+    elf = E.ElfFile(place.view, place.name)
+    fat = [
+        place.cut(section.offset, section.size, f"section {name}")
         for name, section in zip(elf.section_names, elf.sections, strict=True)
         if name.startswith(FAT_BINARY_SECTIONS) and section.type != E.SHT_NOBITS
     ]
-    if not elf.sections and BUNDLE_MAGIC in place.data:
-        found = [place.data[place.data.index(BUNDLE_MAGIC) :]]
-    for number, data in enumerate(found):
-        yield from _walk_fat_binary(place.inner(data, f"section {number}" if len(found) > 1 else ""))
+    if not elf.sections and (start := place.find([BUNDLE_MAGIC])) >= 0:
+        fat = [place.cut(start, place.size - start, "fat binary")]
+    end = 0
+    for part in sorted(fat, key=lambda part: part.start):
+        if part.start < end:  # each containing all others would be a bomb
+            place.fail("sections with fat binaries overlap", part.start - place.start)
+        end = part.end
+    for number, part in enumerate(fat):
+        yield from _walk_fat_binary(part.inner(f"section {number}" if len(fat) > 1 else ""))
+    for image in embedded_images(place, elf, fat):
+        yield image, ""
 
 
-def _walk_fat_binary(place: _Place) -> Iterator[Image]:
-    """Bundles of any kind, one after the other with padding between, as a linker concatenates them."""
-    bundles: list[_Parts] = []
-    at = 0
-    next_magic = dict.fromkeys(_FAT_BINARY_MAGICS, -1)
-    while True:
-        for magic, where in next_magic.items():
-            if where < at:
-                next_magic[magic] = found if (found := place.data.find(magic, at)) >= 0 else place.size
-        at = min(next_magic.values())
-        if at >= place.size:
-            break
-        bundle = place.at(at)
-        if bundle.begins(BUNDLE_MAGIC):
-            parts, size = _bundle_entries(bundle)
-        elif bundle.begins(COMPRESSED_MAGIC):
-            unpacked, size = _decompress(bundle)
-            parts, _ = _bundle_entries(place.inner(unpacked))
-        else:
-            parts, size = _offload_binary(bundle)
-        bundles.append(parts)
-        at += max(size, 4)
-    uses = Counter(_label(identifier) for parts in bundles for identifier, _ in parts)
-    for number, parts in enumerate(bundles):
-        for identifier, data in parts:
-            label = _label(identifier)
-            if not data.startswith(BITCODE_MAGIC):  # relocatable device code; the linked object is elsewhere
-                yield from _walk(place.inner(data, label if uses[label] == 1 else f"{number}:{label}"), identifier)
+def _walk_fat_binary(place: Place) -> _Found:
+    found = list(bundles(place))
+    uses = Counter(entry.label for _, entries in found for entry in entries)
+
+    def label(number: int, entry: Entry) -> str:
+        return entry.label if uses[entry.label] == 1 else f"{number}:{entry.label}"
+
+    for number, (bundle, entries) in enumerate(found):
+        whole = opened(bundle)
+        for entry in entries:
+            image = whole.cut(entry.offset, entry.size, "bundle entry")
+            if not image.begins(BITCODE_MAGIC):  # relocatable device code; the linked object is elsewhere
+                yield from _walk(image.inner(label(number, entry)), entry.id)
 
 
-def _label(identifier: str) -> str:
-    """The target id in a bundle entry's id."""
-    return identifier.partition("amdgcn-amd-amdhsa-")[2].lstrip("-") or identifier
-
-
-_Parts = list[tuple[str, bytes]]
-
-
-def _bundle_entries(place: _Place) -> tuple[_Parts, int]:
-    """The (id, contents) of the AMD GPU entries of an uncompressed bundle, and the bundle's size in bytes."""
-    if not place.begins(BUNDLE_MAGIC):
-        place.fail("not an offload bundle", 0)
-    at = len(BUNDLE_MAGIC)
-    (count,) = place.unpack(_COUNT, at, "bundle header")
-    at += _COUNT.size
-    if count > (place.size - at) // _ENTRY.size:
-        place.fail(f"bundle header announces {count} entries", at - _COUNT.size)
-    parts: _Parts = []
-    end = at
-    for _ in range(count):
-        offset, size, id_size = place.unpack(_ENTRY, at, "bundle entry")
-        raw_id = place.cut(at + _ENTRY.size, id_size, "bundle entry's id")
-        at += _ENTRY.size + id_size
-        if not raw_id.isascii():
-            place.fail("bundle entry's id is not ASCII", at - id_size)
-        identifier = raw_id.decode()
-        end = max(end, at, offset + size)
-        if end > place.size:
-            place.fail(f"bundle entry {identifier!r} of {size:#x} bytes reaches past the end", offset)
-        if "amdgcn" in identifier and size:
-            parts.append((identifier, place.cut(offset, size, "bundle entry")))
-    return parts, end
-
-
-def _decompress(place: _Place) -> tuple[bytes, int]:
-    """The bundle inside a compressed one, and the compressed one's size in bytes."""
-    version, method = place.unpack(_COMPRESSED_START, 0, "compressed bundle header")
-    if version not in _COMPRESSED_REST:
-        place.fail(f"compressed bundle of unknown version {version}", 4)
-    rest = _COMPRESSED_REST[version]
-    *whole, expected, _ = place.unpack(rest, _COMPRESSED_START.size, "compressed bundle header")
-    start = _COMPRESSED_START.size + rest.size
-    end = whole[0] if whole else place.size
-    if not start <= end <= place.size:
-        place.fail(f"compressed bundle of {end:#x} bytes does not fit its container", 8)
-    if method not in _DECOMPRESSORS:
-        place.fail(f"unknown compression method {method}", 6)
-    decoder = _DECOMPRESSORS[method]()
-    view = memoryview(place.data)[place.start : place.start + end]
-    out = bytearray()
-    try:
-        while not decoder.eof and start < end and len(out) <= expected:
-            chunk = view[start : start + _CHUNK]
-            out += decoder.decompress(chunk)  # grows with what is really there: a corrupt size asks for no memory
-            start += len(chunk)
-    except (zlib.error, zstandard.ZstdError) as problem:
-        place.fail(f"compressed bundle does not decompress: {problem}", start)
-    if not decoder.eof or len(out) != expected:
-        place.fail(f"compressed bundle holds {len(out):#x} bytes instead of {expected:#x}", start)
-    return bytes(out), whole[0] if whole else start - len(decoder.unused_data)
-
-
-def _offload_binary(place: _Place) -> tuple[_Parts, int]:
-    """The image of an LLVM offload binary (OpenMP, the new HIP driver), and the binary's size in bytes."""
-    version, size, entry, _ = place.unpack(struct.Struct("<4xIQQQ"), 0, "offload binary header")
-    if version != 1:
-        place.fail(f"offload binary of unknown version {version}", 4)
-    whole = _Place(place.cut(0, size, "offload binary"), place.name, place.depth)
-    _, _, _, strings, count, image, image_size = whole.unpack(struct.Struct("<HHIQQQQ"), entry, "offload binary entry")
-    if count > len(whole.data) // 16:
-        whole.fail(f"offload binary announces {count} strings", entry)
-    names = {}
-    for index in range(count):
-        key, value = whole.unpack(struct.Struct("<QQ"), strings + 16 * index, "offload binary string")
-        names[_text(whole, key)] = _text(whole, value)
-    if not names.get("triple", "").startswith("amdgcn"):
-        return [], size
-    return [(f"{names['triple']}-{names.get('arch', '')}", whole.cut(image, image_size, "offload image"))], size
-
-
-def _text(place: _Place, offset: int) -> str:
-    end = place.data.find(b"\0", offset, offset + 4096)
-    if end < 0:
-        place.fail("unterminated string", offset)
-    return place.data[offset:end].decode(errors="replace")
-
-
-def _archive_members(place: _Place) -> Iterator[_Place]:
+def _archive_members(place: Place) -> Iterator[Place]:
     """The members of a System V archive, with GNU and BSD long names; its own tables are left out."""
     at = len(ARCHIVE_MAGIC)
     long_names = b""
     while at < place.size:
-        header = place.cut(at, 60, "archive member's header")
+        header = place.read(at, 60, "archive member's header")
         digits = header[48:58].strip()
         if header[58:60] != b"`\n" or not digits.isdigit():
             place.fail("malformed archive member's header", at)
         size = int(digits)
-        data = place.cut(at + 60, size, "archive member")
+        member = place.cut(at + 60, size, "archive member")
         name = header[:16].rstrip()
         at += 60 + size + size % 2
         if name == b"//":
-            long_names = data
+            long_names = member.peek(0, size)
         elif name in (b"/", b"/SYM64/") or name.startswith(b"__.SYMDEF"):
             continue
         elif name.startswith(b"#1/") and name[3:].isdigit() and int(name[3:]) <= size:
             length = int(name[3:])
-            yield place.inner(data[length:], data[:length].rstrip(b"\0").decode(errors="replace"))
+            label = member.peek(0, length).rstrip(b"\0").decode(errors="replace")
+            yield member.cut(length, size - length, "archive member").inner(label)
         else:
             if name.startswith(b"/") and name[1:].isdigit():
-                name = long_names[int(name[1:]) :].partition(b"\n")[0]
-            yield place.inner(data, name.removesuffix(b"/").decode(errors="replace"))
+                start = int(name[1:])
+                name = long_names[start : start + 4096].partition(b"\n")[0]
+            yield member.inner(name.removesuffix(b"/").decode(errors="replace"))

@@ -10,6 +10,7 @@ Source: LLVM AMDGPUUsage "Kernel Descriptor", llvm/Support/AMDHSAKernelDescripto
 from __future__ import annotations
 
 import functools
+import struct
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -20,6 +21,10 @@ DESCRIPTOR_SIZE = 64
 
 RSRC3, RSRC1, RSRC2, PROPERTIES, PRELOAD = (8 * byte for byte in (44, 48, 52, 56, 58))
 """First bit of the packed registers in the descriptor."""
+
+
+_START = struct.Struct("<IIIIq")
+"""What comes before the packed registers: sizes of group segment, private segment and arguments, reserved, entry."""
 
 
 class _Bits(NamedTuple):
@@ -138,13 +143,18 @@ class KernelDescriptor:
         """
         if len(data) != DESCRIPTOR_SIZE:
             raise ObjectError(f"a kernel descriptor has {DESCRIPTOR_SIZE} bytes, not {len(data)}", target=target.name)
-        word = int.from_bytes(data, "little")
-        table, free = _fields_of(target)
-        values = {}
-        for name, position, width, signed in table:
-            value = word >> position & (1 << width) - 1
-            values[name] = value - (1 << width) if signed and value >> width - 1 else value
-        return cls(target, reserved=word & free, **values)
+        group, private, kernarg, reserved, entry = _START.unpack_from(data)
+        # Libraries have tens of thousands of kernels, and few differ in the packed registers.
+        fields = _decode(_START.pack(0, 0, 0, reserved, 0) + data[_START.size :], target)
+        descriptor = object.__new__(cls)
+        descriptor.__dict__.update(
+            fields,
+            group_segment_fixed_size=group,
+            private_segment_fixed_size=private,
+            kernarg_size=kernarg,
+            kernel_code_entry_byte_offset=entry,
+        )
+        return descriptor
 
     def encode(self) -> bytes:
         """The 64 bytes of the descriptor.
@@ -285,6 +295,18 @@ def _round_up(value: int, granule: int) -> int:
 
 
 _FIELDS: dict[str, _Bits] = {f.name: f.metadata["bits"] for f in fields(KernelDescriptor) if "bits" in f.metadata}
+
+
+@functools.lru_cache(maxsize=4096)
+def _decode(data: bytes, target: Target) -> dict[str, Any]:
+    """The attributes of a descriptor."""
+    word = int.from_bytes(data, "little")
+    table, free = _fields_of(target)
+    values: dict[str, Any] = dict.fromkeys(_FIELDS, 0) | {"target": target, "reserved": word & free}
+    for name, position, width, signed in table:
+        value = word >> position & (1 << width) - 1
+        values[name] = value - (1 << width) if signed and value >> width - 1 else value
+    return values
 
 
 @functools.cache

@@ -9,7 +9,7 @@ Source: System V ABI, ELF-64; LLVM AMDGPUUsage "ELF Code Object".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from luthier.errors import ObjectError
@@ -143,13 +143,16 @@ class Layout(Generic[Record]):
         self.struct = struct.Struct("<" + layout)
         self.size = self.struct.size
 
-    def unpack(self, data: bytes, offset: int = 0) -> Record:
+    def unpack(self, data: bytes | memoryview, offset: int = 0) -> Record:
         return self.record(*self.struct.unpack_from(data, offset))
 
+    def rows(self, data: bytes | memoryview) -> Iterator[tuple[Any, ...]]:
+        """The fields of every whole record in `data`; a rest is ignored, as the linkers do."""
+        return self.struct.iter_unpack(data[: len(data) - len(data) % self.size])
+
     def unpack_all(self, data: bytes | memoryview) -> list[Record]:
-        """Every whole record in `data`; a rest is ignored, as the linkers do."""
-        make = self.record
-        return [make(*row) for row in self.struct.iter_unpack(data[: len(data) - len(data) % self.size])]
+        """The same as records."""
+        return [self.record(*row) for row in self.rows(data)]
 
     def pack(self, record: Record) -> bytes:
         return self.struct.pack(*record)
@@ -176,19 +179,36 @@ class StringTable:
         self._seen: dict[int, str] = {}
         self._left = 16 * len(data) + _LONGEST_NAME  # overlapping names are legal, a quadratic number of bytes is not
 
-    def __getitem__(self, offset: int) -> str:
-        name = self._seen.get(offset)
-        if name is None:
-            end = self._data.find(b"\0", offset, offset + _LONGEST_NAME) if offset < len(self._data) else -1
-            self._left -= end - offset
-            if end < 0 or self._left < 0:
-                self._elf.fail(f"no valid name at {offset:#x} of {self._what}")
-            try:
-                name = self._data[offset:end].decode()
-            except UnicodeDecodeError:
-                self._elf.fail(f"name at {offset:#x} of {self._what} is not UTF-8")
-            self._seen[offset] = name
+    def names(self, offsets: Iterable[int]) -> list[str]:
+        """The names at these offsets."""
+        seen = self._seen
+        return [seen[offset] if offset in seen else self._name(offset) for offset in offsets]
+
+    def _name(self, offset: int) -> str:
+        end = self._data.find(b"\0", offset, offset + _LONGEST_NAME) if offset < len(self._data) else -1
+        self._left -= end - offset
+        if end < 0 or self._left < 0:
+            self._elf.fail(f"no valid name at {offset:#x} of {self._what}")
+        try:
+            name = self._seen[offset] = self._data[offset:end].decode()
+        except UnicodeDecodeError:
+            self._elf.fail(f"name at {offset:#x} of {self._what} is not UTF-8")
         return name
+
+
+def read_header(data: memoryview, name: str) -> FileHeader:
+    """The file header alone.
+
+    Raises:
+        ObjectError: no 64-bit little-endian ELF file.
+    """
+    if data[:4] != ELF_MAGIC:
+        raise ObjectError("not an ELF file", object=name, offset=0)
+    if len(data) < FILE_HEADER.size:
+        raise ObjectError(f"ELF header is truncated to {len(data)} bytes", object=name, offset=0)
+    if data[4] != 2 or data[5] != 1:
+        raise ObjectError("only 64-bit little-endian ELF files can hold AMD GPU code", object=name, offset=4)
+    return FILE_HEADER.unpack(data)
 
 
 class ElfFile:
@@ -198,16 +218,10 @@ class ElfFile:
         ObjectError: no such ELF file, or a header that points outside it, with the file offset.
     """
 
-    def __init__(self, data: bytes, name: str) -> None:
+    def __init__(self, data: memoryview, name: str) -> None:
         self.data = data
         self.name = name
-        if data[:4] != ELF_MAGIC:
-            self.fail("not an ELF file", 0)
-        if len(data) < FILE_HEADER.size:
-            self.fail(f"ELF header is truncated to {len(data)} bytes", 0)
-        if data[4] != 2 or data[5] != 1:
-            self.fail("only 64-bit little-endian ELF files can hold AMD GPU code", 4)
-        self.header = header = FILE_HEADER.unpack(data)
+        self.header = header = read_header(data, name)
         self.segments = self._headers(
             SEGMENT_HEADER, "program header", header.segments_offset, header.segment_count, header.segment_entry_size
         )
@@ -230,27 +244,29 @@ class ElfFile:
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
         raise ObjectError(message, object=self.name, offset=offset)
 
-    def bytes_at(self, offset: int, size: int, what: str) -> bytes:
+    def view_at(self, offset: int, size: int, what: str) -> memoryview:
         """`size` bytes of the file from `offset`; `what` names them in the error if they are not all there."""
         if offset + size > len(self.data):
             self.fail(f"{what} of {size:#x} bytes reaches past the end of the file ({len(self.data):#x} bytes)", offset)
         return self.data[offset : offset + size]
 
-    def section_bytes(self, section: SectionHeader, what: str) -> bytes:
-        return b"" if section.type == SHT_NOBITS else self.bytes_at(section.offset, section.size, what)
+    def section_view(self, section: SectionHeader, what: str) -> memoryview:
+        return memoryview(b"") if section.type == SHT_NOBITS else self.view_at(section.offset, section.size, what)
 
     def string_table(self, index: int, what: str) -> StringTable:
         if index >= len(self.sections):
             self.fail(f"{what} is in section {index} of {len(self.sections)}")
-        return StringTable(self.section_bytes(self.sections[index], what), what, self)
+        return StringTable(bytes(self.section_view(self.sections[index], what)), what, self)
 
-    def notes(self) -> Iterator[tuple[str, int, bytes, int]]:
+    def notes(self) -> Iterator[tuple[str, int, memoryview, int]]:
         """(owner, type, description, file offset) of every note, of note segments or, lacking those, note sections."""
         ranges = [(s.offset, s.filesz, s.align) for s in self.segments if s.type == PT_NOTE]
         if not ranges:
             ranges = [(s.offset, s.size, s.align) for s in self.sections if s.type == SHT_NOTE]
+        if sum(size for _, size, _ in ranges) > len(self.data):
+            self.fail("note segments overlap", ranges[-1][0])
         for start, size, align in ranges:
-            data = self.bytes_at(start, size, "note segment")
+            data = self.view_at(start, size, "note segment")
             align = 8 if align == 8 else 4
             at = 0
             while at + 12 <= len(data):
@@ -259,7 +275,7 @@ class ElfFile:
                 end = description + size
                 if end > len(data):
                     self.fail("note reaches past the end of its segment", start + at)
-                owner = data[at + 12 : at + 12 + name_size].rstrip(b"\0").decode(errors="replace")
+                owner = bytes(data[at + 12 : at + 12 + name_size]).rstrip(b"\0").decode(errors="replace")
                 yield owner, kind, data[description:end], start + description
                 at = -(-end // align) * align
 
@@ -268,7 +284,7 @@ class ElfFile:
             return []
         if stride != layout.size:
             self.fail(f"{what}s are {stride} bytes long instead of {layout.size}", offset)
-        return layout.unpack_all(self.bytes_at(offset, count * stride, f"table of {count} {what}s"))
+        return layout.unpack_all(self.view_at(offset, count * stride, f"table of {count} {what}s"))
 
     def _check_segment(self, segment: SegmentHeader) -> None:
         if segment.filesz > segment.memsz or segment.vaddr + segment.memsz > 1 << 64:
@@ -279,5 +295,4 @@ class ElfFile:
     def _section_names(self, index: int) -> list[str]:
         if not self.sections:
             return []
-        names = self.string_table(index, "section name table")
-        return [names[section.name] for section in self.sections]
+        return self.string_table(index, "section name table").names(section.name for section in self.sections)

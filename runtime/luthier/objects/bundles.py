@@ -1,0 +1,201 @@
+"""Fat binaries: clang's offload bundles, plain and compressed, and LLVM's offload binaries.
+
+Sources: clang "ClangOffloadBundler" (bundles, CCOB), llvm/Object/OffloadBinary.h.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import zstandard
+
+from luthier.errors import ObjectError
+from luthier.objects.place import Place
+
+BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
+COMPRESSED_MAGIC = b"CCOB"
+OFFLOAD_BINARY_MAGIC = b"\x10\xff\x10\xad"
+FAT_BINARY_MAGICS = (BUNDLE_MAGIC, COMPRESSED_MAGIC, OFFLOAD_BINARY_MAGIC)
+
+_COUNT = struct.Struct("<Q")
+_ENTRY = struct.Struct("<QQQ")
+"""Bundle entry: offset, size, length of the id that follows."""
+_COMPRESSED_START = struct.Struct("<4xHH")
+_COMPRESSED_REST = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
+"""CCOB version -> what follows version and method: (size of the whole,) uncompressed size, hash."""
+_DECOMPRESSORS: dict[int, Callable[[], Any]] = {
+    0: zlib.decompressobj,
+    1: lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+"""llvm::compression::Format -> a streaming decoder."""
+_CHUNK = 1 << 12
+"""Bytes decompressed at a time; no more than 128 MiB can come out of them."""
+_MOST_TABLES = 1 << 16
+"""Decompressed bytes that hold the table of entries, unless there are hundreds."""
+_HARMLESS = 64 << 20
+_LARGEST_RATIO = 256
+"""A compressed bundle that claims to hold more than this times its size, and more than `_HARMLESS`, is a bomb. Device
+code shrinks to a twentieth at best."""
+_BINARY = struct.Struct("<4xIQQQ")
+_BINARY_ENTRY = struct.Struct("<HHIQQQQ")
+_BINARY_STRING = struct.Struct("<QQ")
+
+
+class Entry(NamedTuple):
+    """One AMD GPU image of a bundle: `size` bytes from `offset`."""
+
+    id: str
+    """E.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``."""
+    offset: int
+    size: int
+
+    @property
+    def label(self) -> str:
+        """The target id in `id`."""
+        return self.id.partition("amdgcn-amd-amdhsa-")[2].lstrip("-") or self.id
+
+
+def bundles(place: Place) -> Iterator[tuple[Place, list[Entry]]]:
+    """Bundles of any kind and what is in them, one after the other with padding between, as a linker puts them."""
+    at = 0
+    while (found := place.find(FAT_BINARY_MAGICS, at)) >= 0:
+        rest = place.cut(found, place.size - found, "bundle")
+        if rest.begins(BUNDLE_MAGIC):
+            entries, size = _entries(rest, rest.size)
+        elif rest.begins(COMPRESSED_MAGIC):
+            entries, size = _compressed_entries(rest)
+        else:
+            entries, size = _offload_binary(rest)
+        yield rest.cut(0, size, "bundle"), entries
+        at = found + max(size, 4)
+
+
+def opened(bundle: Place) -> Place:
+    """What the offsets of a bundle's entries count in: the bundle, decompressed if need be."""
+    if not bundle.begins(COMPRESSED_MAGIC):
+        return bundle
+    data, _ = _decompress(bundle)
+    return bundle._replace(root=data, start=0, end=len(data), unpacked=True)
+
+
+def _entries(place: Place, whole: int) -> tuple[list[Entry], int]:
+    """The AMD GPU entries of an uncompressed bundle of `whole` bytes at most, and its size in bytes."""
+    if not place.begins(BUNDLE_MAGIC):
+        place.fail("not an offload bundle", 0)
+    at = len(BUNDLE_MAGIC)
+    (count,) = place.unpack(_COUNT, at, "bundle header")
+    at += _COUNT.size
+    if count > (whole - at) // _ENTRY.size:
+        place.fail(f"bundle header announces {count} entries", at - _COUNT.size)
+    every: list[Entry] = []
+    for _ in range(count):
+        offset, size, id_size = place.unpack(_ENTRY, at, "bundle entry")
+        raw_id = place.read(at + _ENTRY.size, id_size, "bundle entry's id")
+        at += _ENTRY.size + id_size
+        if not raw_id.isascii():
+            place.fail("bundle entry's id is not ASCII", at - id_size)
+        identifier = raw_id.decode()
+        if offset + size > whole:
+            place.fail(f"bundle entry {identifier!r} of {size:#x} bytes reaches past the end", offset)
+        every.append(Entry(identifier, offset, size))
+    end = at
+    for entry in sorted(every, key=lambda entry: entry.offset):
+        if entry.size and entry.offset < end:  # each containing all others would be a bomb
+            place.fail(f"bundle entry {entry.id!r} overlaps what is before it", entry.offset)
+        end = max(end, entry.offset + entry.size)
+    return [entry for entry in every if "amdgcn" in entry.id and entry.size], end
+
+
+def _compressed_entries(place: Place) -> tuple[list[Entry], int]:
+    """The same of a compressed bundle, whose size is that of the compressed data."""
+    if place.unpacked:
+        place.fail("a compressed bundle in another one", 0)
+    header = _CompressedHeader.of(place)
+    if header.size is None:  # where it ends is known when it is decompressed
+        data, size = _decompress(place)
+    else:
+        place = place.cut(0, header.size, "compressed bundle")
+        data, size = _decompress(place, _MOST_TABLES)[0], header.size
+    try:
+        return _entries(Place.of_bytes(data, place.name), header.unpacked_size)[0], size
+    except ObjectError:
+        if len(data) == header.unpacked_size:
+            raise
+    data, _ = _decompress(place)
+    return _entries(Place.of_bytes(data, place.name), len(data))[0], size
+
+
+class _CompressedHeader(NamedTuple):
+    """The header of a compressed bundle."""
+
+    method: int
+    unpacked_size: int
+    size: int | None
+    """Of header and compressed data; version 1 does not say."""
+    length: int
+    """Of the header."""
+
+    @staticmethod
+    def of(place: Place) -> _CompressedHeader:
+        version, method = place.unpack(_COMPRESSED_START, 0, "compressed bundle header")
+        if version not in _COMPRESSED_REST:
+            place.fail(f"compressed bundle of unknown version {version}", 4)
+        if method not in _DECOMPRESSORS:
+            place.fail(f"unknown compression method {method}", 6)
+        rest = _COMPRESSED_REST[version]
+        *whole, unpacked_size, _ = place.unpack(rest, _COMPRESSED_START.size, "compressed bundle header")
+        length = _COMPRESSED_START.size + rest.size
+        size = whole[0] if whole else None
+        if size is not None and not length <= size <= place.size:
+            place.fail(f"compressed bundle of {size:#x} bytes does not fit its container", 8)
+        if unpacked_size > max(_HARMLESS, _LARGEST_RATIO * (size or place.size)):
+            place.fail(f"compressed bundle claims to hold {unpacked_size:#x} bytes", 8)
+        return _CompressedHeader(method, unpacked_size, size, length)
+
+
+def _decompress(place: Place, most: int | None = None) -> tuple[bytearray, int]:
+    """The bundle inside a compressed one, or about its first `most` bytes; and where the compressed data ends."""
+    header = _CompressedHeader.of(place)
+    decoder = _DECOMPRESSORS[header.method]()
+    wanted = header.unpacked_size if most is None else min(most, header.unpacked_size)
+    at, end = header.length, header.size or place.size
+    out = bytearray()
+    try:
+        while not decoder.eof and at < end and (len(out) < wanted or most is None) and len(out) <= wanted:
+            chunk = place.peek(at, min(_CHUNK, end - at))
+            out += decoder.decompress(chunk)  # grows with what is really there: a corrupt size asks for no memory
+            at += len(chunk)
+    except (zlib.error, zstandard.ZstdError) as problem:
+        place.fail(f"compressed bundle does not decompress: {problem}", at)
+    if most is None and (not decoder.eof or len(out) != wanted):
+        place.fail(f"compressed bundle holds {len(out):#x} bytes instead of {wanted:#x}", at)
+    return out, header.size or at - len(decoder.unused_data)
+
+
+def _offload_binary(place: Place) -> tuple[list[Entry], int]:
+    """The image of an LLVM offload binary (OpenMP, the new HIP driver), and the binary's size in bytes."""
+    version, size, start, _ = place.unpack(_BINARY, 0, "offload binary header")
+    if version != 1:
+        place.fail(f"offload binary of unknown version {version}", 4)
+    whole = place.cut(0, size, "offload binary")
+    _, _, _, strings, count, image, image_size = whole.unpack(_BINARY_ENTRY, start, "offload binary entry")
+    if count > size // _BINARY_STRING.size:
+        whole.fail(f"offload binary announces {count} strings", start)
+    names = {}
+    for index in range(count):
+        key, value = whole.unpack(_BINARY_STRING, strings + 16 * index, "offload binary string")
+        names[_text(whole, key)] = _text(whole, value)
+    if not names.get("triple", "").startswith("amdgcn"):
+        return [], size
+    whole.cut(image, image_size, "offload image")
+    return [Entry(f"{names['triple']}-{names.get('arch', '')}", image, image_size)], size
+
+
+def _text(place: Place, offset: int) -> str:
+    text, zero, _ = place.peek(offset, 4096).partition(b"\0") if offset < place.size else (b"", b"", b"")
+    if not zero:
+        place.fail("unterminated string", offset)
+    return text.decode(errors="replace")

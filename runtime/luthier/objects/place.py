@@ -1,0 +1,108 @@
+"""`Place`: a part of a file or of memory, read within its bounds.
+
+Files are mapped, not read: a host library of a gigabyte is mostly code that nobody looks at.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple, NoReturn
+
+from luthier.errors import ObjectError
+
+_WINDOW = 1 << 18
+"""Bytes that a search copies and lets go at a time."""
+
+
+class Place(NamedTuple):
+    """The bytes [start, end) of `root`, and what to call them. Offsets count from `start`."""
+
+    root: bytes | bytearray | mmap.mmap
+    name: str
+    start: int
+    end: int
+    depth: int = 0
+    """Containers around it."""
+    unpacked: bool = False
+    """It came out of a compressed container."""
+
+    @staticmethod
+    def of_file(path: str | os.PathLike[str], name: str) -> Place:
+        """A file, mapped; read where it cannot be mapped, as from a pipe.
+
+        Raises:
+            ObjectError: it cannot be read.
+        """
+        try:
+            with open(path, "rb") as file:
+                status = os.fstat(file.fileno())
+                if stat.S_ISREG(status.st_mode) and status.st_size:
+                    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    return Place(mapped, name, 0, len(mapped))
+                return Place.of_bytes(file.read(), name)
+        except OSError as problem:
+            raise ObjectError(f"cannot read: {problem.strerror or problem}", object=name) from problem
+
+    @staticmethod
+    def of_bytes(data: bytes | bytearray, name: str) -> Place:
+        """Bytes in memory."""
+        return Place(data, name, 0, len(data))
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes where they are; whoever keeps the view keeps the mapping."""
+        return memoryview(self.root)[self.start : self.end].toreadonly()
+
+    def fail(self, message: str, offset: int) -> NoReturn:
+        raise ObjectError(message, object=self.name, offset=offset)
+
+    def begins(self, *magics: bytes) -> bool:
+        return any(self.peek(0, len(magic)) == magic for magic in magics)
+
+    def peek(self, offset: int, size: int) -> bytes:
+        """`size` bytes, or those that there are."""
+        return bytes(self.root[self.start + offset : min(self.start + offset + size, self.end)])
+
+    def read(self, offset: int, size: int, what: str) -> bytes:
+        return self.cut(offset, size, what).peek(0, size)
+
+    def unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[int, ...]:
+        if offset + layout.size > self.size:
+            self.fail(f"{what} reaches past the end", offset)
+        return layout.unpack_from(self.root, self.start + offset)
+
+    def cut(self, offset: int, size: int, what: str) -> Place:
+        """A part of this place that goes by the same name."""
+        if offset + size > self.size:
+            self.fail(f"{what} of {size:#x} bytes reaches past the end", offset)
+        return self._replace(start=self.start + offset, end=self.start + offset + size)
+
+    def inner(self, label: str = "") -> Place:
+        """This place as something in a container, called `label` there."""
+        return self._replace(name=f"{self.name}[{label}]" if label else self.name, depth=self.depth + 1)
+
+    def find(self, patterns: Iterable[bytes], offset: int = 0) -> int:
+        """Where the first of `patterns` is, from `offset` on; -1 where there is none."""
+        wanted = tuple(patterns)
+        overlap = max(map(len, wanted)) - 1
+        for at in range(offset, self.size, _WINDOW):
+            window = self.peek(at, _WINDOW + overlap)
+            hits = [hit for pattern in wanted if (hit := window.find(pattern)) >= 0]
+            if hits:
+                return at + min(hits)
+            self._replace(start=self.start + at, end=min(self.start + at + _WINDOW, self.end)).let_go()
+        return -1
+
+    def let_go(self) -> None:
+        """Give memory that mapped pages occupy back to the system; they are read again when they are needed."""
+        if isinstance(self.root, mmap.mmap):
+            first = self.start // mmap.PAGESIZE * mmap.PAGESIZE
+            self.root.madvise(mmap.MADV_DONTNEED, first, self.end - first)
