@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Iterator
@@ -152,8 +153,7 @@ class InstrumentationTask:
             raise HookError(
                 f"hook {hook} takes {len(hook.parameters)} arguments, {len(arguments)} given", kernel=kernel
             )
-        flags = InstructionFlag(int(self.lifted.code.flags[index]))
-        if place == "after" and flags & (InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL):
+        if place == "after" and self.lifted.code.flags[index] & _PASSES_ON:
             raise HookError(
                 "no hook can run after an instruction that passes control on",
                 kernel=kernel,
@@ -167,6 +167,16 @@ class InstrumentationTask:
                 raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
             registers.append(argument if isinstance(argument, RegisterOperand) else None)
         self.insertions.append(Insertion(index, place, hook, tuple(converted), tuple(registers)))
+
+
+_PASSES_ON = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL
+
+
+@functools.cache
+def _integer_bits(kind: str) -> int:
+    """Width of an integer type, 0 of any other."""
+    integer = re.fullmatch(r"i(\d+)", kind)
+    return int(integer[1]) if integer else 0
 
 
 def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
@@ -184,9 +194,8 @@ def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
         if kind == "float":
             value = struct.unpack("<f", struct.pack("<f", value))[0]
         return ConstantArgument(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}")
-    integer = re.fullmatch(r"i(\d+)", kind)
-    if integer and isinstance(argument, int):
-        bits = int(integer[1])
+    bits = _integer_bits(kind)
+    if bits and isinstance(argument, int):
         low = 0 if bits == 1 or parameter.signed is False else -(1 << bits - 1)
         high = (1 << bits - 1) - 1 if parameter.signed and bits > 1 else (1 << bits) - 1
         if not low <= argument <= high:

@@ -208,6 +208,7 @@ def _walk_host(place: Place) -> _Found:
 
 def _walk_fat_binary(place: Place) -> _Found:
     found = list(bundles(place))
+    place.let_go()
     uses = Counter(entry.label for _, entries in found for entry in entries)
 
     def label(number: int, entry: Entry) -> str:

@@ -14,8 +14,9 @@ from typing import NamedTuple, NoReturn
 
 from luthier.errors import ObjectError
 
+_FIRST_WINDOW = 1 << 12
 _WINDOW = 1 << 18
-"""Bytes that a search copies and lets go at a time."""
+"""Bytes that a search copies and lets go at a time; what is looked for is mostly near."""
 
 
 class Place(NamedTuple):
@@ -93,12 +94,15 @@ class Place(NamedTuple):
         """Where the first of `patterns` is, from `offset` on; -1 where there is none."""
         wanted = tuple(patterns)
         overlap = max(map(len, wanted)) - 1
-        for at in range(offset, self.size, _WINDOW):
-            window = self.peek(at, _WINDOW + overlap)
+        at, size = offset, _FIRST_WINDOW
+        while at < self.size:
+            window = self.peek(at, size + overlap)
             hits = [hit for pattern in wanted if (hit := window.find(pattern)) >= 0]
             if hits:
                 return at + min(hits)
-            self._replace(start=self.start + at, end=min(self.start + at + _WINDOW, self.end)).let_go()
+            self._replace(start=self.start + at, end=min(self.start + at + size, self.end)).let_go()
+            at += size
+            size = _WINDOW
         return -1
 
     def let_go(self) -> None:

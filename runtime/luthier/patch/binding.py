@@ -43,6 +43,18 @@ class Binding:
     spare: int | None = None
     """SGPR unit for outputs that go round in a circle."""
 
+    def __hash__(self) -> int:  # asked for at every point
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.units, self.saved, self.sources, self.temporaries, self.parked, self.parking, self.spare))
+
+    @functools.cached_property
+    def fixed(self) -> list[int]:
+        """Fixed units among `saved`."""
+        return [unit for unit, _ in self.saved]
+
     @functools.cached_property
     def lost(self) -> int:
         """Bit set of the units whose values are gone after the payload."""
@@ -101,8 +113,18 @@ class _Allocator:
         return None
 
 
+_FIXED = mask_of((SCC, *VCC, M0))
+
+
 def saved_units(template: Template, sources: tuple[int, ...], live: int, wave_size: int) -> tuple[tuple[int, ...], ...]:
     """Registers with a fixed place that must survive the payload: overwritten by it, and live or among its inputs."""
+    return _saved_units(template, sources, live & _FIXED, wave_size)
+
+
+@functools.lru_cache(maxsize=4096)
+def _saved_units(
+    template: Template, sources: tuple[int, ...], live: int, wave_size: int
+) -> tuple[tuple[int, ...], ...]:
     inputs = mask_of(sources)
     wanted = (live & ~template.destinations) | inputs
     vcc = (VCC,) if wave_size == 64 else (VCC[:1], VCC[1:])
@@ -135,15 +157,16 @@ class Live:
 def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], live: Live, wave_size: int) -> bool:
     """Whether a binding made for another point fits here too."""
     lanes = live.all_lanes if template.writes_inactive_lanes else live.active
-    fixed = [unit for units in saved_units(template, sources, lanes, wave_size) for unit in units]
-    return (
-        not binding.lost & lanes
-        and (binding.parking is None or not live.all_lanes >> binding.parking & 1)
-        and binding.sources == sources
-        and [unit for unit, _ in binding.saved] == fixed
-    )
+    if (
+        binding.lost & lanes
+        or (binding.parking is not None and live.all_lanes >> binding.parking & 1)
+        or binding.sources != sources
+    ):
+        return False
+    return binding.fixed == [unit for units in saved_units(template, sources, lanes, wave_size) for unit in units]
 
 
+@functools.lru_cache(maxsize=4096)
 def bind(
     template: Template, sources: tuple[int, ...], live: Live, budget: RegisterBudget, wave_size: int
 ) -> Binding | None:

@@ -59,6 +59,7 @@ def _renamed_registers(isa: Isa, template: Template, binding: Binding) -> tuple[
     return code, (*(int(offset) for offset in offsets[: len(template.code)]), len(code))
 
 
+@functools.lru_cache(maxsize=4096)
 def emit(
     isa: Isa, template: Template, binding: Binding, waits: tuple[str, ...] = (), after: tuple[str, ...] = ()
 ) -> BoundPayload:

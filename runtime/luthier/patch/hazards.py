@@ -75,6 +75,6 @@ def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
     return [], ["s_nop 4"] if target.major == 9 else []
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=1)  # it keeps the kernel in memory
 def _has_matrix(lifted: LiftedRepresentation) -> bool:
     return bool((lifted.code.flags & InstructionFlag.MATRIX)[np.array(lifted.block_of) >= 0].any())

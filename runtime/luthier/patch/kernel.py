@@ -106,7 +106,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     taken_back = () if points.isdisjoint(lifted.released) else lifted.releases
 
     slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
-    slot_of = {int(index): slot for slot, index in enumerate(slots)}
+    slot_of = {index: slot for slot, index in enumerate(slots.tolist())}
     sizes = code.size[slots].astype(np.int64)
     before = np.zeros(len(slots), np.int64)
     for (index, place), spliced in payloads.items():
@@ -115,7 +115,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         if place == "before":
             before[slot_of[index]] += total
 
-    address_of = {int(address): slot for slot, address in enumerate(code.addresses[slots])}
+    address_of = {address: slot for slot, address in enumerate(code.addresses[slots].tolist())}
     jumps = _jumps(lifted)
     branches = []
     for index, jump in jumps.items():
@@ -197,7 +197,7 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
     lifted, layout, code = kernel.lifted, kernel.layout, kernel.lifted.code
     out = bytearray(S_NOP * (kernel.size // 4))
     literals = _pc_relative_literals(kernel, base, tables)
-    slot_at = {int(address): slot for slot, address in enumerate(code.addresses[kernel.slots])}
+    slot_at = {address: slot for slot, address in enumerate(code.addresses[kernel.slots].tolist())}
     s_branch = S_BRANCH[lifted.target.major]
 
     def set_offset(place: int, destination: int) -> None:
@@ -207,10 +207,10 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
             raise PatchError("a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=kernel.name)
         out[place : place + 2] = words.to_bytes(2, "little", signed=True)
 
-    for slot, index in enumerate(map(int, kernel.slots)):
-        place = int(layout.instruction[slot])
-        size = int(code.size[index])
-        out[place : place + size] = S_NOP if index in kernel.dropped else code.bytes_of(index)
+    old = memoryview(code.code)
+    rows = (kernel.slots, layout.instruction, layout.entry, code.offset[kernel.slots], code.size[kernel.slots])
+    for slot, (index, place, entry, offset, size) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
+        out[place : place + size] = S_NOP if index in kernel.dropped else old[offset : offset + size]
         if index in literals:
             out[place + size - 4 : place + size] = literals[index]
         jump = kernel.jumps.get(index)
@@ -220,7 +220,7 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
             hop = layout.hops.get(slot)
             there = int(layout.entry[slot_at[jump.target]])
             set_offset(place, there if hop is None else layout.island_offset(*hop))
-        _write_payloads(out, int(layout.entry[slot]), kernel.payloads.get((index, "before"), ()), base, symbols, kernel)
+        _write_payloads(out, entry, kernel.payloads.get((index, "before"), ()), base, symbols, kernel)
         _write_payloads(out, place + size, kernel.payloads.get((index, "after"), ()), base, symbols, kernel)
 
     if kernel.entry_offset != kernel.offset_of(lifted.kernel.entry):
@@ -268,7 +268,7 @@ def _pc_relative_literals(kernel: PatchedKernel, base: int, tables: Sequence[int
     """Instruction index -> new literal, for the additions to what s_getpc_b64 gave."""
     lifted, code = kernel.lifted, kernel.lifted.code
     literals: dict[int, bytes] = {}
-    slot_of = {int(index): slot for slot, index in enumerate(kernel.slots)}
+    slot_of = {index: slot for slot, index in enumerate(kernel.slots.tolist())}
     moved = {
         number: address
         for table, address in zip(lifted.code_tables, tables, strict=True)
