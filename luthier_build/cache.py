@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from luthier.cache import VARIABLE, cache_root
 from luthier.errors import BuildError
 
-_FIX = f"set {VARIABLE} to a writable folder"
+FIX = f"set {VARIABLE} to a writable folder"
+"""What to do about a cache that cannot be used, for messages."""
 
 
 def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Folder `name` of the cache, made if it is not there.
+    """Folder `name` of the cache, made if it is not there; one that is there may be read-only.
 
     See `luthier.cache.cache_root` for where it is.
 
     Raises:
-        BuildError: the folder cannot be made or written to, or the cache is turned off.
+        BuildError: the folder cannot be made, or the cache is turned off.
     """
     try:
         base = cache_root(environment)
         if base is None:
-            raise BuildError(f"a build needs Luthier's cache, which is turned off; {_FIX}")
+            raise BuildError(f"a build needs Luthier's cache, which is turned off; {FIX}")
         folder = base / name
         folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK | os.X_OK)
     except (OSError, RuntimeError) as problem:  # RuntimeError: no home folder
-        raise BuildError(f"cannot use Luthier's cache: {problem}; {_FIX}") from problem
-    if not writable:
-        raise BuildError(f"cannot write to Luthier's cache {folder}; {_FIX}")
+        raise BuildError(f"cannot use Luthier's cache: {problem}; {FIX}") from problem
     return folder
 
 
@@ -42,7 +39,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         lock = path.open("a")
     except OSError as problem:
-        raise BuildError(f"cannot write {path}: {problem.strerror}; {_FIX}") from problem
+        raise BuildError(f"cannot write {path}: {problem.strerror}; {FIX}") from problem
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

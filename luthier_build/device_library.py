@@ -18,7 +18,7 @@ from luthier.errors import BuildError
 from luthier.processes import run
 
 from luthier_build.cache import cache_dir, locked
-from luthier_build.workspace import replacing
+from luthier_build.workspace import forget, is_current, remember, replacing
 
 ABI_VERSIONS = (400, 500, 600)
 """Hundred times the code object versions that clang asks for (`-mcode-object-version`)."""
@@ -94,7 +94,7 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
         return library
     key = hashlib.sha256(f"{_FORMAT}\0{library.resolve()}\0{clang_version}".encode()).hexdigest()[:16]
     folder = cache_dir(f"device-library/{key}")
-    if all((folder / name).is_file() and not (folder / name).is_symlink() for name in made):
+    if all(is_current(folder / name, key) for name in made):
         return folder
     with locked(folder / ".lock"):
         for original in library.glob("*.bc"):
@@ -102,7 +102,10 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
             if link.name not in made and not link.is_file():  # a file: made for another processor
                 _link(link, original)
         for name, module in sorted(made.items()):
-            _generate(folder / name, module, clang)
+            if not is_current(folder / name, key):
+                forget(folder / name)
+                _generate(folder / name, module, clang)
+                remember(folder / name, key, ())
     return folder
 
 

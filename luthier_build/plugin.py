@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -11,9 +10,9 @@ from pathlib import Path
 from luthier.errors import BuildError
 from luthier.processes import run
 
-from luthier_build.cache import cache_dir, locked
+from luthier_build.cache import FIX, cache_dir, locked
 from luthier_build.toolchain import Toolchain, plugin_sources
-from luthier_build.workspace import replacing
+from luthier_build.workspace import digest, digest_text, forget, is_current, remember, replacing
 
 _FLAGS = (
     "-std=c++17",
@@ -49,16 +48,19 @@ def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
         raise BuildError(f"{clang} changed while it was in use; start again")
     folder = plugin_sources() / "src"
     sources = sorted(folder.glob("*.cpp"))
-    key = hashlib.sha256("\0".join([version, os.fspath(clang.resolve()), *_FLAGS]).encode())
-    for path in sorted(folder.iterdir()):
-        key.update(path.name.encode() + b"\0" + path.read_bytes())
-    plugin = cache / f"luthier-llvm{toolchain.llvm_major}-{key.hexdigest()[:16]}.so"
-    if plugin.is_file():
+    contents = (f"{path.name} {digest(path)}" for path in sorted(folder.iterdir()))
+    key = digest_text(version, os.fspath(clang.resolve()), *_FLAGS, *contents)
+    plugin = cache / f"luthier-llvm{toolchain.llvm_major}-{key[:16]}.so"
+    if is_current(plugin, key):
         return plugin
+    if not os.access(cache, os.W_OK | os.X_OK):
+        raise BuildError(f"no whole compiler plugin for {clang} in the cache {cache}, which cannot be written; {FIX}")
     with locked(plugin.with_suffix(".lock")):
-        if not plugin.is_file():  # another process may have built it meanwhile
+        if not is_current(plugin, key):  # another process may have built it meanwhile
+            forget(plugin)  # one that was damaged since, by a full disk for instance, is built anew
             with replacing(plugin) as fresh:
                 _build(sources, toolchain, cxx, fresh)
+            remember(plugin, key, ())
     return plugin
 
 

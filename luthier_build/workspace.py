@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from luthier.errors import BuildError
@@ -42,32 +42,64 @@ def digest_text(*parts: str) -> str:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A fresh path beside `path` that takes its place when the block ends, and vanishes if the block fails."""
+def writing(path: Path) -> Iterator[None]:
+    """Say of an `OSError` in the block, such as a full disk, that it kept `path` from being written.
+
+    Raises:
+        BuildError: in its place.
+    """
     try:
+        yield
+    except OSError as problem:
+        raise BuildError(f"cannot write {path}: {problem.strerror or problem}", object=str(path)) from problem
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A fresh path beside `path` that takes its place when the block ends, and vanishes if the block fails.
+
+    Raises:
+        BuildError: the folder cannot be written, or the disk is full.
+    """
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    except OSError as problem:
-        raise BuildError(f"cannot write {path}: {problem.strerror}", object=str(path)) from problem
-    os.close(handle)
-    fresh = Path(name)
-    try:
-        yield fresh
-        fresh.chmod(0o666 & ~_umask())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+        os.close(handle)
+        fresh = Path(name)
+        try:
+            yield fresh
+            fresh.chmod(0o666 & ~_umask())
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
 
 
 def write_atomic(path: Path, data: bytes | str) -> bool:
     """Give `path` this content, whole or not at all; False if it had it already (and was left alone)."""
-    content = data.encode() if isinstance(data, str) else data
-    with contextlib.suppress(OSError):
-        if path.read_bytes() == content:
-            return False
-    with replacing(path) as fresh:
-        fresh.write_bytes(content)
-    return True
+    return bool(write_together({path: data}))
+
+
+def write_together(files: Mapping[Path, bytes | str]) -> list[Path]:
+    """Give every path its content: all of them, or none if one cannot be written.
+
+    Returns:
+        The paths that did not have theirs already.
+
+    Raises:
+        BuildError: a folder cannot be written, or the disk is full.
+    """
+    written = []
+    with contextlib.ExitStack() as together:  # each takes its place only when all have been written
+        for path, data in files.items():
+            content = data.encode() if isinstance(data, str) else data
+            with contextlib.suppress(OSError):
+                if path.read_bytes() == content:
+                    continue
+            fresh = together.enter_context(replacing(path))
+            with writing(path):
+                fresh.write_bytes(content)
+            written.append(path)
+    return written
 
 
 def _umask() -> int:
@@ -99,9 +131,9 @@ def build_folder(path: Path) -> Iterator[Path]:
         raise BuildError(f"cannot use build folder {path}: {problem.strerror}", object=str(path)) from problem
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not lock.tell():
-            lock.write(_MARKER_TEXT)
-            lock.flush()
+        with writing(path / MARKER):
+            if not lock.tell():
+                os.write(lock.fileno(), _MARKER_TEXT.encode())
         yield path
 
 
@@ -130,12 +162,14 @@ def is_current(output: Path, key: str) -> bool:
 
 def forget(output: Path) -> None:
     """Drop the record before `output` is made anew, so that an interrupted build cannot pass for a finished one."""
-    _record_of(output).unlink(missing_ok=True)
+    with writing(output):
+        _record_of(output).unlink(missing_ok=True)
 
 
 def remember(output: Path, key: str, inputs: Iterable[Path]) -> None:
     """Record that `output` is now complete, made by `key` from `inputs`."""
-    record = {"key": key, "output": digest(output), "inputs": {os.fspath(path): digest(path) for path in inputs}}
+    with writing(output):
+        record = {"key": key, "output": digest(output), "inputs": {os.fspath(path): digest(path) for path in inputs}}
     write_atomic(_record_of(output), json.dumps(record, indent=0))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -22,6 +24,7 @@ from luthier_build.workspace import (
     remove_build_folder,
     replacing,
     write_atomic,
+    write_together,
 )
 
 
@@ -189,3 +192,42 @@ def test_run_all_keeps_order_and_stops_after_a_failure() -> None:
     with pytest.raises(ZeroDivisionError):  # a bug is not dressed up as a build error
         jobs.run_all([lambda: 1 // 0], 1)
     assert jobs.run_all([], 0) == []
+
+
+@pytest.mark.parametrize("room", [0, 10, 4096, 20_000, 60_000])
+def test_a_full_disk_is_one_line_and_leaves_everything_as_it_was(hook: str, tmp_path: Path, room: int) -> None:
+    """`luthier build` where no file may grow beyond `room` bytes, at every stage, by the kernel's own limit."""
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool/__init__.py").write_text("")
+    (tmp_path / "tool/device.hip").write_text(hook)
+    settings = '[tool.luthier]\npackage = "tool"\ntargets = ["gfx942"]\nmodules.device = ["tool/device.hip"]\n'
+    (tmp_path / "pyproject.toml").write_text(settings)
+    before = {"tool/device.json": "old", "tool/device.pyi": "old"}
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    code = (
+        "import resource, signal, sys; from luthier.cli.main import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); sys.exit(main(['build']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("luthier build: error: ")
+    assert sorted(path.name for path in (tmp_path / "tool").iterdir()) == [
+        *("__init__.py", "device.hip", "device.json", "device.pyi")
+    ]
+    for name, text in before.items():
+        assert (tmp_path / name).read_text() == text
+    left = [path.name for path in (tmp_path / "build").rglob("*") if path.name.startswith(".") and path.suffix]
+    assert left == []
+
+
+def test_files_written_together_are_written_or_not(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BuildError, match="cannot write"):
+        write_together({tmp_path / "a": "new", tmp_path / "b": "new", tmp_path / "a/below": "new"})
+    assert (tmp_path / "a").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["a", "folder"]
+    assert write_together({tmp_path / "a": "old", tmp_path / "b": b"new"}) == [tmp_path / "b"]
