@@ -14,7 +14,7 @@ from luthier.processes import run
 
 from luthier_build.jobs import run_all
 from luthier_build.plugin import include_dir
-from luthier_build.settings import ModuleSettings, Settings
+from luthier_build.settings import ModuleSettings, Settings, check_targets
 from luthier_build.toolchain import Toolchain
 from luthier_build.units import Report, Unit, compile_unit, plan_units, write_bundle
 from luthier_build.workspace import (
@@ -165,6 +165,7 @@ def compile_device(
     if not named:
         raise BuildError("no sources to compile")
     module = ModuleSettings(name or Path(named[-1]).stem, tuple(named))
+    check_targets(targets, "the caller")
     chosen = replace(settings or Settings(), targets=tuple(targets))
     return compile_modules([module], chosen, toolchain or Toolchain.find(), project=base, folder=folder, report=report)[
         0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from luthier import __version__
 from luthier.errors import BuildError
+from luthier.tool_module import ToolModule
 
 from luthier_build.sources import SourceDeclaration
 
@@ -30,6 +31,9 @@ PASSABLE = {
     "vector": None,
 }
 """Kind of parameter -> sizes in bytes that fit registers (None: any)."""
+
+_TAKEN = frozenset({"name", *(name for name in vars(ToolModule) if not name.startswith("_"))})
+"""Attributes of a `ToolModule`, which hooks are attributes of, too."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,12 @@ def make_manifest(
         for variable in content.variables:
             if variables.setdefault(variable.symbol, variable) != variable:
                 raise BuildError(f"variable {variable.symbol} is declared otherwise elsewhere", target=content.target)
+    for hook in hooks.values():
+        if hook.symbol in _TAKEN:
+            raise BuildError(
+                f"{hook.location or module}: a hook cannot be called {hook.symbol!r}, which is an attribute of every "
+                "ToolModule: rename it"
+            )
     everywhere = tuple(content.target for content in contents)
 
     def targets_of(symbol: str) -> tuple[str, ...]:

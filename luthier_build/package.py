@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,9 +20,19 @@ from luthier_build.settings import ModuleSettings, Settings
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 from luthier_build.units import Report
-from luthier_build.workspace import build_folder, digest_text, forget, is_current, remember, write_atomic
+from luthier_build.workspace import (
+    build_folder,
+    digest_text,
+    forget,
+    is_current,
+    remember,
+    write_atomic,
+    write_together,
+    writing,
+)
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".hh", ".hxx", ".cuh", ".inc", ".inl"})
+_INCLUDE = re.compile(r"""^[ \t]*\#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -49,17 +60,39 @@ def source_files(settings: Settings, project: Path) -> list[str]:
     found: set[Path] = set()
     project = project.resolve()
     for module in settings.modules:
+        folders = [(project / name).resolve() for name in (*module.include_dirs, *settings.include_dirs)]
+        for folder in folders:
+            if folder.is_relative_to(project) and folder.is_dir():
+                found.update(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
         for source in module.sources:
             path = (project / source).resolve()
             if not path.is_relative_to(project):
                 raise BuildError(f"module {module.name!r}: source {source} lies outside the project {project}")
-            found.add(path)
-            found.update(path for path in path.parent.iterdir() if path.suffix in HEADER_SUFFIXES)
-        for folder in (*module.include_dirs, *settings.include_dirs):
-            base = (project / folder).resolve()
-            if base.is_relative_to(project) and base.is_dir():
-                found.update(path for path in base.rglob("*") if path.suffix in HEADER_SUFFIXES)
+            if path.parent.is_dir():
+                found.update(path for path in path.parent.iterdir() if path.suffix in HEADER_SUFFIXES)
+            _add_included(path, folders, project, found)
     return sorted(str(path.relative_to(project)) for path in found)
+
+
+def _add_included(path: Path, folders: Sequence[Path], project: Path, found: set[Path]) -> None:
+    """Add to `found` the file at `path` and what it includes inside the project, at any depth and of any suffix."""
+    waiting = [path]
+    seen = set()
+    while waiting:
+        here = waiting.pop()
+        if here in seen:
+            continue
+        seen.add(here)
+        found.add(here)
+        try:
+            names = _INCLUDE.findall(here.read_text(errors="replace"))
+        except OSError:
+            continue  # a missing source is the compilation's to report
+        for name in names:
+            for folder in (here.parent, *folders):
+                included = (folder / name).resolve()
+                if included.is_relative_to(project) and included.is_file():
+                    waiting.append(included)
 
 
 def compile_tool(
@@ -69,8 +102,12 @@ def compile_tool(
     destination: Path,
     toolchain: Toolchain | None = None,
     report: Report = print,
+    whole: bool = True,
 ) -> list[BuiltModule]:
     """Build every device module of a tool and put its artefacts into `destination`, the folder of its package.
+
+    Args:
+        whole: these are all device modules that the package has: what a build made of others there is removed.
 
     Raises:
         BuildError: no toolchain, a compiler error, a hook that cannot be called, a folder that cannot be written.
@@ -91,20 +128,45 @@ def compile_tool(
             built.append(BuiltModule(device, manifest, paths))
             if settings.check_hooks:
                 check_hooks(device, folder, settings.jobs)
-        for module in built:  # only now, so that an error in any module leaves the package as it was
+        # Only now, and together, so that an error in any module leaves the package as it was.
+        files: dict[Path, bytes | str] = {}
+        for module in built:
             bundle, description, python, stub = module.artefacts
-            write_python(module.manifest, python, stub)
-            write_atomic(bundle, module.device.bundle.read_bytes())
-            write_atomic(description, module.manifest.to_json())
+            files |= python_files(module.manifest, python, stub)
+            files |= {bundle: module.device.bundle.read_bytes(), description: module.manifest.to_json()}
+        write_together(files)
+    if whole:
+        remove_stale(destination, settings, report)
     return built
 
 
-def write_python(manifest: Manifest, python: Path, stub: Path) -> None:
-    """Write the Python module and its stub, unless that would replace a file of the author's."""
+def python_files(manifest: Manifest, python: Path, stub: Path) -> dict[Path, str]:
+    """The Python module and its stub with their text.
+
+    Raises:
+        BuildError: it would replace a file of the author's.
+    """
     if python.exists() and GENERATED not in python.read_text(errors="replace"):
         raise BuildError(f"{python} exists and would be replaced by the device module of that name: rename one of them")
-    write_atomic(python, stubs.python_module(manifest))
-    write_atomic(stub, stubs.stub(manifest))
+    return {python: stubs.python_module(manifest), stub: stubs.stub(manifest)}
+
+
+def remove_stale(folder: Path, settings: Settings, report: Report = print) -> None:
+    """Remove from a package what was generated for device modules that its settings no longer have.
+
+    Files of the author's are known by not saying that they were generated, and stay.
+    """
+    current = {module.name for module in settings.modules}
+    for python in sorted(folder.glob("*.py")):
+        name = python.stem
+        if name in current or f'"""Device module {name!r} of {settings.package}. {GENERATED}' not in python.read_text(
+            errors="replace"
+        ):
+            continue
+        report(f"removing device module {name}, which [tool.luthier.modules] no longer has")
+        for artefact in artefact_names(ModuleSettings(name)):
+            with writing(folder / artefact):
+                (folder / artefact).unlink(missing_ok=True)
 
 
 def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:

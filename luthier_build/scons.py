@@ -16,7 +16,10 @@ pyproject.toml. ``LUTHIER`` is the command `luthier`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib.util
+import secrets
 import shlex
 import sys
 from collections.abc import Sequence
@@ -24,18 +27,23 @@ from pathlib import Path
 from typing import Any
 
 import SCons.Errors
+from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.tool import find_entry_points
 from SCons.Action import Action
 from SCons.Builder import Builder
 from SCons.Scanner import FindPathDirs, ScannerBase
 from SCons.Scanner.C import CScanner
 
-from luthier_build.package import artefact_names, describe_objects, find_toolchain, write_python
+from luthier_build.editable import refresh
+from luthier_build.layout import package_folder
+from luthier_build.package import artefact_names, describe_objects, find_toolchain, python_files
 from luthier_build.plugin import include_dir
 from luthier_build.settings import ModuleSettings, Settings, load_settings, read_table
+from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 from luthier_build.units import Unit, compile_unit, plan_units, write_bundle
-from luthier_build.workspace import write_atomic
+from luthier_build.workspace import digest, digest_text, write_together
 
 _SETTINGS = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]
 _c_scanner = CScanner()
@@ -61,8 +69,9 @@ def generate(env: Any) -> None:
     env["BUILDERS"]["LuthierModuleFiles"] = Builder(
         action=Action(_describe, _say_describe, **key), source_scanner=scanner, multi=False
     )
+    env["LUTHIER_TOOL_CONTENT"] = _tool_content
     env["BUILDERS"]["LuthierPatched"] = Builder(
-        action=Action(_patch, _say_patch, varlist=["LUTHIER_TOOL", "LUTHIER_PATCHFLAGS"])
+        action=Action(_patch, _say_patch, varlist=["LUTHIER_TOOL", "LUTHIER_PATCHFLAGS", "LUTHIER_TOOL_CONTENT"])
     )
     env.AddMethod(device_module, "LuthierDeviceModule")
     env.AddMethod(tool, "LuthierTool")
@@ -113,10 +122,10 @@ def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
     nodes = []
     for module in settings.modules:
         nodes += _module(env, module, settings, folder, root)
-    package = root.Dir("/".join(parts))
+    package = env.Dir(str(package_folder(Path(root.abspath), settings.package)))
     made = {node.name for node in nodes}
-    for file in env.Glob(f"{package.path}/*.py") + env.Glob(f"{package.path}/py.typed"):
-        if file.name not in made:
+    for file in env.Glob(f"{package.abspath}/*.py") + env.Glob(f"{package.abspath}/py.typed"):
+        if file.name not in made and GENERATED not in file.get_text_contents():
             nodes += env.InstallAs(folder.File(file.name), file)
     return nodes
 
@@ -150,7 +159,8 @@ def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, p
     sources = [project.File(source) for source in module.sources]
     search = [project.Dir(name) for name in (*module.include_dirs, *settings.include_dirs)]
     common = {"CPPPATH": [*search, env.Dir(str(headers))], "LUTHIER_TOOLCHAIN": toolchain, "LUTHIER_SETTINGS": settings}
-    intermediate = project.Dir("build/scons.objects").Dir(module.name)
+    # By package, for two tools of a project may each call their module `device`.
+    intermediate = project.Dir("/".join(filter(None, ("build/scons.objects", settings.package, module.name))))
     objects = []
     for unit in units:
         (node,) = env.LuthierCodeObject(
@@ -211,9 +221,9 @@ def _write_module(target: list[Any], source: list[Any], env: Any) -> None:
 
         check_objects(objects, settings.jobs)
     bundle, description, python, stub = (Path(node.abspath) for node in target)
-    write_python(manifest, python, stub)
+    files = python_files(manifest, python, stub)
     write_bundle(objects, bundle, toolchain, compress=settings.compress)
-    write_atomic(description, manifest.to_json())
+    write_together({**files, description: manifest.to_json()})
 
 
 def _say_describe(target: list[Any], source: list[Any], env: Any) -> str:
@@ -237,6 +247,38 @@ def _patch_command(target: list[Any], source: list[Any], env: Any) -> list[str]:
 
 def _say_patch(target: list[Any], source: list[Any], env: Any) -> str:
     return f"patching {source[0]} with {env.subst('$LUTHIER_TOOL')} into {target[0]}"
+
+
+def _tool_content(target: Any, source: Any, env: Any, for_signature: bool) -> str:
+    """What the tools of a patched object are made of, so that it is patched again when a tool has changed.
+
+    SCons asks for it when all that the object depends on has been built, a tool of the same project included.
+    """
+    words = [env.subst(word) for word in env.Flatten([env["LUTHIER_TOOL"]])]
+    return digest_text(__version__, *(_content_of(word.partition(":")[0]) for word in words if word))
+
+
+def _content_of(tool: str) -> str:
+    """Digest of every file of the package that the tool called `tool` lies in: host sources, bundles, manifests."""
+    try:
+        point = find_entry_points()[tool]
+        importlib.invalidate_caches()
+        spec = importlib.util.find_spec(point.module.partition(".")[0])
+    except (LuthierError, KeyError, ImportError, ValueError):
+        spec = None
+    if spec is None or not (spec.submodule_search_locations or spec.origin):
+        return secrets.token_hex(8)  # known to another Python alone: up to date cannot be told, so it never is
+    roots = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    for root in roots:
+        with contextlib.suppress(LuthierError):  # which the patching itself will say
+            refresh(root)
+    files = {
+        str(path.relative_to(root)): path
+        for root in roots
+        for path in root.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    } or {"": Path(str(spec.origin))}
+    return digest_text(point.value, *(f"{name} {digest(files[name])}" for name in sorted(files)))
 
 
 def _reported(work: Any) -> int:

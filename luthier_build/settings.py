@@ -8,11 +8,12 @@ frontend (``pip install -C luthier.targets=gfx942 .``), the environment (``LUTHI
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import os
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ from luthier.targets import TargetId
 
 DEFAULT_TARGETS = ("gfx90a", "gfx942", "gfx1100")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def is_python_name(text: str) -> bool:
+    """True for what Python takes as a name; a keyword is none."""
+    return _NAME.match(text) is not None and not keyword.iskeyword(text)
 
 
 def _setting(help: str, default: Any) -> Any:
@@ -46,6 +52,9 @@ class Settings:
     clang: str = _setting("The compiler to use, a path or a name; default: the best one found.", "")
     jobs: int = _setting("Compilations at once; 0: as many as processors and memory allow.", 0)
     build_dir: str = _setting("Folder that keeps intermediate files between builds.", "build/luthier")
+    editable_rebuild: bool = _setting(
+        "Build hooks again when an editable install is used after their sources changed.", True
+    )
     verbose: bool = _setting("Show every command, and where each setting came from.", False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Setting -> the place its value was taken from."""
@@ -133,8 +142,8 @@ def _modules(raw: object, origin: str) -> tuple[ModuleSettings, ...]:
     modules = []
     for name, table in raw.items():
         place = f"module {name!r} in {origin}"
-        if not _NAME.match(name):
-            raise BuildError(f"{place}: a module's name must be a Python identifier")
+        if not is_python_name(name) or name == "__init__":
+            raise BuildError(f"{place}: a module's name must be a Python identifier, and no keyword")
         if isinstance(table, (list, tuple)):  # the short form NAME = ["a.hip"]
             table = {"sources": table}
         if not isinstance(table, Mapping):
@@ -239,14 +248,43 @@ def _check(settings: Settings) -> None:
         )
     if not settings.targets:
         raise BuildError(f"targets from {settings.origins['targets']} is empty")
-    for origin, targets in (
-        (settings.origins["targets"], settings.targets),
-        *((f"module {module.name!r}", module.targets) for module in settings.modules),
-    ):
-        for position, target in enumerate(targets):
-            try:
-                TargetId.parse(target)
-            except TargetError as problem:
-                raise TargetError(f"targets from {origin}: {problem.message}", target=target) from None
-            if target in targets[:position]:
-                raise BuildError(f"targets from {origin}: {target} is given twice")
+    if settings.package and not all(is_python_name(part) for part in settings.package.split(".")):
+        raise BuildError(
+            f"package from {settings.origins['package']} must be the name of a Python package, such as my_tool or "
+            f"my_tool.hooks, not {settings.package!r}"
+        )
+    check_targets(settings.targets, settings.origins["targets"])
+    for module in settings.modules:
+        check_targets(module.targets, f"module {module.name!r}")
+
+
+def check_targets(targets: Sequence[str], origin: str) -> None:
+    """Refuse what no offload bundle can hold together; `origin` is where the list was given.
+
+    A loader could not choose between ``gfx942`` and ``gfx942:xnack-`` (LLVM, "Clang Offload Bundler", "Target ID
+    Definition"); the bundler says so too, but only after everything has been compiled.
+
+    Raises:
+        BuildError: a target twice, or two that exclude each other.
+        TargetError: a target that does not exist.
+    """
+    identities: dict[TargetId, str] = {}
+    for target in targets:
+        try:
+            identity = TargetId.parse(target)
+        except TargetError as problem:
+            raise TargetError(f"targets from {origin}: {problem.message}", target=target) from None
+        if identity in identities:
+            raise BuildError(f"targets from {origin}: {target} is given twice")
+        identities[identity] = target
+    first: dict[str, TargetId] = {}
+    for identity in sorted(identities, key=str):  # the bundler's order
+        known = first.setdefault(identity.target.name, identity)
+        if any(
+            getattr(identity, feature) is not None and getattr(known, feature) is None
+            for feature in ("sramecc", "xnack")
+        ):
+            raise BuildError(
+                f"targets from {origin}: {identities[known]} and {identities[identity]} cannot be in one bundle, "
+                "since a loader could not choose between them: give every target of a processor the same features"
+            )

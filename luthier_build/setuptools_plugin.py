@@ -18,7 +18,7 @@ from setuptools.errors import CompileError, OptionError, SetupError
 from luthier_build.settings import Settings, describe, load_settings, read_table
 
 COMMAND = "build_luthier"
-_NOT_FLAGS = ("modules", "package", "verbose")
+_NOT_FLAGS = ("modules", "package", "verbose", "editable_rebuild")
 
 config_settings: dict[str, object] = {}
 """Configuration settings of the build frontend, put here by `luthier_build.backend`."""
@@ -110,12 +110,16 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
         return Path(self.build_lib or "build/lib", *self.settings.package.split("."))
 
     def run(self) -> None:
+        from luthier_build.editable import write_record
         from luthier_build.package import compile_tool
 
         into_sources = self.inplace or self.editable_mode
         destination = self._package_folder() if into_sources else self._built_folder()
         try:
-            compile_tool(self.settings, project=Path.cwd(), destination=destination, report=self._report)
+            built = compile_tool(self.settings, project=Path.cwd(), destination=destination, report=self._report)
+            if into_sources:
+                keyword = getattr(self.distribution, "luthier", None)
+                write_record(destination, Path.cwd(), self.settings, built, keyword)
         except LuthierError as problem:
             raise CompileError(str(problem)) from problem
 

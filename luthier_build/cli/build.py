@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 from luthier.errors import BuildError
 
+from luthier_build.editable import write_record
+from luthier_build.layout import only_package, package_folder
 from luthier_build.package import BuiltModule, compile_tool, find_toolchain
 from luthier_build.plugin import plugin_for
 from luthier_build.settings import Settings, load_settings, read_table
@@ -67,9 +70,13 @@ def run(args: argparse.Namespace) -> int:
         table_origin="the command line" if args.sources else "pyproject.toml",
         flags={name: getattr(args, name) for name in names},
     )
-    destination = args.output or args.project / settings.package.replace(".", "/")
+    if not args.sources and not settings.package:  # as pip's build takes it, so that each knows what the other made
+        settings = dataclasses.replace(settings, package=only_package(args.project))
+    destination = args.output or (package_folder(args.project, settings.package) if settings.package else args.project)
     report = (lambda _: None) if args.json else (lambda line: print(line, flush=True))
-    built = compile_tool(settings, project=args.project, destination=destination, report=report)
+    built = compile_tool(settings, project=args.project, destination=destination, report=report, whole=not args.sources)
+    if not args.sources and not args.output:  # into the source tree, as an editable install
+        write_record(destination, args.project, settings, built)
     if args.depfile:
         write_atomic(args.depfile, _depfile(built, settings, args.depfile_target))
     if args.json:

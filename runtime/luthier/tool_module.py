@@ -324,10 +324,20 @@ def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
     )
 
 
+def _follow_sources(folder: Path) -> None:
+    """Build what lies in a source tree again if its sources have changed; nothing to do for what was installed."""
+    if (folder / ".luthier-editable.json").is_file():
+        from luthier_build.editable import refresh
+
+        refresh(folder)
+
+
 @functools.lru_cache(maxsize=64)
 def _from_package(package: str, module: str) -> ToolModule:
     try:
         folder = importlib.resources.files(package)
+        if isinstance(folder, Path):
+            _follow_sources((folder / f"{module}.hipfb").resolve().parent)
         data = (folder / f"{module}.hipfb").read_bytes()
         described = json.loads((folder / f"{module}.json").read_text())
     except (ImportError, OSError, ValueError) as problem:

@@ -115,6 +115,8 @@ def test_pip_install_with_only_the_wheel_of_luthier(
     shutil.copytree(ROOT / "examples/instr_count", project, ignore=shutil.ignore_patterns("build", "*.egg-info"))
     links = f"{luthier_wheel} {os.environ.get('PIP_FIND_LINKS', '')}"
     run(empty_environment / "pip", "install", "-q", project, PIP_FIND_LINKS=links)
+    shown = run(empty_environment / "luthier-cc", "--luthier-cmakedir").stdout
+    assert Path(shown.strip()).is_relative_to(empty_environment.parent)
     (row,) = json.loads(run(empty_environment / "luthier", "tools", "--json").stdout)
     assert row["problems"] == []
     assert (row["name"], row["package"], row["version"]) == ("instr_count", "luthier-instr-count", "0.1.0")
@@ -139,7 +141,8 @@ def test_the_wheel_of_luthier_carries_what_builds_need(luthier_wheel: Path) -> N
     sources = {f"luthier_build/compiler_plugin/{p.relative_to(ROOT / 'compiler_plugin')}" for p in PLUGIN_FILES}
     assert sources <= names
     assert {"luthier_build/cmake/LuthierConfig.cmake", "luthier_build/cmake/LuthierConfigVersion.cmake"} <= names
-    for line in ("luthier-hipcc = ", "luthier-cc = ", "Luthier = luthier_build.cmake", "[distutils.setup_keywords]"):
+    assert {"luthier-cc", "luthier-hipcc"} <= {Path(name).name for name in names if ".data/scripts/" in name}
+    for line in ("luthier-wrapper = ", "Luthier = luthier_build.cmake", "[distutils.setup_keywords]"):
         assert line in points
 
 
@@ -191,6 +194,68 @@ def test_sdist_then_wheel(sample: Path) -> None:
             "sample_tool/device.py",
             "sample_tool/device.pyi",
         }
+
+
+def test_sdist_carries_every_header_that_is_included(sample: Path) -> None:
+    """Below the sources, of any suffix, through headers, in angle brackets; and a wheel can be built from it alone."""
+    for name, text in {
+        "sample_tool/detail/deep/a.h": '#include "../b.def"\n',
+        "sample_tool/detail/b.def": "  #  include <c>\n",
+        "include/c": "#define STEP step\n",
+        "shared/d.h": "",
+        "shared/not_included.txt": "",
+    }.items():
+        (sample / name).parent.mkdir(parents=True, exist_ok=True)
+        (sample / name).write_text(text)
+    source = sample / "sample_tool/device.hip"
+    source.write_text(
+        '#include "detail/deep/a.h"\n#include "../shared/d.h"\n' + source.read_text().replace("step)", "STEP)")
+    )
+    build(sample)  # the wheel is built from the unpacked source distribution
+    with tarfile.open(sample / "dist/sample_tool-1.0.tar.gz") as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"sample_tool/detail/deep/a.h", "sample_tool/detail/b.def", "include/c", "shared/d.h"} <= names
+    assert "shared/not_included.txt" not in names
+
+
+def test_a_renamed_module_is_in_no_later_wheel(sample: Path) -> None:
+    """Neither from the folder of the last build nor from the sources, where an editable install put it."""
+
+    def modules() -> set[str]:
+        build(sample, "--wheel")
+        with zipfile.ZipFile(sample / "dist/sample_tool-1.0-py3-none-any.whl") as wheel:
+            return {name.rpartition("/")[2] for name in wheel.namelist() if "device" in name or "probes" in name}
+
+    path = sample / "pyproject.toml"
+    text = path.read_text()
+    (sample / "sample_tool/device_notes.py").write_text("# the author's own\n")
+    suffixes = (".hipfb", ".json", ".py", ".pyi")
+    assert modules() == {*(f"device{suffix}" for suffix in suffixes), "device_notes.py"}
+    path.write_text(text.replace("modules.device", "modules.probes"))
+    assert modules() == {*(f"probes{suffix}" for suffix in suffixes), "device_notes.py"}
+    for name in ("probes.py", "probes.pyi"):
+        shutil.copy2(sample / "build/lib/sample_tool" / name, sample / "sample_tool" / name)
+    path.write_text(text)
+    assert modules() == {*(f"device{suffix}" for suffix in suffixes), "device_notes.py"}
+
+
+@pytest.mark.parametrize("layout", ["flat", "src"])
+def test_pip_and_luthier_build_know_what_the_other_made(sample: Path, layout: str) -> None:
+    """Without `package`: neither compiles again what the other has, and nothing lies about in the project's folder."""
+    path = sample / "pyproject.toml"
+    if layout == "src":
+        (sample / "src").mkdir()
+        (sample / "sample_tool").rename(sample / "src/sample_tool")
+        listed = path.read_text().replace('packages = ["sample_tool"]', 'package-dir = { "" = "src" }')
+        path.write_text(listed.replace("sample_tool/device", "src/sample_tool/device"))
+    package = sample / ("src/sample_tool" if layout == "src" else "sample_tool")
+    before = set(os.listdir(sample))
+    command = [sys.executable, "-c", "from luthier.cli.main import main; main()", "build"]
+    assert "compiling for gfx942" in run(*command, cwd=sample).stdout
+    assert {"device.hipfb", "device.json", "device.py", "device.pyi"} < set(os.listdir(package))
+    assert set(os.listdir(sample)) - before == {"build"}
+    assert "compiling for" not in build(sample, "--wheel")
+    assert "compiling for" not in run(*command, cwd=sample).stdout
 
 
 def test_wheels_are_reproducible(sample: Path, tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from luthier.objects import load_object, load_objects
 
+from luthier_build import workspace
 from luthier_build.package import compile_tool
 from luthier_build.plugin import plugin_for
 from luthier_build.settings import load_settings, read_table
+from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 
 ROOT = Path(__file__).parents[2]
@@ -103,9 +105,11 @@ def test_a_new_plugin_compiles_again(project: Path, toolchain: Toolchain, tmp_pa
     (cache / "plugins").mkdir(parents=True)
     own = cache / "plugins" / plugin.name
     shutil.copy2(plugin, own)
+    shutil.copy2(f"{plugin}.record", f"{own}.record")
     assert work(scons(project, LUTHIER_CACHE_DIR=str(cache))) == ALL_WORK
     assert scons(project, LUTHIER_CACHE_DIR=str(cache)) == NO_WORK
     own.write_bytes(own.read_bytes() + b"\0")
+    workspace.remember(own, json.loads(own.with_name(f"{own.name}.record").read_text())["key"], ())
     assert work(scons(project, LUTHIER_CACHE_DIR=str(cache)))[-2:] == ALL_WORK[1:]
 
 
@@ -130,7 +134,7 @@ def test_derived_files_come_from_a_shared_cache(project: Path, tmp_path: Path) -
     (project / ".sconsign.dblite").unlink()
     output = scons(project)
     assert work(output) == []
-    assert "Retrieved `build/scons.objects/device/device-gfx942.hsaco' from cache" in output
+    assert "Retrieved `build/scons.objects/sample_tool/device/device-gfx942.hsaco' from cache" in output
     assert (project / OUTPUT / "device.hipfb").read_bytes() == before
 
 
@@ -180,35 +184,84 @@ env.LuthierTool(destination="out")
     assert sorted(path.name for path in (project / "out/sample_tool").iterdir()) == EVERYTHING
 
 
-def test_patched_objects(project: Path, toolchain: Toolchain) -> None:
-    """A tool that is on the path is spliced into an application's code object."""
-    (project / "sample_tool/__init__.py").write_text(
+PATCHED = """\
+from luthier_build import scons
+env = Environment(tools=["default", scons.generate], LUTHIER_TARGETS=["gfx942"])
+{cache}
+tool = env.LuthierTool()
+other = env.LuthierDeviceModule("build/scons/other_tool", ["sample_tool/device.hip"], LUTHIER_PACKAGE="other_tool",
+                                LUTHIER_INCLUDE_DIRS=["include"])
+host = env.Install("build/scons/other_tool", "other_tool/__init__.py")
+app = env.Command("app.hsaco", "app.hip", [{compile} + ["-c", "$SOURCE", "-o", "$TARGET"]])
+one = env.LuthierPatched("app.one.hsaco", app, LUTHIER_TOOL="sample")
+two = env.LuthierPatched("app.two.hsaco", app, LUTHIER_TOOL="other")
+env.Depends(one, tool)
+env.Depends(two, [other, host])
+"""
+
+
+def test_patched_objects_follow_their_tools(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    """Two tools of the project, spliced into a code object; SCons and its shared cache know what they are made of."""
+    host = (
         "from luthier import Tool\n"
-        "from sample_tool import device\n"
+        "from {package} import device\n"
         "class Sample(Tool):\n"
         "    def instrument(self, task):\n"
         "        task.insert_hook_before(next(iter(task.instructions)), device.count, 1)\n"
     )
-    metadata = project / "build/scons/sample_tool-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: sample-tool\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[luthier.tools]\nsample = sample_tool:Sample\n")
+    for name in ("sample", "other"):
+        metadata = project / f"build/scons/{name}_tool-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-tool\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[luthier.tools]\n{name} = {name}_tool:Sample\n")
+        (project / f"{name}_tool").mkdir(exist_ok=True)
+        (project / f"{name}_tool/__init__.py").write_text(host.format(package=f"{name}_tool"))
     (project / "app.hip").write_text('#include <hip/hip_runtime.h>\nextern "C" __global__ void k(int *p) { *p = 1; }\n')
     compile_ = [str(toolchain.clang), *toolchain.device_flags("gfx942"), "--cuda-device-only", "--no-gpu-bundle-output"]
-    (project / "SConstruct").write_text(
-        f"""\
-from luthier_build import scons
-env = Environment(tools=["default", scons.generate])
-tool = env.LuthierTool()
-app = env.Command("app.hsaco", "app.hip", [{compile_} + ["-c", "$SOURCE", "-o", "$TARGET"]])
-patched = env.LuthierPatched("app.patched.hsaco", app, LUTHIER_TOOL="sample")
-env.Depends(patched, tool)
-"""
-    )
-    output = scons(project, PYTHONPATH=str(project / "build/scons"))
-    assert "patching app.hsaco with sample into app.patched.hsaco" in output
-    assert load_object(project / "app.patched.hsaco").symbol("counter")
-    assert scons(project, PYTHONPATH=str(project / "build/scons")) == NO_WORK
+    text = PATCHED.format(compile=compile_, cache=f"CacheDir({str(tmp_path / 'cache')!r})")
+    (project / "SConstruct").write_text(text)
+
+    def made() -> list[str]:
+        """Which objects were patched, or taken from the cache."""
+        output = scons(project, PYTHONPATH=str(project / "build/scons"))
+        return sorted(line for line in output.splitlines() if line.startswith(("patching", "Retrieved `app.")))
+
+    one, two = (f"patching app.hsaco with {t} into app.{n}.hsaco" for t, n in (("sample", "one"), ("other", "two")))
+    assert made() == [two, one]
+    first = (project / "app.one.hsaco").read_bytes()
+    assert load_object(project / "app.one.hsaco").symbol("counter")
+    assert made() == []
+
+    (project / "other_tool/__init__.py").write_text(host.format(package="other_tool").replace(", 1)", ", 2)"))
+    assert made() == [two]  # another host side, of that tool alone
+    source = project / "sample_tool/device.hip"
+    right = source.read_text()
+    source.write_text(right.replace("&counter, step)", "&counter, step + 5)"))
+    assert made() == [two, one]  # another hook
+    assert (project / "app.one.hsaco").read_bytes() != first
+    # What the tool was before is in the cache, and nothing else is taken for it.
+    source.write_text(right)
+    assert made() == ["Retrieved `app.one.hsaco' from cache", "Retrieved `app.two.hsaco' from cache"]
+    assert (project / "app.one.hsaco").read_bytes() == first
+    assert made() == []
+
+
+def test_a_tool_of_another_python_is_never_up_to_date() -> None:
+    """Only what this Python has installed can be looked into."""
+    from luthier_build.scons import _content_of
+
+    assert _content_of("no-such-tool") != _content_of("no-such-tool")
+
+
+def test_a_src_layout_and_leftovers_of_an_editable_install(project: Path) -> None:
+    (project / "src").mkdir()
+    (project / "sample_tool").rename(project / "src/sample_tool")
+    path = project / "pyproject.toml"
+    path.write_text(path.read_text().replace("sample_tool/device", "src/sample_tool/device").replace(', "gfx1100"', ""))
+    (project / "src/sample_tool/more.py").write_text("")
+    (project / "src/sample_tool/old.py").write_text(f'"""Device module. {GENERATED}"""')
+    scons(project)
+    assert sorted(path.name for path in (project / OUTPUT).iterdir()) == sorted([*EVERYTHING, "more.py"])
 
 
 @pytest.mark.parametrize(

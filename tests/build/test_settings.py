@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import subprocess
 from pathlib import Path
 
 import pytest
 from luthier.errors import BuildError, TargetError
 
-from luthier_build.settings import DEFAULT_TARGETS, ModuleSettings, Settings, describe, load_settings, read_table
+from luthier_build.settings import (
+    DEFAULT_TARGETS,
+    ModuleSettings,
+    Settings,
+    check_targets,
+    describe,
+    load_settings,
+    read_table,
+)
+from luthier_build.toolchain import Toolchain
 
 MODULES = {"modules": {"device": {"sources": ["a.hip"]}}}
 
@@ -150,3 +161,39 @@ def test_every_setting_is_documented() -> None:
     for key, default, meaning in describe():
         shown = f"`{default}`" if default else ""
         assert f"| `{key}` | {shown} | {meaning} |" in text, "make docs/building.md say the same"
+
+
+@pytest.mark.parametrize(
+    "package", ["../../x", "/x", "a/b", "a..b", ".a", "a-b", "class", "a.lambda", "a b", "a\n", ".."]
+)
+def test_a_package_is_a_packages_name_and_leaves_no_folder(package: str) -> None:
+    with pytest.raises(BuildError, match=r"package from pyproject\.toml must be the name of a Python package"):
+        load_settings({"package": package}, environment={})
+    with pytest.raises(BuildError, match="package from environment LUTHIER_PACKAGE"):
+        load_settings({}, environment={"LUTHIER_PACKAGE": package})
+
+
+FEATURES = ["", *(a + b for a in ("", ":sramecc+", ":sramecc-") for b in ("", ":xnack+", ":xnack-") if a or b)]
+
+
+def test_targets_that_exclude_each_other_are_those_of_the_bundler(toolchain: Toolchain, tmp_path: Path) -> None:
+    """Pairs of the nine forms of gfx942, against clang-offload-bundler itself."""
+    refused = 0
+    for pair in itertools.combinations([f"gfx942{features}" for features in FEATURES], 2):
+        entries = ",".join(["host-x86_64-unknown-linux-gnu-", *(f"hipv4-amdgcn-amd-amdhsa--{name}" for name in pair)])
+        command = [toolchain.bundler, "--type=o", f"--targets={entries}", f"--output={tmp_path / 'out'}"]
+        bundled = subprocess.run([*command, *["--input=/dev/null"] * 3], capture_output=True).returncode == 0
+        if bundled:
+            check_targets(pair, "here")
+            check_targets(pair[::-1], "here")
+            continue
+        refused += 1
+        with pytest.raises(BuildError, match="cannot be in one bundle"):
+            check_targets(pair[::-1], "here")
+        with pytest.raises(BuildError, match="cannot be in one bundle") as problem:
+            check_targets(pair, "here")
+        assert all(f"{name} " in str(problem.value) for name in pair)
+    assert 0 < refused < 36
+    with pytest.raises(BuildError, match="given twice"):
+        check_targets(["gfx942:xnack-:sramecc+", "gfx942:sramecc+:xnack-"], "here")
+    check_targets(["gfx90a:xnack-", "gfx942"], "here")

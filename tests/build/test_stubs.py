@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import BuildError
+from luthier.tool_module import ToolModule
 
-from luthier_build.manifest import Hook, Manifest, Parameter, Variable
+from luthier_build.bitcode import DeviceContents, HookFunction
+from luthier_build.manifest import Hook, Manifest, Parameter, Variable, make_manifest
 from luthier_build.package import compile_tool
 from luthier_build.settings import load_settings
 from luthier_build.stubs import GENERATED, python_module, stub
@@ -83,3 +85,29 @@ def test_a_python_module_of_that_name_is_not_replaced(
     (project / "tool/device.py").unlink()
     for _ in range(2):
         compile_tool(settings, project=project, destination=project / "tool", toolchain=toolchain)
+
+
+def test_a_hook_that_is_a_python_keyword_is_in_no_stub_but_can_be_found(
+    make_project: MakeProject, toolchain: Toolchain
+) -> None:
+    """``lambda`` and ``None`` are names in C++; as attributes they would make the stub a syntax error."""
+    head = "#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n"
+    names = ("lambda", "None", "_private", "plain", "match")
+    project = make_project({"device.hip": head + "".join(f"LUTHIER_HOOK_ANNOTATE {name}() {{}}\n" for name in names)})
+    settings = load_settings({"package": "tool", "targets": ["gfx942"], "modules": {"device": ["device.hip"]}})
+    (built,) = compile_tool(
+        settings, project=project, destination=project / "out", toolchain=toolchain, report=lambda _: None
+    )
+    tree = ast.parse((project / "out/device.pyi").read_text())
+    declared = {item.target.id for item in tree.body if isinstance(item, ast.AnnAssign)}  # type: ignore[union-attr]
+    assert declared == {"hooks", "variables", "targets", "plain", "match"}
+    assert {hook.name for hook in built.manifest.hooks} == set(names)
+    module = ToolModule.load(project / "out/device.hipfb")
+    assert all(module.hook(name).name == name for name in names)
+
+
+@pytest.mark.parametrize("name", ["name", *sorted(name for name in dir(ToolModule) if not name.startswith("_"))])
+def test_a_hook_cannot_hide_behind_an_attribute_of_its_module(name: str) -> None:
+    contents = DeviceContents("gfx942", (HookFunction(name, (), "device.hip:7"),), (), (), "", "22.1")
+    with pytest.raises(BuildError, match=f"device.hip:7: a hook cannot be called '{name}'"):
+        make_manifest("tool", "device", "device.hipfb", "clang", [contents], {})

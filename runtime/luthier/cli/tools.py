@@ -20,6 +20,7 @@ from pathlib import Path
 from luthier import __version__
 from luthier.errors import LuthierError, ToolError
 from luthier.tool import ENTRY_POINT_GROUP, Tool
+from luthier_build.editable import refresh
 from luthier_build.manifest import Manifest
 
 
@@ -99,6 +100,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
     manifests: list[Manifest] = []
     try:
         folder = package_folder(point.module)
+        refresh(folder)
         for path in sorted(folder.glob("*.hipfb")):
             try:
                 manifests.append(Manifest.read(path.with_suffix(".json")))

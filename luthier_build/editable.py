@@ -1,0 +1,135 @@
+"""Device modules built into the source tree, by an editable install or `luthier build`, follow their sources.
+
+Such a build leaves a record beside them of everything it read. Whoever loads the modules asks `refresh`, which builds
+them again if anything has changed since.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from luthier import __version__
+from luthier.errors import BuildError, LuthierError
+
+from luthier_build.package import BuiltModule, compile_tool
+from luthier_build.settings import Settings, load_settings, read_table
+from luthier_build.workspace import write_atomic
+
+RECORD = ".luthier-editable.json"
+"""Name of the record, in the package's folder."""
+VARIABLE = "LUTHIER_EDITABLE_REBUILD"
+_FILES_OF_SETTINGS = ("pyproject.toml", "setup.py")
+
+
+def _states(paths: Iterable[Path]) -> dict[str, list[int] | None]:
+    """Size in bytes and time of the last change in nanoseconds; None for a file that is not there."""
+    states: dict[str, list[int] | None] = {}
+    for path in sorted(set(paths)):
+        try:
+            state = path.stat()
+        except OSError:
+            states[str(path)] = None
+        else:
+            states[str(path)] = [state.st_size, state.st_mtime_ns]
+    return states
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def write_record(
+    destination: Path,
+    project: Path,
+    settings: Settings,
+    built: Iterable[BuiltModule],
+    table: Mapping[str, Any] | None = None,
+) -> None:
+    """Leave the record of a build into the source tree.
+
+    Args:
+        table: what ``setup(luthier=…)`` was given in place of ``[tool.luthier]``.
+    """
+    project = project.resolve()
+    # What was given at this build counts in the next; what the file says is read anew.
+    given = {
+        name: getattr(settings, name)
+        for name, origin in settings.origins.items()
+        if origin.startswith(("flag", "config setting", "environment"))
+    }
+    record = {
+        "luthier": __version__,
+        "project": str(project),
+        "package": settings.package,
+        "given": given,
+        "table": table,
+        "setup": _digest(project / "setup.py"),
+        "rebuild": settings.editable_rebuild,
+        "inputs": _states(
+            [project / name for name in _FILES_OF_SETTINGS]
+            + [path for module in built for path in (*module.device.dependencies, *module.artefacts)]
+        ),
+    }
+    write_atomic(destination / RECORD, json.dumps(record, indent=0) + "\n")
+
+
+def refresh(folder: Path) -> None:
+    """Build the device modules in a package's folder again if their sources have changed; prints what is compiled.
+
+    Nothing happens in a folder without a record. With the setting `editable-rebuild` off, or `VARIABLE` now, a line on
+    standard error says that they are stale.
+
+    Raises:
+        BuildError: they have changed and cannot be built.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        return
+    try:
+        record = json.loads(path.read_text())
+        package, project, table = str(record["package"]), Path(record["project"]), record["table"]
+        inputs: dict[str, list[int] | None] = record["inputs"]
+        changed = [name for name, state in _states(map(Path, inputs)).items() if inputs[name] != state]
+        again = f"pip install --no-build-isolation -e {project}"
+        rebuild = os.environ.get(VARIABLE, "1" if record["rebuild"] else "0")
+        given, setup = dict(record["given"]), record["setup"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise BuildError(f"{path} is damaged ({problem!r}): remove it, and install the tool again") from problem
+    if not changed:
+        return
+    if rebuild.lower() in ("0", "off", "no", "false", ""):
+        print(
+            f"luthier: {package}: {changed[0]} has changed since the device modules were built, which are used as they "
+            f"are ({VARIABLE} is off); `{again}` builds them",
+            file=sys.stderr,
+        )
+        return
+
+    def report(line: str) -> None:
+        print(f"luthier: {package}: {line}", file=sys.stderr, flush=True)
+
+    try:
+        if table is not None and setup != _digest(project / "setup.py"):
+            raise BuildError(f"setup.py, which holds their settings, is another: `{again}`")
+        found = table if table is not None else read_table(project)
+        if found is None:
+            raise BuildError(f"no [tool.luthier] in {project / 'pyproject.toml'}")
+        settings = load_settings(found, flags=given, environment={})
+        settings = dataclasses.replace(settings, package=package)
+        built = compile_tool(settings, project=project, destination=folder, report=report)
+        settings = dataclasses.replace(
+            settings, origins={name: "flag" if name in given else "" for name in settings.origins}
+        )
+        write_record(folder, project, settings, built, table)
+    except LuthierError as problem:
+        raise BuildError(
+            f"{changed[0]} has changed since the device modules of {package} were built, and they cannot be built "
+            f"again ({VARIABLE}=0 takes them as they are): {problem}"
+        ) from problem

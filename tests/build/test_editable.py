@@ -1,0 +1,135 @@
+"""Device modules in a source tree: never silently older than their sources, however they got there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+MakeProject = Callable[[Mapping[str, str]], Path]
+
+PYPROJECT = """\
+[tool.luthier]
+package = "followed"
+targets = ["gfx942"]
+include-dirs = ["include"]
+[tool.luthier.modules.device]
+sources = ["followed/device.hip"]
+"""
+HOOKS = "from followed import device; print(*dir(device)[-1:], [p.name for p in device.count.parameters])"
+
+
+@pytest.fixture
+def project(hook: str, make_project: MakeProject) -> Path:
+    """A project with its module built into the source tree."""
+    folder = make_project(
+        {
+            "pyproject.toml": PYPROJECT,
+            "followed/__init__.py": "",
+            "followed/device.hip": '#include "size.h"\n' + hook,
+            "include/size.h": "",
+        }
+    )
+    luthier(folder, "build")
+    return folder
+
+
+def python(project: Path, code: str, fails: bool = False, **variables: str) -> tuple[str, str]:
+    """Standard output and error of a program that uses the tool, from another folder."""
+    environment = {**os.environ, "PYTHONPATH": str(project), **variables}
+    done = subprocess.run([sys.executable, "-c", code], cwd="/", env=environment, capture_output=True, text=True)
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+def luthier(project: Path, *arguments: str) -> str:
+    code = f"import sys; from luthier.cli.main import main; sys.exit(main({list(arguments)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: Path) -> None:
+    assert python(project, HOOKS) == ("count ['step']\n", "")
+
+    edit(project / "followed/device.hip", "step", "stride")
+    output, told = python(project, HOOKS)
+    assert output == "count ['stride']\n"
+    assert "luthier: followed: [1/1] device: compiling for gfx942" in told
+    assert python(project, HOOKS) == ("count ['stride']\n", "")
+
+    (project / "include/size.h").write_text("#define stride pace\n")
+    assert python(project, HOOKS)[0] == "count ['pace']\n"
+
+    os.utime(project / "followed/device.hip")  # touched, but the same
+    assert python(project, HOOKS) == ("count ['pace']\n", "")
+
+    edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a"]')
+    code = "from followed import device; print(*device.targets)"
+    assert python(project, code)[0] == "gfx90a\n"
+
+
+def test_a_renamed_module_leaves_nothing_behind(project: Path) -> None:
+    edit(project / "pyproject.toml", "modules.device", "modules.probes")
+    # Whoever still loads the old one is told that it is gone, not given what it was.
+    assert "has no built device module 'device'" in python(project, HOOKS, fails=True)[1]
+    assert python(project, HOOKS.replace("device", "probes"))[0] == "count ['step']\n"
+    assert sorted(path.name for path in (project / "followed").iterdir() if path.suffix) == [
+        ".luthier-editable.json",
+        "__init__.py",
+        "device.hip",
+        "probes.hipfb",
+        "probes.json",
+        "probes.py",
+        "probes.pyi",
+    ]
+
+
+def test_what_cannot_be_built_is_an_error_and_never_the_old_hooks(project: Path) -> None:
+    edit(project / "followed/device.hip", "uint32_t", "nonsense")
+    told = python(project, HOOKS, fails=True)[1]
+    assert "device.hip has changed since the device modules of followed were built" in told
+    assert "unknown type name 'nonsense'" in told
+    edit(project / "followed/device.hip", "nonsense", "uint64_t")
+    assert python(project, HOOKS)[0] == "count ['step']\n"
+
+
+def test_turned_off_it_says_that_they_are_stale(project: Path) -> None:
+    edit(project / "followed/device.hip", "step", "stride")
+    output, told = python(project, HOOKS, LUTHIER_EDITABLE_REBUILD="0")
+    assert output == "count ['step']\n"
+    assert "device.hip has changed since" in told
+    assert f"`pip install --no-build-isolation -e {project}` builds them" in told
+    edit(project / "pyproject.toml", "[tool.luthier]", "[tool.luthier]\neditable-rebuild = false")
+    luthier(project, "build")
+    edit(project / "followed/device.hip", "stride", "pace")
+    output, told = python(project, HOOKS)
+    assert output == "count ['stride']\n"
+    assert "has changed since" in told
+    assert python(project, HOOKS, LUTHIER_EDITABLE_REBUILD="1")[0] == "count ['pace']\n"
+
+
+def test_what_the_build_was_given_counts_in_the_next(project: Path) -> None:
+    luthier(project, "build", "--target", "gfx1100")
+    edit(project / "followed/device.hip", "step", "stride")
+    assert python(project, "from followed import device; print(*device.targets)")[0] == "gfx1100\n"
+    assert json.loads((project / "followed/device.json").read_text())["hooks"][0]["parameters"][0]["name"] == "stride"
+
+
+def test_a_damaged_record_is_an_error(project: Path) -> None:
+    record = project / "followed/.luthier-editable.json"
+    for text in ("", "{}", "[]", '{"package": 1}', record.read_text().replace('"inputs": {', '"inputs": 3, "x": {')):
+        record.write_text(text)
+        told = python(project, HOOKS, fails=True)[1]
+        assert ".luthier-editable.json is damaged" in told

@@ -1,0 +1,55 @@
+"""Where packages lie: against setuptools' own discovery, in every layout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from luthier.errors import BuildError
+from setuptools import Distribution
+
+from luthier_build.layout import only_package, package_folder
+
+MakeProject = Callable[[Mapping[str, str]], Path]
+NAME = '[project]\nname = "x"\nversion = "1"\n'
+
+
+@pytest.mark.parametrize(
+    ("settings", "files", "folder"),
+    [
+        ("", ["tool/__init__.py", "tests/__init__.py", "docs/x.md"], "tool"),
+        ("", ["src/tool/__init__.py", "tests/__init__.py"], "src/tool"),
+        ('packages = ["tool"]', ["tool/__init__.py", "src/a.c", "other/__init__.py"], "tool"),
+        ('packages = ["tool"]\npackage-dir = { "" = "lib" }', ["lib/tool/__init__.py"], "lib/tool"),
+        ('packages = ["tool"]\npackage-dir = { tool = "python" }', ["python/__init__.py"], "python"),
+        ('packages.find.where = ["python"]', ["python/tool/__init__.py", "aside/__init__.py"], "python/tool"),
+    ],
+)
+def test_as_setuptools_finds_it(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, settings: str, files: list[str], folder: str
+) -> None:
+    pyproject = f"{NAME}[tool.setuptools]\n{settings}\n"
+    project = make_project({"pyproject.toml": pyproject, **dict.fromkeys(files, "")})
+    monkeypatch.chdir(project)
+    theirs = Distribution()
+    theirs.parse_config_files()
+    theirs.set_defaults()
+    assert (theirs.packages or [])[0] == only_package(project) == "tool"
+    build_py = theirs.get_command_obj("build_py")
+    build_py.ensure_finalized()
+    assert package_folder(project, "tool") == project / build_py.get_package_dir("tool") == project / folder
+    assert package_folder(project, "tool.below.it") == project / folder / "below/it"
+
+
+def test_a_package_that_is_not_clear_is_asked_for(make_project: MakeProject) -> None:
+    project = make_project({"a/__init__.py": "", "b/__init__.py": ""})
+    with pytest.raises(BuildError, match=r"set `package` in \[tool.luthier\]; the project has a, b"):
+        only_package(project)
+    (project / "a/__init__.py").unlink()
+    (project / "b/__init__.py").unlink()
+    with pytest.raises(BuildError, match="the project has no packages"):
+        only_package(project)
+    assert package_folder(project, "new") == project / "new"
+    assert sorted(os.listdir(project)) == ["a", "b"]
