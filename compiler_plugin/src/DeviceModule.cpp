@@ -14,6 +14,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DebugInfo.h>
 #include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
@@ -370,6 +371,33 @@ void eraseUnreachable(Module &M, const Annotations &Found) {
 }
 
 } // namespace
+
+namespace {
+
+/// LLVM has a diagnostic of any severity for plugins only since release 20 or so.
+class Warning : public DiagnosticInfo {
+public:
+  explicit Warning(std::string Message)
+      : DiagnosticInfo(getNextAvailablePluginDiagnosticKind(), DS_Warning), Message(std::move(Message)) {}
+  void print(DiagnosticPrinter &Printer) const override { Printer << Message; }
+
+private:
+  std::string Message;
+};
+
+} // namespace
+
+void warnOfLostHooks(Module &M) {
+  if (!compat::targetTriple(M).isAMDGCN())
+    return;
+  for (const AnnotatedFunction &Hook : readAnnotations(M).Hooks) {
+    if (Hook.Function->isDeclaration())
+      continue;
+    M.getContext().diagnose(Warning("luthier: " + Hook.File + ":" + std::to_string(Hook.Line) + ": hook '" +
+                                    demangle(Hook.Function->getName().str()) +
+                                    "' cannot be inserted: its source says no MARK_LUTHIER_DEVICE_MODULE"));
+  }
+}
 
 bool prepareDeviceModule(Module &M) {
   Annotations Found = readAnnotations(M);

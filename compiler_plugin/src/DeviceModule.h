@@ -42,6 +42,9 @@ struct Annotations {
 /// Whether `M` is device code of a Luthier tool, not host code nor device code of another program.
 bool isLuthierDeviceModule(const llvm::Module &M);
 
+/// Warns of hooks in device code that is no Luthier device module: nobody could insert them.
+void warnOfLostHooks(llvm::Module &M);
+
 /// Turns a copy of the module into what the runtime instruments with. The format is described in
 /// compiler_plugin/README.md. Returns false after reporting why it cannot be done.
 bool prepareDeviceModule(llvm::Module &M);

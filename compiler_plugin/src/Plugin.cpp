@@ -51,8 +51,10 @@ void embed(Module &M, StringRef Bitcode) {
 class EmbedDeviceModulePass : public PassInfoMixin<EmbedDeviceModulePass> {
 public:
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
-    if (!luthier::isLuthierDeviceModule(M))
+    if (!luthier::isLuthierDeviceModule(M)) {
+      luthier::warnOfLostHooks(M);
       return PreservedAnalyses::all();
+    }
     if (carriesBitcode(M)) {
       luthier::reportError(M,
                            "this Luthier device module already carries embedded bitcode in section '.llvmbc': is the "

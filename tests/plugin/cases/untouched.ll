@@ -6,9 +6,13 @@
 ; RUN: cmp %t.expected %t.actual && cmp %t.expected %t.prepared
 ; RUN: sed -e 's/__luthier_reserved/other/' %s > %t.foreign.ll
 ; RUN: opt -passes=no-op-module -S %t.foreign.ll -o %t.expected
-; RUN: %bare-opt -passes=luthier-embed -S %t.foreign.ll -o %t.actual
+; RUN: %bare-opt -passes=luthier-embed -S %t.foreign.ll -o %t.actual 2>&1 | FileCheck --check-prefix=LOST %s
 ; RUN: cmp %t.expected %t.actual
 ; RUN: %opt -passes=luthier-embed -S < %s | FileCheck %s
+
+; Hooks in it are lost, which is said.
+; LOST: warning: luthier: tool.hip:7: hook 'hook' cannot be inserted: its source says no MARK_LUTHIER_DEVICE_MODULE
+; LOST-NOT: warning
 
 ; The tool's own device code keeps everything and gains a section.
 ; CHECK-DAG: @llvm.global.annotations
