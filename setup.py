@@ -1,13 +1,16 @@
-"""The one part of the build that is not declarative: the native module, and which packages there are."""
+"""The parts of the build that are not declarative: the native module and programs, and which packages there are."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
 from pybind11.setup_helpers import Pybind11Extension, build_ext
 from setuptools import find_packages, setup
+
+from distutils.command.build_scripts import build_scripts  # isort: skip  (setuptools brings it)
 
 LLVM_COMPONENTS = [
     "amdgpuasmparser",
@@ -48,7 +51,27 @@ class LLVMBuildExt(build_ext):
         super().build_extensions()
 
 
+LAUNCHER = "runtime/native/launcher/launcher.cpp"
+
+
+class BuildLaunchers(build_scripts):
+    """Compiles ``luthier-cc`` and ``luthier-hipcc``, which stand beside the scripts of Python's making."""
+
+    def run(self) -> None:
+        self.mkpath(self.build_dir)
+        for name, hipcc in (("luthier-cc", 0), ("luthier-hipcc", 1)):
+            subprocess.run(
+                [
+                    *shlex.split(os.environ.get("CXX", "c++")),
+                    *("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-static-libstdc++", "-static-libgcc"),
+                    *("-Wl,-s", f"-DLUTHIER_HIPCC={hipcc}", LAUNCHER, "-o", os.path.join(self.build_dir, name)),
+                ],
+                check=True,
+            )
+
+
 setup(
+    scripts=[LAUNCHER],
     packages=[
         *find_packages("runtime", include=["luthier", "luthier.*"]),
         *find_packages(".", include=["luthier_build", "luthier_build.*"]),
@@ -63,5 +86,5 @@ setup(
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         )
     ],
-    cmdclass={"build_ext": LLVMBuildExt},
+    cmdclass={"build_ext": LLVMBuildExt, "build_scripts": BuildLaunchers},
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -78,15 +80,31 @@ def measure() -> Iterable[Row]:
         (nothing,) = best(5, lambda: subprocess.run(build, check=True, cwd=folder))
         yield Row("luthier build of that file with nothing to do", nothing, "s")
 
+        commands = Path(sysconfig.get_path("scripts"))
         fake = folder / "hipcc"
         fake.write_text(f'#!/bin/sh\ncase "$*" in *-###*) exec {toolchain.clang} "$@";; esac\n')
         fake.chmod(0o755)
-        wrapper = [sys.executable, "-c", "from luthier_build.wrapper import hipcc; hipcc()", "-c", str(source)]
         environment = {**os.environ, "LUTHIER_HIPCC": str(fake)}
+        wrapper = [commands / "luthier-hipcc", "-c", str(source)]
         subprocess.run(wrapper, env=environment, check=True)  # remembers the plugin
         wrapped, alone = best(
-            10,
+            50,
             lambda: subprocess.run(wrapper, env=environment, check=True),
             lambda: subprocess.run([fake, "-c", source], check=True),
         )
         yield Row("luthier-hipcc beyond the compiler it starts", (wrapped - alone) * 1e3, "ms")
+
+        if shutil.which("ccache") is None:
+            return
+        environment = {**os.environ, "CCACHE_DIR": str(folder / "ccache")}
+        device = [*toolchain.device_flags(TARGET), "--cuda-device-only", f"-I{include_dir()}", "-c", str(source)]
+        hit = ["ccache", str(toolchain.clang), *plugin_flags(toolchain), *device, "-o", str(folder / "hit.o")]
+        before = [str(commands / "luthier-cc"), "ccache", str(toolchain.clang), *device, "-o", str(folder / "hit.o")]
+        for command in (hit, before):
+            subprocess.run(command, env=environment, check=True)
+        wrapped, alone = best(
+            20,
+            lambda: subprocess.run(before, env=environment, check=True),
+            lambda: subprocess.run(hit, env=environment, check=True),
+        )
+        yield Row("luthier-cc before a ccache hit", wrapped * 1e3, "ms", "ccache alone", alone * 1e3)

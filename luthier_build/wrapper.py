@@ -1,5 +1,8 @@
 """`luthier-hipcc` and `luthier-cc`: an existing compile command, with Luthier's plugin where device code is generated.
 
+Those two are small native programs (runtime/native/launcher) that do by themselves what this module has done before and
+remembered; this is `luthier-wrapper`, which they start for all else.
+
 Both end by replacing themselves with the compiler (`exec`): its exit code, signals and output are its own, no shell is
 involved, and the arguments given are passed on as they are, after Luthier's flags. A command that generates no device
 code is not given the plugin, so preprocessing, dependency scans and configure probes do not need it.
@@ -9,7 +12,7 @@ Only the standard library is imported until a plugin has to be found for a compi
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import shlex
 import shutil
@@ -106,20 +109,6 @@ def split_launchers(command: Sequence[str]) -> int:
     return index
 
 
-def _package_state() -> list[object]:
-    """What of this installation a remembered plugin depends on; changes when Luthier is upgraded or edited."""
-    here = Path(__file__).resolve().parent
-    root = next((f for f in (here / "compiler_plugin", here.parent / "compiler_plugin") if f.is_dir()), here)
-    with os.scandir(root / "src") as entries:
-        states = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in entries)
-    return [os.fspath(root), *states]
-
-
-def _file_state(path: str) -> list[object]:
-    state = os.stat(path)
-    return [os.path.realpath(path), state.st_size, state.st_mtime_ns]
-
-
 _VARIABLES = (
     "PATH",
     "HIP_PLATFORM",
@@ -132,43 +121,79 @@ _VARIABLES = (
 )
 """Variables that choose the clang beneath hipcc, or what the plugin is built with."""
 
+_ANSWER_FORMAT = b"luthier-wrapper-1"
+
+
+def _state(path: str) -> list[str]:
+    """Path, size and time of the last change: what tells that a file is another one."""
+    state = os.stat(path)
+    return [path, str(state.st_size), str(state.st_mtime_ns)]
+
+
+def _home() -> str:
+    """The folder of the commands, which stands for this installation of Luthier."""
+    if os.path.basename(sys.argv[0]).startswith("luthier-"):
+        return os.path.dirname(os.path.realpath(sys.argv[0]))
+    import sysconfig
+
+    return os.path.realpath(sysconfig.get_path("scripts"))
+
+
+def _question(compiler: str) -> bytes:
+    """Everything that the plugin for a compiler depends on and that is known before the search."""
+    variables = (f"{name}={os.environ[name]}" if name in os.environ else name for name in _VARIABLES)
+    return os.fsencode("\n".join([*_state(compiler), _home(), *variables]))
+
+
+def _answer_file(question: bytes) -> Path:
+    from luthier_build.cache import cache_dir
+
+    name = 14695981039346656037
+    for byte in question:  # FNV-1a, which takes a line in C++; the question itself is in the file
+        name = (name ^ byte) * 1099511628211 % (1 << 64)
+    return cache_dir("wrapper") / f"{name:016x}.answer"
+
 
 def plugin_and_headers(compiler: str) -> tuple[str, str]:
     """(plugin, include folder) for a compiler; remembered, and found anew when compiler, settings or Luthier changed.
 
+    Args:
+        compiler: as found on the path. Links are kept, for they may choose what a program does (ccache's do).
+
     Raises:
         BuildError: the compiler is not clang, or the plugin cannot be built for it.
     """
-    import hashlib
-
-    from luthier_build.cache import cache_dir
-
-    question = [_file_state(compiler), [os.environ.get(name) for name in _VARIABLES], sys.prefix]
-    answer_file = cache_dir("wrapper") / f"{hashlib.sha256(json.dumps(question).encode()).hexdigest()[:24]}.json"
+    compiler = os.path.abspath(compiler)
+    question = _question(compiler)
+    path = _answer_file(question)
     try:
-        answer = json.loads(answer_file.read_text())
-        plugin, include = str(answer["plugin"]), str(answer["include"])
-        if (
-            answer["clang"] == _file_state(answer["clang"][0])
-            and answer["package"] == json.loads(json.dumps(_package_state()))
-            and os.path.exists(plugin)
-        ):
-            return plugin, include
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        form, asked, plugin, include, *states = path.read_bytes().split(b"\0")[:-1]
+        listed = [os.fsdecode(part) for part in states]
+        known = [listed[at : at + 3] for at in range(0, len(listed), 3)]
+        if form == _ANSWER_FORMAT and asked == question and known and all(_state(it[0]) == it for it in known):
+            return os.fsdecode(plugin), os.fsdecode(include)
+    except (OSError, ValueError, IndexError):
         pass
-    return _find_plugin(compiler, answer_file)
+    return _find_plugin(compiler, question, path)
 
 
-def _find_plugin(compiler: str, answer_file: Path) -> tuple[str, str]:
+def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str]:
+    """Find the plugin and remember it: format, question, plugin, include folder, and the state of each file that it
+    all depends on, every part ended by a zero byte (read in runtime/native/launcher, too)."""
+    from luthier.errors import BuildError
+
     from luthier_build.plugin import include_dir, plugin_for
-    from luthier_build.toolchain import Toolchain
+    from luthier_build.toolchain import Toolchain, plugin_sources
     from luthier_build.workspace import write_atomic
 
     clang = clang_beneath(compiler)
     toolchain = Toolchain.find({**os.environ, "LUTHIER_CLANG": clang})
     plugin, include = str(plugin_for(toolchain)), str(include_dir())
-    answer = {"clang": _file_state(clang), "package": _package_state(), "plugin": plugin, "include": include}
-    write_atomic(answer_file, json.dumps(answer))
+    sources = plugin_sources() / "src"
+    files = [os.path.realpath(clang), plugin, str(sources), *(str(path) for path in sorted(sources.iterdir()))]
+    fields = [plugin, include, *(part for path in files for part in _state(path))]
+    with contextlib.suppress(BuildError):  # a read-only cache: asked again next time
+        write_atomic(answer, b"\0".join([_ANSWER_FORMAT, question, *map(os.fsencode, fields), b""]))
     return plugin, include
 
 
@@ -204,11 +229,13 @@ def clang_beneath(compiler: str) -> str:
 def added_flags(compiler: str, arguments: Sequence[str]) -> list[str]:
     """What to put before `arguments`; empty where nothing is to be done."""
     analysis = analyse(arguments, hipcc="hipcc" in Path(compiler).name)
-    if not analysis.reads_hip:
+    if not analysis.reads_hip or any(_loads_plugin(argument) for argument in arguments):
         return []
     path = shutil.which(compiler)
     if path is None:
         return []  # exec says it better
+    if is_wrapper(path):
+        return []  # it adds them itself
     if not analysis.generates_device_code:
         from luthier_build.plugin import include_dir
 
@@ -229,24 +256,57 @@ def flags_for(plugin: str, include: str) -> list[str]:
     ]
 
 
+def _loads_plugin(argument: str) -> bool:
+    """True for the flag by which a wrapper before this one has loaded Luthier's plugin."""
+    return argument.startswith("-fpass-plugin=") and os.path.basename(argument).startswith("luthier-llvm")
+
+
+_MARKS = (b"luthier_build.wrapper", b"luthier-native-launcher")
+"""What is in Luthier's own commands: in the script, and in the native programs."""
+_STARTED = "LUTHIER_HIPCC_STARTED"
+"""Variable with the programs that luthier-hipcc has become so far, in case one of them starts luthier-hipcc again."""
+
+
+def is_wrapper(path: str) -> bool:
+    """True if the program is one of Luthier's wrappers, be it linked or copied and under whatever name."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(1 << 18)
+    except OSError:
+        return False
+    return any(mark in start for mark in _MARKS)
+
+
 def find_hipcc() -> str:
-    """The hipcc (or amdclang++) that `luthier-hipcc` stands before.
+    """The hipcc (or amdclang++) that `luthier-hipcc` stands before, passing over itself.
 
     Raises:
         BuildError: there is none.
     """
     from luthier.errors import BuildError
 
+    passed = os.environ.get(_STARTED, "").split(os.pathsep)
     named = os.environ.get("LUTHIER_HIPCC")
     if named:
+        found = shutil.which(named)
+        if found and (found in passed or is_wrapper(found)):
+            raise BuildError(f"LUTHIER_HIPCC is {named}, which starts luthier-hipcc: name the real hipcc")
         return named
     rocm = os.environ.get("ROCM_PATH", "/opt/rocm")
-    for name in ("hipcc", f"{rocm}/bin/hipcc", "amdclang++", f"{rocm}/bin/amdclang++"):
-        found = shutil.which(name)
-        if found:
-            return found
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    own = []
+    for name in ("hipcc", "amdclang++"):
+        for folder in [*filter(None, folders), f"{rocm}/bin"]:
+            found = shutil.which(os.path.join(folder, name))
+            if found is None:
+                continue
+            if found not in passed and not is_wrapper(found):
+                return found
+            own.append(found)
     raise BuildError(
-        "no hipcc and no amdclang++ found: set LUTHIER_HIPCC, or install ROCm (on Debian: apt install hipcc)"
+        "no hipcc and no amdclang++ found"
+        + (f" but {own[0]}, which is luthier-hipcc" if own else "")
+        + ": set LUTHIER_HIPCC, or install ROCm (on Debian: apt install hipcc)"
     )
 
 
@@ -294,7 +354,7 @@ def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: st
 
 
 def hipcc() -> int:
-    """Entry point of ``luthier-hipcc``: used in the place of hipcc or amdclang++."""
+    """``luthier-hipcc``: used in the place of hipcc or amdclang++."""
     from luthier.errors import LuthierError
 
     # Luthier is for AMD GPUs; an nvcc on the path makes hipcc choose NVIDIA otherwise.
@@ -304,13 +364,26 @@ def hipcc() -> int:
     except LuthierError as problem:
         print(f"luthier-hipcc: error: {problem}", file=sys.stderr)
         return 1
+    os.environ[_STARTED] = os.pathsep.join(filter(None, [os.environ.get(_STARTED), compiler]))
     return _execute("luthier-hipcc", [compiler, *sys.argv[1:]])
 
 
 def launcher() -> int:
-    """Entry point of ``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
+    """``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
     command = sys.argv[1:]
     if not command:
         print("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", file=sys.stderr)
         return 2
     return _execute("luthier-cc", command)
+
+
+def main() -> int:
+    """Entry point of ``luthier-wrapper``: ``hipcc`` or ``cc``, then the arguments of that wrapper."""
+    kind = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+    if kind not in ("hipcc", "cc"):
+        print(
+            "usage: luthier-wrapper (hipcc | cc) [ARGUMENT ...], which luthier-hipcc and luthier-cc start",
+            file=sys.stderr,
+        )
+        return 2
+    return hipcc() if kind == "hipcc" else launcher()

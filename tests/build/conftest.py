@@ -86,3 +86,18 @@ def luthier_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "-w", wheels, copy], check=True)
     return wheels
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with Luthier's commands as they are installed, made from the source tree."""
+    folder = tmp_path_factory.mktemp("commands")
+    for name, module in (("luthier", "luthier.cli.main"), ("luthier-wrapper", "luthier_build.wrapper")):
+        script = folder / name
+        script.write_text(f"#!{sys.executable}\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
+        script.chmod(0o755)
+    source = ROOT / "runtime/native/launcher/launcher.cpp"
+    for number, name in enumerate(("luthier-cc", "luthier-hipcc")):
+        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-DLUTHIER_HIPCC={number}"]
+        subprocess.run(["c++", *flags, source, "-o", folder / name], check=True)
+    return folder

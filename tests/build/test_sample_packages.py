@@ -34,22 +34,6 @@ def sample(tmp_path: Path) -> Callable[[str], Path]:
     return copy
 
 
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with luthier, luthier-cc and luthier-hipcc of the source tree, as their installed scripts are."""
-    folder = tmp_path_factory.mktemp("commands")
-    for name, module, function in (
-        ("luthier", "luthier.cli.main", "main"),
-        ("luthier-cc", "luthier_build.wrapper", "launcher"),
-        ("luthier-hipcc", "luthier_build.wrapper", "hipcc"),
-    ):
-        script = folder / name
-        text = f"#!{sys.executable}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
-        script.write_text(text)
-        script.chmod(0o755)
-    return folder
-
-
 def run(command: Sequence[str | Path], cwd: Path, commands: Path | None = None, **variables: str) -> str:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LUTHIER_")}
     if commands:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from luthier.errors import BuildError
 from luthier.objects import load_objects
 
 from luthier_build.toolchain import Toolchain
@@ -253,15 +253,32 @@ def test_the_remembered_plugin_is_found_anew_when_luthier_or_the_compiler_change
     (tmp_path / "c").mkdir()
     (tmp_path / "c/plugins").symlink_to(Path(real[0]).parent)
     assert plugin_and_headers(str(toolchain.clang))[1] == real[1]
-    (answer,) = (tmp_path / "c/wrapper").glob("*.json")
-    right = json.loads(answer.read_text())
-    for key, wrong in (("package", ["/elsewhere"]), ("clang", [right["clang"][0], 1, 1]), ("plugin", "/gone.so")):
-        answer.write_text(json.dumps({**right, key: wrong}))
-        plugin_and_headers(str(toolchain.clang))
-        assert json.loads(answer.read_text()) == right
-    answer.write_text("{")
-    plugin_and_headers(str(toolchain.clang))
-    assert json.loads(answer.read_text()) == right
+    (answer,) = (tmp_path / "c/wrapper").glob("*.answer")
+    right = answer.read_bytes()
+    fields = right.split(b"\0")
+    assert str(toolchain.clang.resolve()).encode() in fields
+    for damaged in (
+        right.replace(b"luthier-wrapper-1", b"luthier-wrapper-0"),
+        right.replace(b"\0" + os.fsencode(toolchain.clang.resolve()) + b"\0", b"\0/gone\0"),
+        right[:-3] + b"9\0",  # another time of change
+        right[: len(right) // 2],
+        b"",
+    ):
+        answer.write_bytes(damaged)
+        assert plugin_and_headers(str(toolchain.clang))[1] == real[1]
+        assert answer.read_bytes() == right
+
+
+def test_links_that_choose_the_compiler_have_each_their_plugin(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ccache's, which are all one program and act by their names."""
+    clang = script(tmp_path / "one", f'#!/bin/sh\ncase $0 in */clang++) exec {toolchain.clang} "$@";; esac\nexit 9\n')
+    for name in ("clang++", "other++"):
+        (tmp_path / name).symlink_to(clang)
+    assert plugin_and_headers(str(tmp_path / "clang++"))[0].endswith(".so")
+    with pytest.raises(BuildError, match="failed with exit code 9"):
+        plugin_and_headers(str(tmp_path / "other++"))
 
 
 def test_show_modes(source: Path, toolchain: Toolchain) -> None:

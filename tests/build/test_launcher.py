@@ -1,0 +1,220 @@
+"""The native `luthier-cc` and `luthier-hipcc`: the same as the Python that they stand for, and never in a circle."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from luthier_build.plugin import include_dir, plugin_for
+from luthier_build.toolchain import Toolchain
+from luthier_build.wrapper import analyse, flags_for
+
+WORDS = [
+    *("a.hip", "b.cpp", "c.cu", "d.c", "e.o", ".hip", "..hip", "dir.hip/x", "x y.hip", "-", "--", "a.CPP", "a.b.hip"),
+    *("-c", "-S", "-E", "-M", "-MM", "-MD", "-fsyntax-only", "--version", "-print-search-dirs", "-###", "-v", "-O3"),
+    *("-x", "-xhip", "-xnone", "-xc++", "hip", "none", "c++", "hip-cpp-output", "-o", "-include", "-MF", "-Xclang"),
+    *("-Xarch_device", "-Xarch_gfx942", "-mllvm", "--cuda-host-only", "--cuda-device-only", "-Ix", "-I", "-DX=a b"),
+]
+ODD = ['-DX="a b"', "$HOME", "`id`", "a;b", "", "back\\slash", "new\nline", "*.c", "-DÄ=1", "a'b", "@", "-c"]
+ECHO = '#!/bin/sh\ncase "$*" in *-nogpuinc*) exec {clang} "$@";; esac\nfor a in "$@"; do printf "%s\\0" "$a"; done\n'
+
+
+class Place:
+    """The commands in a folder of their own, with compilers that print their arguments."""
+
+    def __init__(self, folder: Path, commands: Path, clang: Path) -> None:
+        self.commands, self.bin = folder / "commands ä", folder / "bin with blank"
+        shutil.copytree(commands, self.commands)
+        self.bin.mkdir()
+        for name in ("clang++", "hipcc"):
+            script(self.bin / name, ECHO.format(clang=clang))
+        variables = ("LUTHIER_HIPCC", "LUTHIER_HIPCC_STARTED", "HIP_PLATFORM")
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if key not in variables},
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+        }
+
+    def run(self, *command: str | Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
+        program = self.commands / command[0]
+        environment = {**self.environment, **variables}
+        return subprocess.run([program, *command[1:]], env=environment, capture_output=True, timeout=600)
+
+    def without_python(self) -> None:
+        """From now on Python's part only tells that it was asked."""
+        script(
+            self.commands / "luthier-wrapper", '#!/bin/sh\nprintf "PYTHON\\0"; for a; do printf "%s\\0" "$a"; done\n'
+        )
+
+    def words(self, *command: str | Path, **variables: str) -> list[str]:
+        done = self.run(*command, **variables)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode().split("\0")[:-1]
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path, commands: Path, toolchain: Toolchain) -> Place:
+    return Place(tmp_path, commands, toolchain.clang)
+
+
+def test_the_same_as_python_says_for_any_command(place: Place) -> None:
+    (place.commands.parent / "a.hip").write_text("")
+    found = {}
+    for wrapper, compiler in (("luthier-cc", ["clang++"]), ("luthier-cc", ["hipcc"]), ("luthier-hipcc", [])):
+        first = place.words(wrapper, *compiler, "-c", "a.hip")  # Python's, who remembers
+        found[wrapper, *compiler] = first[: first.index("-c")]
+        plugin, include = first[1].partition("=")[2], first[5][2:]
+        assert first == [*flags_for(plugin, include), "-c", "a.hip"]
+    place.without_python()
+    chance = random.Random(8)
+    commands = [["-c", "a.hip"], [], *([chance.choice(WORDS) for _ in range(chance.randint(1, 6))] for _ in range(250))]
+    kinds = set()
+    for arguments in commands:
+        for (wrapper, *compiler), flags in found.items():
+            kind = analyse(arguments, hipcc=compiler != ["clang++"])
+            wanted = flags if kind.generates_device_code else flags[-1:] if kind.reads_hip else []
+            assert place.words(wrapper, *compiler, *arguments) == [*wanted, *arguments], shlex.join(arguments)
+            kinds.add(kind)
+    assert len(kinds) == 3
+
+
+def test_arguments_exit_codes_and_signals_are_passed_on(place: Place, tmp_path: Path) -> None:
+    flags = place.words("luthier-cc", "clang++", "-c", "a.hip")[:-2]
+    place.without_python()
+    assert place.words("luthier-cc", "clang++", *ODD) == ODD
+    assert place.words("luthier-cc", "clang++", "a.hip", *ODD) == [*flags, "a.hip", *ODD]
+    assert place.run("luthier-cc", script(tmp_path / "c1", "#!/bin/sh\nexit 37\n")).returncode == 37
+    assert place.run("luthier-cc", script(tmp_path / "c2", "#!/bin/sh\nkill -9 $$\n")).returncode == -signal.SIGKILL
+    missing = place.run("luthier-cc", "no-such-compiler", "-c", "a.c")
+    assert missing.returncode == 127
+    assert missing.stderr == b"luthier-cc: error: cannot run no-such-compiler: No such file or directory\n"
+    # Before a compiler cache, with its own settings.
+    (place.bin / "ccache").symlink_to(place.bin / "clang++")
+    assert place.words("luthier-cc", "ccache", "a=b", "clang++", "a.hip", "-c") == [
+        "a=b",
+        "clang++",
+        *flags,
+        "a.hip",
+        "-c",
+    ]
+
+
+def test_what_needs_a_decision_is_pythons(place: Place, tmp_path: Path) -> None:
+    plugin = place.words("luthier-cc", "clang++", "-c", "a.hip")[1].partition("=")[2]
+    place.words("luthier-hipcc", "-c", "a.hip")
+    place.without_python()
+    for arguments in (
+        ["clang++", "@file", "-c"],
+        ["--luthier-show", "clang++", "a.hip"],
+        ["clang++", f"-fpass-plugin={plugin}", "a.hip"],
+        ["no-such-clang", "a.hip"],
+        [],
+    ):
+        assert place.words("luthier-cc", *arguments) == ["PYTHON", "cc", *arguments]
+    hip = ["clang++", "-c", "a.hip"]
+    for changed in ({"ROCM_PATH": "/x"}, {"PATH": f"{place.environment['PATH']}:/x"}, {"LUTHIER_CACHE_DIR": "/x"}):
+        assert place.words("luthier-cc", *hip, **changed) == ["PYTHON", "cc", *hip]
+    assert place.words("luthier-hipcc", "-c", LUTHIER_HIPCC_STARTED="/x") == ["PYTHON", "hipcc", "-c"]
+    assert place.words("luthier-hipcc", "a.hip", LUTHIER_HIPCC="/x") == ["PYTHON", "hipcc", "a.hip"]
+    assert place.words("luthier-cc", *hip)[0] == "-Xarch_device"
+    os.utime(place.bin / "clang++")  # another compiler
+    assert place.words("luthier-cc", *hip) == ["PYTHON", "cc", *hip]
+
+
+def test_a_plugin_that_was_damaged_is_built_again(place: Place, toolchain: Toolchain, tmp_path: Path) -> None:
+    built = plugin_for(toolchain)
+    plugin = tmp_path / "cache/plugins" / built.name
+    plugin.parent.mkdir(parents=True)
+    for suffix in ("", ".record"):
+        shutil.copy2(f"{built}{suffix}", f"{plugin}{suffix}")
+    own = {"LUTHIER_CACHE_DIR": str(tmp_path / "cache")}
+    wanted = flags_for(str(plugin), str(include_dir()))
+    assert place.words("luthier-cc", "clang++", "a.hip", **own) == [*wanted, "a.hip"]
+    right = plugin.read_bytes()
+    assert len(right) == len(built.read_bytes())
+    plugin.write_bytes(right[: len(right) // 2])
+    # Two at once: one builds, the other waits for it.
+    command = [place.commands / "luthier-cc", "clang++", "a.hip"]
+    both = [subprocess.Popen(command, env={**place.environment, **own}, stdout=subprocess.PIPE) for _ in range(2)]
+    for process in both:
+        output, _ = process.communicate(timeout=600)
+        assert output.decode().split("\0")[:-1] == [*wanted, "a.hip"]
+    assert len(plugin.read_bytes()) == len(right)
+    left = {path.name for path in plugin.parent.iterdir()}
+    assert left == {plugin.name, f"{plugin.name}.record", plugin.with_suffix(".lock").name}
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
+def test_a_read_only_cache_that_has_all_is_enough(place: Place, toolchain: Toolchain, tmp_path: Path) -> None:
+    """As one that an administrator filled for everybody."""
+    built = plugin_for(toolchain)
+    cache = tmp_path / "cache"
+    (cache / "plugins").mkdir(parents=True)
+    for suffix in ("", ".record"):
+        shutil.copy2(f"{built}{suffix}", f"{cache / 'plugins' / built.name}{suffix}")
+    (cache / "wrapper").mkdir()
+    for folder in (cache / "plugins", cache / "wrapper", cache):
+        folder.chmod(0o555)
+    dropped = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    environment = {**place.environment, "LUTHIER_CACHE_DIR": str(cache)}
+
+    def compile_() -> subprocess.CompletedProcess[bytes]:
+        command = [*dropped, place.commands / "luthier-cc", "clang++", "a.hip"]
+        return subprocess.run(command, env=environment, capture_output=True, timeout=600)
+
+    plugin = cache / "plugins" / built.name
+    assert f"-fplugin={plugin}\0".encode() in compile_().stdout
+    assert os.listdir(cache / "wrapper") == []
+    (cache / "plugins").chmod(0o755)
+    plugin.write_bytes(b"")
+    (cache / "plugins").chmod(0o555)
+    failed = compile_()
+    assert failed.returncode == 1
+    assert b"which cannot be written; set LUTHIER_CACHE_DIR to a writable folder" in failed.stderr
+
+
+@pytest.mark.parametrize("how", ["link", "copy", "link to Python's", "copy of Python's", "script"])
+def test_under_the_name_hipcc_it_finds_the_real_one(place: Place, tmp_path: Path, how: str) -> None:
+    """The first hipcc on the path is luthier-hipcc itself; luthier-cc before it adds nothing twice."""
+    front = tmp_path / "front"
+    front.mkdir()
+    real = place.commands / ("luthier-wrapper" if "Python" in how else "luthier-hipcc")
+    if how == "script":
+        script(front / "hipcc", f'#!/bin/sh\nexec "{real}" "$@"\n')
+    elif "Python" in how:  # as pip made it before luthier-hipcc was a program
+        text = real.read_text().replace("import main", "import hipcc as main")
+        script(tmp_path / "luthier-old", text)
+        (front / "hipcc").symlink_to(tmp_path / "luthier-old") if "link" in how else script(front / "hipcc", text)
+    else:
+        (front / "hipcc").symlink_to(real) if how == "link" else shutil.copy2(real, front / "hipcc")
+    path = {"PATH": f"{front}:{place.commands}:{place.environment['PATH']}"}
+    for _ in range(2):
+        for command in (["luthier-hipcc"], ["luthier-cc", "hipcc"], ["luthier-cc", front / "hipcc"]):
+            words = place.words(*command, "-c", "a.hip", **path)
+            assert words[-2:] == ["-c", "a.hip"]
+            assert sum(word.startswith("-fpass-plugin=") for word in words) == 1
+            assert place.words(*command, "-c", "a.o", **path) == ["-c", "a.o"]
+    (place.bin / "hipcc").unlink()
+    path["PATH"] = (
+        f"{front}:{place.commands}:/nowhere:{Path(shutil.which('sh') or '').parent if how == 'script' else ''}"
+    )
+    if how == "script":
+        return  # whatever other hipcc the machine has
+    alone = place.run("luthier-hipcc", "-c", "a.hip", ROCM_PATH="/nowhere", **path)
+    assert alone.returncode == 1
+    assert b"which is luthier-hipcc: set LUTHIER_HIPCC" in alone.stderr
+    named = place.run("luthier-hipcc", "-c", "a.hip", LUTHIER_HIPCC=str(front / "hipcc"))
+    assert named.returncode == 1
+    assert b"which starts luthier-hipcc: name the real hipcc" in named.stderr
