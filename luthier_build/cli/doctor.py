@@ -125,7 +125,7 @@ def _compile_hook(toolchain: Toolchain) -> str:
 
 def _optional() -> Iterator[Finding]:
     from luthier_build import sources
-    from luthier_build.wrapper import clang_beneath, find_hipcc
+    from luthier_build.wrapper import clang_beneath, find_hipcc, plugin_and_headers
 
     if sources.available():
         yield Finding("libclang", "ok", "parameters of hooks get their names and C++ types")
@@ -133,13 +133,15 @@ def _optional() -> Iterator[Finding]:
         yield Finding(
             "libclang", "optional", "not installed: hooks are described by LLVM types", "pip install libclang"
         )
-    os.environ.setdefault("HIP_PLATFORM", "amd")
-    yield _attempt(
-        "hipcc",
-        lambda: f"{find_hipcc()}, with {clang_beneath(find_hipcc())}",
-        "only for luthier-hipcc: install ROCm, or apt install hipcc",
-        "optional",
-    )
+
+    def hipcc() -> str:
+        compiler = find_hipcc()
+        clang = clang_beneath(compiler)
+        plugin_and_headers(compiler)
+        return f"{compiler}, with {clang}, and the plugin for it"
+
+    os.environ.setdefault("HIP_PLATFORM", "amd")  # as luthier-hipcc does
+    yield _attempt("hipcc", hipcc, "only for luthier-hipcc: install ROCm, or apt install hipcc llvm-15-dev", "optional")
     for module, what, extra in (("SCons", "SCons builds", "scons"), ("hip", "real devices from Python", "hip")):
         if importlib.util.find_spec(module) is not None:
             yield Finding(module, "ok", f"for {what}")

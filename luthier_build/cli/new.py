@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import keyword
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -42,6 +44,7 @@ packages = ["@package@"]
 include-package-data = false
 
 [tool.luthier]
+package = "@package@"
 targets = [@targets@]
 
 [tool.luthier.modules.device]
@@ -140,12 +143,13 @@ README = """\
 A Luthier tool: counts the branches that a kernel's waves execute.
 
 ```
-pip install .
+pip install --no-build-isolation .
 luthier tools
 luthier verify APPLICATION -t @package@
 ```
 
-Tests need no GPU: `pip install -e '.[test]' && pytest`.
+Tests need no GPU: `pip install --no-build-isolation -e '.[test]' && pytest`. In an editable install the hooks are built
+again when a program that uses them starts after they were edited.
 """
 
 CLANGD = """\
@@ -163,6 +167,7 @@ __pycache__/
 @package@/device.json
 @package@/device.py
 @package@/device.pyi
+@package@/.luthier-editable.json
 """
 
 
@@ -173,8 +178,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = make_tool(args.name, args.directory)
-    print(f"{folder} is ready: pip install {folder}, then luthier tools")
+    # Not a bare name, which pip would take for that of somebody's package.
+    place = shlex.quote(os.fspath(folder) if folder.is_absolute() else os.path.join(".", folder))
+    print(f"{folder} is ready: pip install --no-build-isolation {place}, then luthier tools")
     return 0
+
+
+def _is_needed(package: str) -> bool:
+    """True for a package that comes with something Luthier requires, e.g. ``numpy``: a tool must not take its place."""
+    required = {
+        re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
+        for requirement in importlib.metadata.requires("luthier") or ()
+    }
+    owners = importlib.metadata.packages_distributions().get(package, ())
+    return any(owner.lower() in required for owner in owners)
 
 
 def make_tool(name: str, directory: Path) -> Path:
@@ -186,7 +203,7 @@ def make_tool(name: str, directory: Path) -> Path:
     package = re.sub(r"[-.]", "_", name).lower()
     if not _NAME.match(name) or not package.isidentifier() or keyword.iskeyword(package):
         raise ToolError(f"{name!r} is no usable name for a package: take letters, digits and single dashes")
-    if package in sys.stdlib_module_names or package in ("luthier", "luthier_build"):
+    if package in sys.stdlib_module_names or package in ("luthier", "luthier_build") or _is_needed(package):
         raise ToolError(f"the package {package} would hide a module of that name: choose another name")
     folder = directory / name
     if folder.exists():
@@ -218,7 +235,8 @@ def make_tool(name: str, directory: Path) -> Path:
             (fresh / path).write_text(re.sub(r"@(\w+)@", lambda found: words[found[1]], text))
         fresh.chmod(0o755)
         os.rename(fresh, folder)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+    except OSError as problem:
+        raise ToolError(f"cannot write {folder}: {problem.strerror}") from problem
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)  # gone already, where all went well
     return folder

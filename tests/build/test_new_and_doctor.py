@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from luthier.cli.main import main
-from luthier.errors import BuildError
+from luthier.errors import BuildError, ToolError
 
 import luthier_build.cli.doctor as doctor
 from luthier_build.cli.new import make_tool
@@ -21,7 +22,7 @@ from luthier_build.toolchain import Toolchain
 def test_a_new_tool_builds_tests_and_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "My-Branch-count", "--directory", str(tmp_path)]) == 0
     folder = tmp_path / "My-Branch-count"
-    assert f"pip install {folder}" in capsys.readouterr().out
+    assert f"pip install --no-build-isolation {folder}," in capsys.readouterr().out
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     site = venv / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -50,7 +51,24 @@ def test_a_new_tool_builds_tests_and_runs(tmp_path: Path, capsys: pytest.Capture
     ]
 
 
-@pytest.mark.parametrize("name", ["", "9lives", "a--b", "class", "json", "luthier", "a b", "../x", "-x"])
+def test_what_it_tells_to_install_is_a_folder_not_somebodys_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments, place in (
+        (["requests"], "./requests"),
+        (["flask", "--directory", "sub"], "./sub/flask"),
+        (["black", "--directory", "my tools"], "'./my tools/black'"),
+    ):
+        assert main(["new", *arguments]) == 0
+        assert f"pip install --no-build-isolation {place}, then" in capsys.readouterr().out
+    assert "pip install --no-build-isolation .\n" in (tmp_path / "requests/README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["numpy", "Msgpack", "elftools", "llvmlite", "", "9lives", "a--b", "class", "json", "luthier", "a b", "../x", "-x"],
+)
 def test_unusable_names(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "--directory", str(tmp_path), "--", name]) == 1
     assert "luthier new: error: " in capsys.readouterr().err
@@ -68,7 +86,7 @@ def test_nothing_is_overwritten_nor_half_written(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(ToolError, match="No space"):
         make_tool("other", tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["file", "tool"]
 
@@ -111,3 +129,15 @@ def test_doctor_without_optional_parts(capsys: pytest.CaptureFixture[str], monke
     output = capsys.readouterr().out
     for line in ("optional  hipcc", "optional  libclang", "-> pip install libclang", "-> pip install 'luthier[scons]'"):
         assert line in output
+
+
+def test_python_started_above_a_clone_does_not_take_the_clone_for_the_package(tmp_path: Path) -> None:
+    """A folder `luthier` without code, in the current folder, hides an editable install but for bootstrap's line."""
+    for name in ("luthier", "luthier_build"):
+        (tmp_path / name).mkdir()
+    script = (Path(__file__).parents[2] / "scripts/bootstrap").read_text()
+    found = re.search(r"echo '(import sys; .*)' ", script)
+    assert found is not None
+    code = f"{found[1]}; import luthier, luthier_build; print(bool(luthier.__file__ and luthier_build.__file__))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
