@@ -167,10 +167,11 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
     question = _question(compiler)
     path = _answer_file(question)
     try:
-        form, asked, plugin, include, *states = path.read_bytes().split(b"\0")[:-1]
+        form, asked, plugin, include, *states, end = path.read_bytes().split(b"\0")[:-1]
         listed = [os.fsdecode(part) for part in states]
         known = [listed[at : at + 3] for at in range(0, len(listed), 3)]
-        if form == _ANSWER_FORMAT and asked == question and known and all(_state(it[0]) == it for it in known):
+        whole = form == end == _ANSWER_FORMAT and asked == question
+        if whole and known and all(_state(it[0]) == it for it in known):
             return os.fsdecode(plugin), os.fsdecode(include)
     except (OSError, ValueError, IndexError):
         pass
@@ -178,8 +179,8 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
 
 
 def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str]:
-    """Find the plugin and remember it: format, question, plugin, include folder, and the state of each file that it
-    all depends on, every part ended by a zero byte (read in runtime/native/launcher, too)."""
+    """Find the plugin and remember it: format, question, plugin, include folder, the state of each file that it all
+    depends on, and the format again, every part ended by a zero byte (read in runtime/native/launcher, too)."""
     from luthier.errors import BuildError
 
     from luthier_build.plugin import include_dir, plugin_for
@@ -193,7 +194,7 @@ def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str
     files = [os.path.realpath(clang), plugin, str(sources), *(str(path) for path in sorted(sources.iterdir()))]
     fields = [plugin, include, *(part for path in files for part in _state(path))]
     with contextlib.suppress(BuildError):  # a read-only cache: asked again next time
-        write_atomic(answer, b"\0".join([_ANSWER_FORMAT, question, *map(os.fsencode, fields), b""]))
+        write_atomic(answer, b"\0".join([_ANSWER_FORMAT, question, *map(os.fsencode, fields), _ANSWER_FORMAT, b""]))
     return plugin, include
 
 

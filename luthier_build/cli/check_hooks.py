@@ -1,4 +1,4 @@
-"""`luthier check-hooks`: whether the hooks in built files can be spliced; for builds that only embed them (wrappers)."""
+"""`luthier check-hooks`: whether the hooks in built files can be spliced, for builds that only embed them."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_plugin_is_built_once_by_processes_at_once(
     (path,) = paths
     assert Path(path) == plugin_for(real)
     left = sorted(file.suffix for file in (tmp_path / "plugins").iterdir())
-    assert left == [".lock", ".so"]  # no half-written file
+    assert left == [".lock", ".record", ".so"]  # no half-written file
 
 
 def test_plugin_of_wrong_headers_is_not_kept(real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

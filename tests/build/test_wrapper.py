@@ -260,8 +260,9 @@ def test_the_remembered_plugin_is_found_anew_when_luthier_or_the_compiler_change
     for damaged in (
         right.replace(b"luthier-wrapper-1", b"luthier-wrapper-0"),
         right.replace(b"\0" + os.fsencode(toolchain.clang.resolve()) + b"\0", b"\0/gone\0"),
-        right[:-3] + b"9\0",  # another time of change
+        right.replace(fields[6] + b"\0", b"9\0"),  # another time of change
         right[: len(right) // 2],
+        *(right[: at + 1] for at, byte in enumerate(right[:-1]) if not byte),
         b"",
     ):
         answer.write_bytes(damaged)

@@ -176,9 +176,10 @@ Answer remembered(const string &Compiler, const string &Home) {
   std::vector<string> Fields; // each ends with a zero byte
   for (size_t At = 0, End; (End = Text.find('\0', At)) != string::npos; At = End + 1)
     Fields.push_back(Text.substr(At, End - At));
-  if (Fields.size() < 7 || (Fields.size() - 4) % 3 || Fields[0] != AnswerFormat || Fields[1] != Question)
+  if (Fields.size() < 8 || (Fields.size() - 5) % 3 || Fields[0] != AnswerFormat || Fields.back() != AnswerFormat ||
+      Fields[1] != Question)
     return {};
-  for (size_t At = 4; At < Fields.size(); At += 3)
+  for (size_t At = 4; At + 1 < Fields.size(); At += 3)
     if (stateOf(Fields[At], '\n') != Fields[At + 1] + "\n" + Fields[At + 2])
       return {};
   return {true, Fields[2], Fields[3]};
