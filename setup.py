@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from pybind11.setup_helpers import Pybind11Extension, build_ext
+from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import find_packages, setup
 
 from distutils.command.build_scripts import build_scripts  # isort: skip  (setuptools brings it)
@@ -51,6 +51,7 @@ class LLVMBuildExt(build_ext):
         super().build_extensions()
 
 
+NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting")]
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 
 
@@ -70,6 +71,7 @@ class BuildLaunchers(build_scripts):
             )
 
 
+ParallelCompile().install()  # one source a core
 setup(
     scripts=[LAUNCHER],
     packages=[
@@ -80,8 +82,8 @@ setup(
     ext_modules=[
         Pybind11Extension(
             "luthier._mc",
-            sorted(str(path) for path in Path("runtime/native").glob("*/*.cpp")),
-            depends=sorted(str(path) for path in Path("runtime/native").glob("*/*.[hm]*")),
+            [str(path) for folder in NATIVE for path in sorted(folder.glob("*.cpp"))],
+            depends=[str(path) for folder in NATIVE for path in sorted(folder.glob("*.[hm]*"))],
             cxx_std=17,
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         )
