@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from effort import is_todays
 from kept import FOLDER, ROOT
 from luthier.tool import Tool
 from luthier.tool_module import ToolModule
@@ -21,6 +22,19 @@ MARK_LUTHIER_DEVICE_MODULE
 """
 
 MakeModule = Callable[..., ToolModule]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `rotating(n)` run on one day in n, each on another one; those that are asked for by name always."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    today, other = [], []
+    for item in items:
+        mark = item.get_closest_marker("rotating")
+        (today if mark is None or is_todays(item.nodeid, mark.args[0]) else other).append(item)
+    if other:
+        config.hook.pytest_deselected(items=other)
+        items[:] = today
 
 
 @pytest.fixture(scope="session")

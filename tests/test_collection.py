@@ -1,7 +1,8 @@
-"""Every test module is run: a bare pytest collects it."""
+"""Every test module is run: a bare pytest collects it when it tests everything."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ def test_every_module_is_collected() -> None:
     )
     modules = {name for name in files.stdout.splitlines() if re.search(r"(^|/)test_\w*\.py$", name)}
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    environment = {**os.environ, "LUTHIER_TEST_ALL": "1"}
+    collected = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert collected.returncode == 0, collected.stdout + collected.stderr
     assert modules == set(re.findall(r"^(tests/[^:]+)::", collected.stdout, re.MULTILINE))

@@ -29,6 +29,7 @@ ROOM = 24
 """Bytes for one instruction, more than the longest has."""
 RESERVED = re.compile(
     r"Invalid|CRASH"  # LLVM says so, or trips over it
+    r"|^ds_gws_\w+ a\d|src_flat_scratch_base"  # registers that the target does not have
     r"|src_lds_direct|^s_\w*barrier\w* .*(s|ttmp|vcc|exec)"  # operands that are not of the generation or operation
     # A carry or mask in a vector register, which its printer does not notice.
     r"|^v_(addc|subb|subbrev|add_co_ci|sub_co_ci|subrev_co_ci|cndmask)\w* .*, v[\d\[][\d:\]]*( clamp)?$"
@@ -99,9 +100,7 @@ def encodings(isa: Isa, random: np.random.Generator) -> tuple[list[bytes], list[
     good, bad = [], []
     for index in np.flatnonzero(code.offset % ROOM == 0).tolist():
         if code.opcode[index] >= 0:
-            first = int.from_bytes(code.bytes_of(index)[:4], "little")
-            literal = isa.target.target.major == 9 and first >> 26 == VOP3 and code.size[index] == 12
-            if not literal and not LITERAL_OFFSET.search(isa.text(code, index)):
+            if not has_literal(isa, code.bytes_of(index)) and not LITERAL_OFFSET.search(isa.text(code, index)):
                 good.append(code.bytes_of(index))
         else:
             begin = int(code.offset[index])
@@ -109,10 +108,17 @@ def encodings(isa: Isa, random: np.random.Generator) -> tuple[list[bytes], list[
     return good, bad
 
 
+def has_literal(isa: Isa, encoded: bytes) -> bool:
+    """Whether a source of a VOP3 instruction of GFX9 is a literal, which is reserved there."""
+    word = int.from_bytes(encoded[:8], "little")
+    sources = (word >> shift & 0x1FF for shift in (32, 41, 50))
+    return isa.target.target.major == 9 and word >> 26 & 0x3F == VOP3 and 0xFF in sources
+
+
 @pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
 def test_reads_as_llvm_does(target: str, wave: int, attributes: Callable[[str, int], list[str]]) -> None:
     isa, options = Isa.of(target, wave), [f"-mcpu={target}", *attributes(target, wave)]
-    good, bad = encodings(isa, np.random.default_rng([FUZZ, *target.encode(), wave]))
+    good, bad = encodings(isa, np.random.default_rng([FUZZ - 1, *target.encode(), wave]))
     code = isa.decode(b"".join(good))
     assert [code.bytes_of(index) for index in range(len(code))] == good
     assert set(code.opcode.tolist()) >= set(samples(isa))
@@ -132,7 +138,9 @@ def test_reads_as_llvm_does(target: str, wave: int, attributes: Callable[[str, i
             assert info.is_def <= (operand[0] is OperandKind.REGISTER), texts[index]
         if not texts[index].startswith(SYMBOLIC):
             assert readings == [Reading(texts[index], ours[index])], good[index].hex()
-        if ours[index] != good[index]:  # bits that mean nothing, or another encoding of the same
+        # LLVM prints an inline float constant of a 16-bit integer source as a number, and writes that as a literal.
+        # Else these are bits that mean nothing, or another encoding of the same.
+        if ours[index] != good[index] and not has_literal(isa, ours[index]):
             lost += 1
             # Bits that mean nothing may choose among two opcodes for one operation, of which one calls v1.l v1.
             assert texts_again[index].replace(".l", "") == texts[index].replace(".l", ""), good[index].hex()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -41,3 +42,8 @@ def rotation() -> int:
 def sample(items: Sequence[Item], share: int, turn: int = 0) -> list[Item]:
     """Every `share`-th item, on other days and for another `turn` other ones; all of them when everything is tested."""
     return list(items) if EVERYTHING else list(items[(rotation() + turn) % share :: share])
+
+
+def is_todays(name: str, share: int) -> bool:
+    """Whether a test that runs on one day in `share` runs today; always when everything is tested."""
+    return EVERYTHING or (zlib.crc32(name.encode()) + rotation()) % share == 0
