@@ -32,9 +32,10 @@ class BuildNative(build_ext):
     the virtual device, whose library has the name that ROCm looks for."""
 
     def get_ext_filename(self, name: str) -> str:
-        if name == THUNK:
-            return "luthier/run/native/libhsakmt.so.1"
-        return super().get_ext_filename(name)
+        folder, _, last = name.rpartition(".")
+        if last != "libhsakmt":
+            return super().get_ext_filename(name)
+        return os.path.join(*folder.split("."), "libhsakmt.so.1")
 
     def build_extensions(self) -> None:
         headers = Path(self.build_temp) / "virtual_device"

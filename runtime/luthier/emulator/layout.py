@@ -96,11 +96,16 @@ ACCESS = Layout(mask=8, size=4, scalar=4, addresses=64 * 8)
 ACCESSES = 32
 """Entries of a context's log, more than an instruction makes."""
 
+ALIAS = Layout(address=8, size=8, host=8)
+"""Memory that kernels see at another address than the host."""
+
 CONTEXT = Layout(
     budget=8,  # taken backward branches left before the wave yields
     launch=8,
     ranges=8,  # host address of the allocation table
     range_count=8,
+    aliases=8,  # host address of the ALIASes, looked at where the allocation table has nothing
+    alias_count=8,
     code_base=8,  # host address of the program's first code byte
     code_size=8,
     code_index=8,  # u32 per code word: record number, or 0xFFFFFFFF

@@ -21,6 +21,13 @@ void put_scratch_descriptor(char *place, uint64_t base, uint64_t lane_bytes) {
   std::memcpy(place + sizeof low, high, sizeof high);
 }
 
+void see(Worker &worker, const RangeTable &table) {
+  worker.context(context::ranges, reinterpret_cast<uint64_t>(table.rows.data()));
+  worker.context(context::range_count, table.rows.size());
+  worker.context(context::aliases, reinterpret_cast<uint64_t>(table.aliases.data()));
+  worker.context(context::alias_count, table.alias_count());
+}
+
 Fault refusal(QueueError error, std::string text) {
   Fault fault;
   fault.error = error;
@@ -209,8 +216,8 @@ void Launch::fill() {
   if (get(plan_, plan::kernarg_preload) != ABSENT) {
     const uint64_t from = kernarg + get(plan_, plan::kernarg_preload_offset);
     const uint64_t size = get(plan_, plan::kernarg_preload_size);
-    if (resources_.memory.accessible(dispatch_.node, from, size))
-      set(plan::kernarg_preload, reinterpret_cast<const void *>(from), size);
+    if (const char *there = resources_.memory.host(dispatch_.node, from, size))
+      set(plan::kernarg_preload, there, size);
   }
   for (auto [to, from] : {std::pair{launch::vgpr_bytes, plan::vgpr_bytes}, {launch::agpr_bytes, plan::agpr_bytes},
                           {launch::group_id_x, plan::group_id_x}, {launch::group_id_y, plan::group_id_y},
@@ -232,8 +239,7 @@ void Launch::prepare(Worker &worker, unsigned number) {
   worker.prepare(shape_, number);
   const uint64_t base = dispatch_.packet->kernel_object + get(plan_, plan::code_delta);
   worker.context(context::launch, reinterpret_cast<uint64_t>(launch_));
-  worker.context(context::ranges, reinterpret_cast<uint64_t>(ranges_->rows.data()));
-  worker.context(context::range_count, ranges_->rows.size());
+  see(worker, *ranges_);
   worker.context(context::code_base, base);
   worker.context(context::code_size, get(plan_, plan::code_size));
   worker.context(context::code_index, get(plan_, plan::code_index));
@@ -314,8 +320,7 @@ bool Launch::sees_more(Worker &worker) {
       worker.context(context::ranges) == reinterpret_cast<uint64_t>(now->rows.data()))
     return false;
   worker.uncount();
-  worker.context(context::ranges, reinterpret_cast<uint64_t>(now->rows.data()));
-  worker.context(context::range_count, now->rows.size());
+  see(worker, *now);
   std::lock_guard lock(mutex_);
   kept_.push_back(std::move(now));
   return true;

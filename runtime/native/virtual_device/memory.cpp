@@ -23,13 +23,18 @@ char *reserve(uint64_t size, uint64_t &mapping, uint64_t &mapping_size) {
 
 }  // namespace
 
-bool RangeTable::holds(uint64_t address, uint64_t size) const {
+char *RangeTable::host(uint64_t address, uint64_t size) const {
+  const auto covers = [&](uint64_t start, uint64_t length) {
+    return address - start <= length && size <= length - (address - start);
+  };
   auto after = std::upper_bound(rows.begin(), rows.end(), address,
                                 [](uint64_t wanted, const Row &row) { return wanted < row.address; });
-  if (after == rows.begin())
-    return false;
-  const Row &row = *--after;
-  return address - row.address <= row.size && size <= row.size - (address - row.address);
+  if (after != rows.begin() && covers((after - 1)->address, (after - 1)->size))
+    return reinterpret_cast<char *>(address);
+  for (const char *row = aliases.data(); row != aliases.data() + aliases.size(); row += layout::alias::kSize)
+    if (const uint64_t start = get(row, layout::alias::address); covers(start, get(row, layout::alias::size)))
+      return reinterpret_cast<char *>(get(row, layout::alias::host) + (address - start));
+  return nullptr;
 }
 
 void *Memory::allocate(unsigned node, uint64_t size, uint32_t flags, uint64_t wanted) {
@@ -50,7 +55,7 @@ void *Memory::allocate(unsigned node, uint64_t size, uint32_t flags, uint64_t wa
   }
   if (wanted)
     made.mapping = wanted, made.mapping_size = size;
-  made.address = reinterpret_cast<uint64_t>(place);
+  made.address = made.gpu_address = reinterpret_cast<uint64_t>(place);
   made.size = size;
   made.node = node;
   made.flags = flags;
@@ -67,7 +72,7 @@ void *Memory::attach(unsigned node, int fd, uint64_t size, uint64_t name) {
     munmap(reinterpret_cast<void *>(made.mapping), made.mapping_size);
     throw Failure("shared memory cannot be mapped");
   }
-  made.address = reinterpret_cast<uint64_t>(place);
+  made.address = made.gpu_address = reinterpret_cast<uint64_t>(place);
   made.size = size;
   made.kind = Kind::kShared;
   made.node = node;
@@ -96,6 +101,8 @@ void Memory::add_registered(uint64_t address, uint64_t size, uint32_t flags) {
   made.size = size;
   made.kind = Kind::kRegistered;
   made.flags = flags;
+  // Nothing is there: these are just addresses that nobody else has.
+  made.gpu_address = reinterpret_cast<uint64_t>(reserve(size + kPage, made.mapping, made.mapping_size)) + address % kPage;
   std::lock_guard lock(mutex_);
   allocations_.emplace(address, made);
   changed();
@@ -103,32 +110,33 @@ void Memory::add_registered(uint64_t address, uint64_t size, uint32_t flags) {
 
 bool Memory::remove_registered(uint64_t address) {
   std::lock_guard lock(mutex_);
-  auto [from, to] = allocations_.equal_range(address);
-  auto found = std::find_if(from, to, [](auto &entry) { return entry.second.kind == Kind::kRegistered; });
-  if (found == to)
+  auto found = at(address);
+  if (found == allocations_.end() || found->second.kind != Kind::kRegistered || found->first != address)
     return false;
+  munmap(reinterpret_cast<void *>(found->second.mapping), found->second.mapping_size);
   allocations_.erase(found);
   changed();
   return true;
 }
 
-// The innermost allocation around an address: the one that begins last.
+// The innermost allocation around an address of the host, the one that begins last; or that of a GPU's address.
 Memory::Allocations::iterator Memory::at(uint64_t address) {
   for (auto found = allocations_.upper_bound(address); found != allocations_.begin();)
     if (--found; address - found->second.address < found->second.size)
       return found;
-  return allocations_.end();
+  return std::find_if(allocations_.begin(), allocations_.end(), [&](auto &entry) {
+    return address - entry.second.gpu_address < entry.second.size;
+  });
 }
 
-bool Memory::map(uint64_t address, const std::vector<uint32_t> &nodes) {
+uint64_t Memory::map(uint64_t address, const std::vector<uint32_t> &nodes) {
   std::lock_guard lock(mutex_);
   auto found = at(address);
   if (found == allocations_.end())
-    return false;
-  for (auto [from, to] = allocations_.equal_range(found->first); from != to; ++from)
-    from->second.mapped = nodes;
+    return 0;
+  found->second.mapped = nodes;
   changed();
-  return true;
+  return found->second.gpu_address + (address - found->first);
 }
 
 int Memory::make_file(uint64_t address, uint64_t size) {
@@ -189,12 +197,15 @@ std::shared_ptr<const RangeTable> Memory::table(unsigned node) const {
   for (const auto &[address, allocation] : allocations_) {
     if (std::find(allocation.mapped.begin(), allocation.mapped.end(), node) == allocation.mapped.end())
       continue;
-    auto &rows = made->rows;
-    const uint64_t end = address + allocation.size;
-    if (!rows.empty() && address < rows.back().address + rows.back().size)
-      rows.back().size = std::max(rows.back().address + rows.back().size, end) - rows.back().address;
-    else
-      rows.push_back({address, allocation.size});
+    if (allocation.gpu_address == address) {
+      made->rows.push_back({address, allocation.size});
+      continue;
+    }
+    char row[layout::alias::kSize] = {};
+    put(row, layout::alias::address, allocation.gpu_address);
+    put(row, layout::alias::size, allocation.size);
+    put(row, layout::alias::host, address);
+    made->aliases.append(row, sizeof row);
   }
   longest_ = std::max(longest_, made->rows.size() + 1);
   made->rows.resize(longest_, {~0ull, 0});

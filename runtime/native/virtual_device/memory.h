@@ -18,13 +18,18 @@ struct RangeTable {
     uint64_t address, size;
   };
   std::vector<Row> rows;
-  bool holds(uint64_t address, uint64_t size) const;
+  std::string aliases;  // layout::alias
+  uint64_t alias_count() const { return aliases.size() / layout::alias::kSize; }
+  // Where these bytes are on the host; null if the GPU may not access them.
+  char *host(uint64_t address, uint64_t size) const;
+  bool holds(uint64_t address, uint64_t size) const { return host(address, size) != nullptr; }
 };
 
 enum class Kind { kAllocated, kRegistered, kShared };
 
 struct Allocation {
   uint64_t address = 0, size = 0;
+  uint64_t gpu_address = 0;  // of registered memory another one: the runtime counts on that
   Kind kind = Kind::kAllocated;
   unsigned node = 0;
   uint32_t flags = 0;
@@ -50,9 +55,9 @@ public:
   // The host's own memory; may overlap what is registered already.
   void add_registered(uint64_t address, uint64_t size, uint32_t flags);
   bool remove_registered(uint64_t address);
-  // Makes it accessible to nodes, and to no others; false if there is no such memory. A part of an allocation maps all
-  // of it.
-  bool map(uint64_t address, const std::vector<uint32_t> &nodes);
+  // Makes it accessible to nodes, and to no others; the address at which they see it, or 0 if there is no such memory.
+  // A part of an allocation maps all of it.
+  uint64_t map(uint64_t address, const std::vector<uint32_t> &nodes);
   // Replaces the host memory of an allocation by a file of the same contents, to be shared; the file is the caller's.
   int make_file(uint64_t address, uint64_t size);
   void set_name(uint64_t address, uint64_t name);
@@ -60,8 +65,8 @@ public:
   std::optional<Allocation> find(uint64_t address) const;
   bool set_user_data(uint64_t address, void *data);
   std::shared_ptr<const RangeTable> table(unsigned node) const;
-  // Whether a node may access all these bytes.
-  bool accessible(unsigned node, uint64_t address, uint64_t size) const { return table(node)->holds(address, size); }
+  // Where these bytes are on the host; null if the node may not access them all.
+  char *host(unsigned node, uint64_t address, uint64_t size) const { return table(node)->host(address, size); }
 
 private:
   using Allocations = std::multimap<uint64_t, Allocation>;

@@ -88,7 +88,7 @@ const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
 
 const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
   constexpr uint64_t kDescriptor = 64;
-  if (!memory_.accessible(node, kernel, kDescriptor))
+  if (memory_.host(node, kernel, kDescriptor) != reinterpret_cast<char *>(kernel))
     throw Failure("the kernel object of a dispatch lies in no memory of the device");
   const void *descriptor = reinterpret_cast<const void *>(kernel);
   const void *debug = r_debug_ ? r_debug_ : dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");

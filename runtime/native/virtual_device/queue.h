@@ -98,7 +98,7 @@ protected:
 
 private:
   size_t execute(const uint32_t *packet, size_t words);
-  bool check(const char *what, uint64_t address, uint64_t size);
+  char *reach(const char *what, uint64_t address, uint64_t size);
   bool failed_ = false;
   uint64_t next_ = 0;
 };

@@ -20,10 +20,6 @@ enum Operation : unsigned {
   kCaches = 17,
 };
 
-template <typename T> T *address(const uint32_t *words) {
-  return reinterpret_cast<T *>(words[0] | uint64_t{words[1]} << 32);
-}
-
 uint64_t number(const uint32_t *words) { return words[0] | uint64_t{words[1]} << 32; }
 
 bool compare(unsigned function, uint32_t value, uint32_t reference) {
@@ -48,16 +44,16 @@ bool compare(unsigned function, uint32_t value, uint32_t reference) {
 }  // namespace
 
 // What lies outside is a fault that the driver reports.
-bool SdmaQueue::check(const char *what, uint64_t place, uint64_t size) {
-  if (room_.memory.accessible(node_, place, size))
-    return true;
+char *SdmaQueue::reach(const char *what, uint64_t place, uint64_t size) {
+  if (char *host = room_.memory.host(node_, place, size))
+    return host;
   failed_ = true;
   char text[160];
   const int length = std::snprintf(text, sizeof text, "luthier: a copy engine's %s of %llu bytes at %#llx, which is not memory of the device\n",
                                    what, static_cast<unsigned long long>(size), static_cast<unsigned long long>(place));
   std::fwrite(text, 1, length, stderr);
   room_.memory_fault(node_, place);
-  return false;
+  return nullptr;
 }
 
 bool SdmaQueue::process() {
@@ -96,9 +92,11 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
       if (malformed(7))
         return 0;
       const uint64_t size = (p[1] & 0x3FFFFFFF) + 1;
-      if (!check("read", number(p + 3), size) || !check("write", number(p + 5), size))
+      const char *from = reach("read", number(p + 3), size);
+      char *to = from ? reach("write", number(p + 5), size) : nullptr;
+      if (!to)
         return 0;
-      std::memmove(address<void>(p + 5), address<void>(p + 3), size);
+      std::memmove(to, from, size);
       return 7;
     }
     if (sub == 4) {  // a box of elements
@@ -119,11 +117,11 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
       const unsigned rows = (p[11] >> 16 & 0x3FFF) + 1, slices = (p[12] & 0x7FF) + 1;
       for (unsigned z = 0; z < slices; ++z)
         for (unsigned y = 0; y < rows; ++y) {
-          const uint64_t source = from.base + z * from.slice + y * from.pitch;
-          const uint64_t target = to.base + z * to.slice + y * to.pitch;
-          if (!check("read", source, row) || !check("write", target, row))
+          const char *source = reach("read", from.base + z * from.slice + y * from.pitch, row);
+          char *target = source ? reach("write", to.base + z * to.slice + y * to.pitch, row) : nullptr;
+          if (!target)
             return 0;
-          std::memmove(reinterpret_cast<void *>(target), reinterpret_cast<void *>(source), row);
+          std::memmove(target, source, row);
         }
       return 13;
     }
@@ -133,16 +131,19 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
     if (sub != 0 || malformed(5))
       return malformed(0), 0;
     const size_t count = (p[3] & 0xFFFFF) + 1;
-    if (malformed(4 + count) || !check("write", number(p + 1), 4 * count))
+    char *to = malformed(4 + count) ? nullptr : reach("write", number(p + 1), 4 * count);
+    if (!to)
       return 0;
-    std::memcpy(address<void>(p + 1), p + 4, 4 * count);
+    std::memcpy(to, p + 4, 4 * count);
     return 4 + count;
   }
-  case kFence:
-    if (malformed(4) || !check("write", number(p + 1), 4))
+  case kFence: {
+    char *to = malformed(4) ? nullptr : reach("write", number(p + 1), 4);
+    if (!to)
       return 0;
-    __atomic_store_n(address<uint32_t>(p + 1), p[3], __ATOMIC_SEQ_CST);
+    __atomic_store_n(reinterpret_cast<uint32_t *>(to), p[3], __ATOMIC_SEQ_CST);
     return 4;
+  }
   case kTrap:
     if (malformed(2))
       return 0;
@@ -153,9 +154,9 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
       return 0;
     if (p[0] >> 31 == 0)  // a register: flushing of host data, of which there is nothing to flush
       return 6;
-    if (!check("read", number(p + 1), 4))
+    const auto *place = reinterpret_cast<const uint32_t *>(reach("read", number(p + 1), 4));
+    if (!place)
       return 0;
-    const uint32_t *place = address<uint32_t>(p + 1);
     const uint32_t mask = p[4], reference = p[3];
     const unsigned function = p[0] >> 28 & 7;
     const bool done =
@@ -164,26 +165,28 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
   }
   case kAtomic: {
     constexpr unsigned kAdd64 = 47;
-    if (malformed(p[0] >> 25 == kAdd64 ? 8 : 0) || !check("atomic operation", number(p + 1), 8))
+    char *to = malformed(p[0] >> 25 == kAdd64 ? 8 : 0) ? nullptr : reach("atomic operation", number(p + 1), 8);
+    if (!to)
       return 0;
-    __atomic_add_fetch(address<uint64_t>(p + 1), number(p + 3), __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(reinterpret_cast<uint64_t *>(to), number(p + 3), __ATOMIC_SEQ_CST);
     return 8;
   }
   case kFill: {
     if (malformed(5))
       return 0;
     const uint64_t size = (p[4] & 0x3FFFFFFF) + (uint64_t{1} << (p[0] >> 30));
-    if (!check("write", number(p + 1), size))
+    char *to = reach("write", number(p + 1), size);
+    if (!to)
       return 0;
-    char *to = address<char>(p + 1);
     for (uint64_t at = 0; at < size; at += 4)
       std::memcpy(to + at, p + 3, std::min<uint64_t>(4, size - at));
     return 5;
   }
   case kTimestamp: {
-    if (malformed(3) || !check("write", number(p + 1), 8))
+    char *to = malformed(3) ? nullptr : reach("write", number(p + 1), 8);
+    if (!to)
       return 0;
-    __atomic_store_n(address<uint64_t>(p + 1), device_clock(), __ATOMIC_SEQ_CST);
+    __atomic_store_n(reinterpret_cast<uint64_t *>(to), device_clock(), __ATOMIC_SEQ_CST);
     return 3;
   }
   case kCaches:

@@ -12,9 +12,10 @@ std::vector<uint32_t> list(HSAuint64 count, const HSAuint32 *nodes) { return {no
 constexpr HSAuint32 kHandleMagic = 0x4C555448;
 
 HSAKMT_STATUS map(System &system, void *address, const std::vector<uint32_t> &nodes, HSAuint64 *gpu_address) {
+  const uint64_t seen = system.memory.map(number(address), nodes);
   if (gpu_address)
-    *gpu_address = number(address);
-  return system.memory.map(number(address), nodes) ? HSAKMT_STATUS_SUCCESS : HSAKMT_STATUS_INVALID_PARAMETER;
+    *gpu_address = seen;
+  return seen ? HSAKMT_STATUS_SUCCESS : HSAKMT_STATUS_INVALID_PARAMETER;
 }
 
 }  // namespace
@@ -135,7 +136,7 @@ HSAKMT_STATUS hsaKmtQueryPointerInfo(const void *place, HsaPointerInfo *info) {
     info->Node = found->node;
     info->MemFlags.Value = found->flags;
     info->CPUAddress = reinterpret_cast<void *>(found->address);
-    info->GPUAddress = found->address;
+    info->GPUAddress = found->gpu_address;
     info->SizeInBytes = found->size;
     info->UserData = found->user_data;
     // The caller copies the list at once; its next question on this thread replaces it.
