@@ -15,27 +15,47 @@ SAYS = {
     "reduction": "sums\n",
     "histogram": "counted\n",
     "graph": "graph 125\n",
+    "compiled_late": "three modules\n",
+    "host_memory": "host memory\n",
+    "stack": "stack\n",
+    "grid_barrier": "grid\n",
+    "processes": "processes\n",
     "print": "".join(
         f"work-item {item} of group {group} says {number} and {0.5 * number:.2f}\n"
         for group, item, number in ((0, 0, 7), (0, 1, 7), (1, 0, 7), (1, 1, 7), (0, 0, 8))
     ),
 }
 
+Build = Callable[[str], Path]
+Run = Callable[..., Outcome]
+
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", SAYS)
-def test_a_program_is_right(
-    build_program: Callable[[str], Path], luthier_run: Callable[..., Outcome], name: str, target: str
-) -> None:
+def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", build_program(name))
     assert (outcome.code, outcome.out, outcome.err) == (0, SAYS[name], "")
 
 
 @pytest.mark.parametrize(("target", "wave"), [("gfx906", 64), ("gfx90a", 64), ("gfx1030", 32)])
-def test_the_program_sees_the_device(
-    build_program: Callable[[str], Path], luthier_run: Callable[..., Outcome], target: str, wave: int
-) -> None:
+def test_the_program_sees_the_device(build_program: Build, luthier_run: Run, target: str, wave: int) -> None:
     outcome = luthier_run(f"emu:{target}", build_program("saxpy"))
     assert outcome.code == 0, outcome
     assert outcome.out.startswith(target)
     assert outcome.out.endswith(f"waves of {wave}\n")
+
+
+@pytest.mark.parametrize("targets", [("gfx906", "gfx1030"), ("gfx90a", "gfx90a", "gfx1030")])
+def test_several_devices(build_program: Build, luthier_run: Run, targets: tuple[str, ...]) -> None:
+    outcome = luthier_run(",".join(f"emu:{target}" for target in targets), build_program("devices"))
+    assert (outcome.code, outcome.err) == (0, ""), outcome
+    lines = outcome.out.splitlines()
+    assert len(lines) == len(targets)
+    for number, (line, target) in enumerate(zip(lines, targets, strict=True)):
+        assert line.startswith(f"device {number}: {target}")
+
+
+def test_copies_without_copy_engines(build_program: Build, luthier_run: Run) -> None:
+    """ROCr's own kernels copy then: they come in no code object."""
+    outcome = luthier_run("emu:gfx90a", build_program("reduction"), env={"HSA_ENABLE_SDMA": "0"})
+    assert (outcome.code, outcome.out, outcome.err) == (0, SAYS["reduction"], "")

@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,9 +26,6 @@ from luthier.run.protocol import Reader, Request, Writer
 from luthier.run.space import BASE, CODE_SIZE, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 
-SOCKET = "LUTHIER_RUN_SOCKET"
-"""Environment variable that tells programs where the service is."""
-
 
 def layout_digest() -> str:
     """What the native library was built for, if it was built from this source."""
@@ -47,7 +43,8 @@ class _Shared:
 class Service:
     """Answers the processes of a program, each connection on a thread of its own.
 
-    A context manager: on entry it listens; on exit it takes no more, and its folder is gone.
+    Raises:
+        DeviceError: the host does not allow what it needs.
     """
 
     def __init__(self, devices: Sequence[VirtualGpu]) -> None:
@@ -57,29 +54,14 @@ class Service:
         self._planner = Planner(self._space)
         self._lock = threading.Lock()
         self._shared: dict[int, _Shared] = {}
-        self._ready = threading.Event()
-
-    def __enter__(self) -> Service:
-        self._folder = tempfile.TemporaryDirectory(prefix="luthier-run-")  # mode 0700
-        self.path = os.path.join(self._folder.name, "service")
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(self.path)
-        self._listener.listen(128)
-        threading.Thread(target=self._accept, name="luthier-run", daemon=True).start()
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._folder.cleanup()
 
     # Connections ----------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
+    def serve(self, listener: socket.socket) -> None:
+        """Take connections until the listener is closed."""
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection, _ = listener.accept()
             except OSError:
                 return
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

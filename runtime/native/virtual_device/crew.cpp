@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <sys/prctl.h>
 
 namespace luthier {
 
@@ -37,6 +38,7 @@ void Crew::spread(Worker &own, unsigned helpers, const Work &work) {
 }
 
 void Crew::serve() {
+  prctl(PR_SET_NAME, "luthier-crew");
   Worker worker(service_);
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -45,15 +45,17 @@ void Queue::run() {
       continue;
     }
     const auto idle = Clock::now() - last;
-    if (idle < std::chrono::microseconds(50))
+    if (idle < std::chrono::microseconds(30))
       for (int turn = 0; turn < 20; ++turn)
         __builtin_ia32_pause();
-    else if (idle < std::chrono::milliseconds(20))
-      nap(5'000);
-    else if (idle < std::chrono::seconds(1))
+    else if (idle < std::chrono::milliseconds(2))
+      nap(10'000);
+    else if (idle < std::chrono::milliseconds(50))
       nap(50'000);
+    else if (idle < std::chrono::seconds(1))
+      nap(200'000);
     else
-      nap(500'000);
+      nap(1'000'000);
   }
 }
 

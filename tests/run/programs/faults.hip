@@ -1,4 +1,4 @@
-// What goes wrong on the device: argument "address", "trap", "lds", "null".
+// What goes wrong on the device, as the argument says; "late" does nothing wrong, but waits for a line of input first.
 #include "check.h"
 
 #include <string>
@@ -8,10 +8,11 @@ __global__ void trap(int *values) {
   values[0] = 1;
   __builtin_trap();
 }
-__global__ void asserts(int *values) { 
-  if (threadIdx.x >= 0) 
+__global__ void end_all(const int *values) {
+  if (values[threadIdx.x] == 0)
     abort();
 }
+__global__ void jump(void (*target)()) { target(); }
 
 int main(int, char **arguments) {
   const std::string what = arguments[1];
@@ -23,8 +24,15 @@ int main(int, char **arguments) {
   if (what == "trap")
     trap<<<1, 64>>>(values);
   if (what == "abort")
-    asserts<<<1, 64>>>(values);
-  std::fflush(stdout);
+    end_all<<<1, 64>>>(values);
+  if (what == "jump")
+    jump<<<1, 64>>>(reinterpret_cast<void (*)()>(values));
+  if (what == "late") {
+    std::puts("ready");
+    std::fflush(stdout);
+    std::getchar();
+    outside<<<1, 64>>>(values, 0);
+  }
   HIP(hipDeviceSynchronize());
   std::puts("went on");
 }
