@@ -35,7 +35,7 @@ def build_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
     @functools.cache
     def build(name: str) -> Path:
         output = folder / name
-        command = ["hipcc", *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w"]
+        command = ["hipcc", *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w", "-pthread"]
         command += [str(PROGRAMS / f"{name}.hip"), "-o", str(output)]
         # Where there is an nvcc, hipcc would choose it.
         subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})

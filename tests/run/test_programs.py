@@ -20,6 +20,14 @@ SAYS = {
     "stack": "stack\n",
     "grid_barrier": "grid\n",
     "processes": "processes\n",
+    "scan": "scan\n",
+    "sort": "sorted\n",
+    "transpose": "transposed\n",
+    "physics": "physics\n",
+    "sparse": "sparse\n",
+    "fourier": "fourier\n",
+    "exchange": "exchange\n",
+    "many": "many\n",
     "print": "".join(
         f"work-item {item} of group {group} says {number} and {0.5 * number:.2f}\n"
         for group, item, number in ((0, 0, 7), (0, 1, 7), (1, 0, 7), (1, 1, 7), (0, 0, 8))
@@ -34,7 +42,9 @@ Run = Callable[..., Outcome]
 @pytest.mark.parametrize("name", SAYS)
 def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", build_program(name))
-    assert (outcome.code, outcome.out, outcome.err) == (0, SAYS[name], "")
+    # Debian's ROCr is built with checks that warn of what HIP does with signals.
+    err = [line for line in outcome.err.splitlines() if not line.startswith("Warning: (!g_use_interrupt_wait")]
+    assert (outcome.code, outcome.out, err) == (0, SAYS[name], [])
 
 
 @pytest.mark.parametrize(("target", "wave"), [("gfx906", 64), ("gfx90a", 64), ("gfx1030", 32)])

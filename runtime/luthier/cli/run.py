@@ -23,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from luthier.run.program import run_program
-    from luthier.run.virtual_gpus import parse_devices
+    from luthier.run import parse_devices, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if args.tool is not None:

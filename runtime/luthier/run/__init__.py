@@ -13,3 +13,11 @@ comes from a service in the process of `luthier run`:
 | `protocol`, `service` | messages, connections |
 | `program` | starting the program, its environment, its end |
 """
+
+from __future__ import annotations
+
+from luthier.run.program import run_program as run_program
+from luthier.run.virtual_gpus import VirtualGpu as VirtualGpu
+from luthier.run.virtual_gpus import parse_devices as parse_devices
+
+__all__ = ["VirtualGpu", "parse_devices", "run_program"]
