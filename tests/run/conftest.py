@@ -14,6 +14,7 @@ import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
 TARGETS = ("gfx906", "gfx90a", "gfx1030")
+MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 PATIENCE = 120
 """Seconds for a program, on a machine with other work."""
 
@@ -49,8 +50,7 @@ def luthier_run() -> Callable[..., Outcome]:
     """``luthier_run(devices, *command)``: run a program under `luthier run`."""
 
     def run(devices: str, *command: str | Path, env: Mapping[str, str] | None = None, stdin: str = "") -> Outcome:
-        main = "import sys; from luthier.cli.main import main; sys.exit(main())"
-        argv = [sys.executable, "-c", main, "run", "--device", devices, "--", *map(str, command)]
+        argv = [sys.executable, "-c", MAIN, "run", "--device", devices, "--", *map(str, command)]
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=PATIENCE, input=stdin, env={**os.environ, **(env or {})}
         )

@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from luthier.run.program import library_folder
 
-from .conftest import PATIENCE, Outcome
+from .conftest import MAIN, PATIENCE, Outcome
 
 Build = Callable[[str], Path]
 Run = Callable[..., Outcome]
@@ -43,8 +45,7 @@ def test_a_fault_on_the_device(build_program: Build, luthier_run: Run, what: str
 
 def test_the_service_is_killed(build_program: Build) -> None:
     """A kernel that would need it fails; nothing hangs."""
-    main = "import sys; from luthier.cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", main, "run", "--", str(build_program("faults")), "late"]
+    command = [sys.executable, "-c", MAIN, "run", "--", str(build_program("faults")), "late"]
     run = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert run.stdin is not None
     assert run.stdout is not None
@@ -53,6 +54,20 @@ def test_the_service_is_killed(build_program: Build) -> None:
     out, err = run.communicate("\n", timeout=PATIENCE)  # the program has the pipes, too: until it has ended
     assert out == ""
     assert "the Luthier service has ended" in err
+
+
+def test_a_kernel_that_never_ends_is_interrupted(build_program: Build) -> None:
+    command = [sys.executable, "-c", MAIN, "run", "--", str(build_program("faults")), "forever"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as run:
+        try:
+            assert run.stdout is not None
+            assert run.stdout.readline() == "ready\n"
+            time.sleep(1)  # for the launch
+            os.killpg(run.pid, signal.SIGINT)  # as the terminal does
+            assert run.wait(PATIENCE) == -signal.SIGINT
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
 
 
 def test_without_luthier_run(build_program: Build) -> None:

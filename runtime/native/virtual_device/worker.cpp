@@ -100,7 +100,8 @@ uint64_t Worker::key_of(const char *wave) {
   const uint64_t mode = get(wave, wave::mode);
   const uint64_t m0 = get(wave, Field{static_cast<uint32_t>(M0), 4});
   const uint64_t relative = mode & GPR_INDEX_ENABLE ? m0 >> 12 & 15 : 0;
-  return (mode & MODE_MASK) | relative << 10 | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT;
+  return (mode & MODE_MASK) | relative << 10 | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT |
+         (mode >> SKIP_SHIFT & 1 ? SKIPPING : 0);
 }
 
 uint64_t Worker::record_of(const char *wave) {

@@ -1,4 +1,5 @@
-// What goes wrong on the device, as the argument says; "late" does nothing wrong, but waits for a line of input first.
+// What goes wrong on the device, as the argument says; "late" does nothing wrong,
+// but waits for a line of input first.
 #include "check.h"
 
 #include <string>
@@ -11,6 +12,10 @@ __global__ void trap(int *values) {
 __global__ void end_all(const int *values) {
   if (values[threadIdx.x] == 0)
     abort();
+}
+__global__ void forever(volatile int *values) {
+  while (values[0] == 0)
+    ;
 }
 __global__ void jump(void (*target)()) { target(); }
 
@@ -27,6 +32,11 @@ int main(int, char **arguments) {
     end_all<<<1, 64>>>(values);
   if (what == "jump")
     jump<<<1, 64>>>(reinterpret_cast<void (*)()>(values));
+  if (what == "forever") {
+    std::puts("ready");
+    std::fflush(stdout);
+    forever<<<1, 64>>>(values);
+  }
   if (what == "late") {
     std::puts("ready");
     std::fflush(stdout);
