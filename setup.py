@@ -1,16 +1,20 @@
-"""The parts of the build that are not declarative: the native module and programs, and which packages there are."""
+"""The parts of the build that are not declarative: native parts and programs, and which packages there are."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import subprocess
 from pathlib import Path
 
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 from distutils.command.build_scripts import build_scripts  # isort: skip  (setuptools brings it)
+
+VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
+THUNK = "luthier.run.native.libhsakmt"
 
 LLVM_COMPONENTS = [
     "amdgpuasmparser",
@@ -23,10 +27,19 @@ LLVM_COMPONENTS = [
 ]
 
 
-class LLVMBuildExt(build_ext):
-    """Asks llvm-config for the static LLVM libraries only when the native module is really built."""
+class BuildNative(build_ext):
+    """Asks llvm-config for the static LLVM libraries only when the native module is really built; makes the header of
+    the virtual device, whose library has the name that ROCm looks for."""
+
+    def get_ext_filename(self, name: str) -> str:
+        folder, _, last = name.rpartition(".")
+        if last != "libhsakmt":
+            return super().get_ext_filename(name)
+        return os.path.join(*folder.split("."), "libhsakmt.so.1")
 
     def build_extensions(self) -> None:
+        headers = Path(self.build_temp) / "virtual_device"
+        runpy.run_path(str(VIRTUAL_DEVICE / "layout_header.py"))["write"](headers / "layout.h")
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
 
         def ask(*arguments: str) -> list[str]:
@@ -35,6 +48,9 @@ class LLVMBuildExt(build_ext):
             ).stdout.split()
 
         for extension in self.extensions:
+            if extension.name == THUNK:
+                extension.include_dirs.append(str(headers))
+                continue
             extension.include_dirs += ask("--includedir")
             extension.extra_link_args += [
                 *(f"-L{folder}" for folder in ask("--libdir")),
@@ -86,7 +102,26 @@ setup(
             depends=[str(path) for folder in NATIVE for path in sorted(folder.glob("*.[hm]*"))],
             cxx_std=17,
             extra_compile_args=["-O2", "-fvisibility=hidden"],
-        )
+        ),
+        Extension(
+            THUNK,
+            sorted(str(path) for path in VIRTUAL_DEVICE.glob("*.cpp")),
+            language="c++",
+            depends=[
+                *sorted(str(path) for path in VIRTUAL_DEVICE.glob("*.[hm]*")),
+                str(VIRTUAL_DEVICE / "layout_header.py"),
+                "runtime/luthier/emulator/layout.py",
+            ],
+            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
+            extra_link_args=[
+                "-pthread",
+                "-Wl,-soname,libhsakmt.so.1",
+                f"-Wl,--version-script={VIRTUAL_DEVICE}/hsakmt.map",
+                "-Wl,-z,defs",
+                "-Wl,-s",
+            ],
+            optional=True,  # without the headers of ROCm all but `luthier run` works
+        ),
     ],
-    cmdclass={"build_ext": LLVMBuildExt, "build_scripts": BuildLaunchers},
+    cmdclass={"build_ext": BuildNative, "build_scripts": BuildLaunchers},
 )

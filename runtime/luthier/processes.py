@@ -40,3 +40,15 @@ def run(
     if warnings is not None and done.stderr.strip():
         warnings(done.stderr)
     return done.stdout
+
+
+def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a program that shares this one's standard input and output; it is the caller's to wait for.
+
+    Raises:
+        LuthierError: it cannot be started.
+    """
+    try:
+        return subprocess.Popen(list(command), env=dict(env))
+    except OSError as problem:
+        raise LuthierError(f"cannot run {command[0]}: {problem.strerror or problem}") from problem

@@ -18,6 +18,7 @@ COMMANDS = {
     "patch": ("luthier.cli.patch", "write an instrumented code object"),
     "cost": ("luthier.cli.cost", "registers, instructions and bytes a tool would add"),
     "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),
+    "run": ("luthier.cli.run", "run a program on virtual devices"),
     "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),
     "tools": ("luthier.cli.tools", "list installed tools"),
     "check-hooks": ("luthier_build.cli.check_hooks", "whether the hooks in built files can be spliced"),

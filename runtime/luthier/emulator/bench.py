@@ -127,6 +127,8 @@ def run_assembly(
             worker.sync(key)
         elif reason == layout.MODE:
             worker.switch_mode(worker.current())
+        elif reason == layout.MESSAGE:
+            continue
         else:
             raise explain(space, "assembly", code, worker, reason)
     counts, _ = worker.counts()

@@ -277,6 +277,8 @@ class Launch:
                 worker.sync(key)
             elif code == layout.MODE:
                 worker.switch_mode(worker.current())
+            elif code == layout.MESSAGE:
+                pass  # nobody here waits for interrupts
             elif code == layout.STEP:
                 if not self._step(worker):
                     self._abort()

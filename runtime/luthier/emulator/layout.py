@@ -96,11 +96,16 @@ ACCESS = Layout(mask=8, size=4, scalar=4, addresses=64 * 8)
 ACCESSES = 32
 """Entries of a context's log, more than an instruction makes."""
 
+ALIAS = Layout(address=8, size=8, host=8)
+"""Memory that kernels see at another address than the host."""
+
 CONTEXT = Layout(
     budget=8,  # taken backward branches left before the wave yields
     launch=8,
     ranges=8,  # host address of the allocation table
     range_count=8,
+    aliases=8,  # host address of the ALIASes, looked at where the allocation table has nothing
+    alias_count=8,
     code_base=8,  # host address of the program's first code byte
     code_size=8,
     code_index=8,  # u32 per code word: record number, or 0xFFFFFFFF
@@ -147,6 +152,9 @@ LAUNCH = Layout(
     grid_x=4,
     grid_y=4,
     grid_z=4,
+    first_x=4,  # id of the first work-group: a launch may be a part of a larger grid
+    first_y=4,
+    first_z=4,
     wave_count=4,
     sgpr_image=8,  # 128 initial SGPRs, the same for every work-group
     vgpr_bytes=8,  # to clear, from VGPR 0
@@ -177,9 +185,9 @@ LAUNCH = Layout(
 """One launch, shared by its threads."""
 
 YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP = range(8)
-TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP, RETRY, SWITCH = range(8, 16)
+TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP, RETRY, SWITCH, MESSAGE = range(8, 17)
 """Why compiled code came back. RETRY: the wave waits for others, at the same instruction; SWITCH: it is another
-work-group's turn."""
+work-group's turn; MESSAGE: the wave has sent an interrupt, whose event is in M0, and goes on."""
 
 MODE_MASK = 1023
 """Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""
@@ -220,3 +228,59 @@ FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(
 """Of typed buffers: a misaligned element; of the others the address is the format's number."""
 FAULT_LANES, FAULT_MODE = range(12, 14)
 """A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE)."""
+
+# What the service of `luthier run` leaves in shared memory for the native executor -----------------------------------
+
+MASTER = Layout(records=8, version=8)
+"""One master table of records: its address, 0 where there is none, and how often it has changed."""
+CHECK = Layout(offset=8, size=8)
+"""A stretch of code that must be as it was when the plan was made: bytes from the code's base."""
+ABSENT = 0xFFFFFFFF
+"""In place of an SGPR's offset: the kernel does not ask for it."""
+PLAN = Layout(
+    code=8,  # number of the decoded code, for further requests
+    kernel=8,  # number of the kernel, for reports
+    code_delta=8,  # from the kernel descriptor to the code's first byte
+    code_size=8,
+    code_index=8,
+    code_copy=8,  # the code as it was decoded
+    checks=8,  # CHECKs
+    check_count=8,
+    masters=8,  # TABLES MASTERs
+    record_count=8,  # of a table
+    entry=8,  # byte offset of the first record in a table
+    beyond=8,  # u32 records whose execution is a fault: they name registers that the kernel does not have
+    beyond_count=8,
+    key=4,
+    mode=4,
+    wave_size=4,
+    vgpr_bytes=4,
+    agpr_bytes=4,
+    work_item_ids=4,  # how many of x, y, z arrive
+    packed_ids=4,
+    lds_limit=4,
+    scratch_limit=4,  # bytes a lane
+    scratch_extra=4,  # bytes a lane beyond what the packet asks for
+    architected_scratch=4,
+    simd_waves=4,  # waves of the kernel that fit a SIMD
+    major=4,
+    group_id_x=4,
+    group_id_y=4,
+    group_id_z=4,
+    group_info=4,
+    scratch_offset=4,
+    wave_id=4,
+    wave_id_shift=4,
+    packed_yz=4,
+    private_segment_buffer=4,  # offsets of user SGPRs in a wave, or ABSENT
+    dispatch_ptr=4,
+    queue_ptr=4,
+    kernarg_segment_ptr=4,
+    dispatch_id=4,
+    flat_scratch_init=4,
+    private_segment_size=4,
+    kernarg_preload=4,
+    kernarg_preload_offset=4,  # bytes
+    kernarg_preload_size=4,  # bytes
+)
+"""How to start a kernel: all that does not depend on the dispatch packet."""

@@ -7,9 +7,10 @@ import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from luthier.emulator.nativecode import NativeCode
+from luthier.emulator.nativecode import CodeSpace, NativeCode
 from luthier.emulator.store import store
 from luthier.emulator.variant import Variant
+from luthier.errors import DeviceError
 
 
 class MachineCode:
@@ -23,8 +24,20 @@ class MachineCode:
         self._addresses: dict[str, int] = {}
         self._loaded: dict[bytes, NativeCode] = {}
         self._refusals: dict[str, str] = {}
+        self._space: CodeSpace | None = None
         self.compiled = 0
         """Functions compiled, not loaded, by this process."""
+
+    def load_into(self, space: CodeSpace) -> None:
+        """Have all code in `space`, for other processes; from then on this one cannot execute it.
+
+        Raises:
+            DeviceError: some is loaded already.
+        """
+        with self._lock:
+            if self._loaded:
+                raise DeviceError("machine code is loaded in this process already")
+            self._space = space
 
     def addresses(self, symbols: Iterable[str], variant_of: Callable[[str], Variant]) -> dict[str, int]:
         """Host address of each symbol's function, compiling those not kept; none for those with a `refusal`.
@@ -89,7 +102,7 @@ class MachineCode:
             keeper.put(kept)
 
     def _add(self, key: bytes, image: bytes) -> Collection[str]:
-        code = self._loaded[key] = NativeCode(image)
+        code = self._loaded[key] = NativeCode(image, self._space)
         for name, address in code.symbols.items():
             self._addresses.setdefault(name, address)
         return code.symbols

@@ -136,16 +136,27 @@ def check_scalar(w: WaveBuilder, address: Value, size: int) -> Any:
     offset = address - w.load(entry, "u64")
     length = w.load(w.address(entry, 8), "u64")
     inside = (offset < length) & (offset + size <= length)
-    with w.when(~inside):
-        w.store(address, w.context_field("addresses"))
-        helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
-        cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
-        one, bytes_, no = ir.Constant(I64, 1), ir.Constant(I64, size), ir.Constant(I64, 0)
-        code = w.wrap(w.ir.call(helper, [w.wave, cache, one, bytes_, no]), "u32")
-        with w.when(code != 0):
-            w.stop(layout.FAULT)
-    note_access(w, address, size)
-    return w.ir.inttoptr(address.llvm, PTR)
+    before = w.ir.block
+    slow, go_on = (w.llvm_function.append_basic_block(name) for name in ("slow", "checked"))
+    w.ir.cbranch(inside.llvm, go_on, slow)
+    w.ir.position_at_end(slow)
+    w.store(address, w.context_field("addresses"))
+    helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
+    cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
+    one, bytes_, no = ir.Constant(I64, 1), ir.Constant(I64, size), ir.Constant(I64, 0)
+    code = w.wrap(w.ir.call(helper, [w.wave, cache, one, bytes_, no]), "u32")
+    with w.when(code != 0):
+        w.stop(layout.FAULT)
+    translated = w.load(w.context_field("addresses"), "u64")
+    after = w.ir.block
+    w.ir.branch(go_on)
+    w.ir.position_at_end(go_on)
+    checked = w.ir.phi(I64)
+    checked.add_incoming(address.llvm, before)
+    checked.add_incoming(translated.llvm, after)
+    host = w.wrap(checked, "u64")
+    note_access(w, host, size)
+    return w.ir.inttoptr(host.llvm, PTR)
 
 
 def check_aligned(w: WaveBuilder, addresses: Value, size: int) -> None:

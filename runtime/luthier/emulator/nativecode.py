@@ -13,6 +13,7 @@ import json
 import mmap
 import struct
 from collections.abc import Iterator
+from typing import Protocol
 
 from luthier.errors import DeviceError
 
@@ -21,6 +22,7 @@ _SHF_ALLOC = 2
 _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
 _STUB = b"\x48\xb8\0\0\0\0\0\0\0\0\xff\xe0"  # movabs rax, address; jmp rax
 _STUB_SIZE, _STUB_ADDRESS = 16, 2
+_INDIRECT = b"\x48\xa1"  # movabs rax, [address]: in place of the stub's first two bytes
 
 
 def _libraries() -> Iterator[ctypes.CDLL]:
@@ -43,22 +45,41 @@ def host_function(name: str) -> int:
     raise DeviceError(f"compiled code needs the C function {name}, which this host lacks")
 
 
+class CodeSpace(Protocol):
+    """Memory for machine code that other processes execute, at the same addresses."""
+
+    def code(self, size: int) -> tuple[memoryview, int]:
+        """Room for `size` bytes, aligned to 64, and its address."""
+
+    def import_slot(self, name: str) -> int:
+        """Address of the pointer that each process sets to its own C function of that name."""
+
+
 class NativeCode:
     """A loaded image; its memory lives as long as it does.
+
+    Args:
+        space: where to load it; None: into this process, to be executed here.
 
     Raises:
         DeviceError: it calls a C function that this host lacks.
     """
 
-    def __init__(self, image: bytes) -> None:
+    def __init__(self, image: bytes, space: CodeSpace | None = None) -> None:
         header, _, contents = image.partition(b"\n")
         description = json.loads(header)
-        # Empty if every operation of the batch is refused while its code is made.
-        self._memory = mmap.mmap(-1, max(len(contents), 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        if space is None:
+            # Empty if every operation of the batch is refused while its code is made.
+            mapped = mmap.mmap(-1, max(len(contents), 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+            self._memory, base = memoryview(mapped), ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        else:
+            self._memory, base = space.code(len(contents))
         self._memory[: len(contents)] = contents
         for name, place in description["calls"].items():
-            struct.pack_into("<Q", self._memory, place, host_function(name))
+            if space is not None:
+                self._memory[place - _STUB_ADDRESS : place] = _INDIRECT
+            address = host_function(name) if space is None else space.import_slot(name)
+            struct.pack_into("<Q", self._memory, place, address)
         for place, value in description["pointers"]:
             struct.pack_into("<Q", self._memory, place, base + value)
         self.symbols: dict[str, int] = {name: base + place for name, place in description["functions"].items()}

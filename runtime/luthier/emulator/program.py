@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +34,15 @@ def float_mode(key: int) -> FloatMode:
     )
 
 
+Zeros = Callable[[int, Any], NDArray[Any]]
+"""Makes a zeroed array of so many elements of a type."""
+
+
 class RecordTable:
     """The master copy of a program's records for one value of MODE; threads run on copies."""
 
-    def __init__(self, size: int, empty: int) -> None:
-        self.records = np.zeros(size, RECORD_TYPE)
+    def __init__(self, size: int, empty: int, zeros: Zeros = np.zeros) -> None:
+        self.records = zeros(size, RECORD_TYPE)
         self.records["function"] = empty
         self.bound = np.zeros(size, np.bool_)
         self.version = 0
@@ -56,16 +61,22 @@ class Code:
 
     Instructions are bound to operations only when control can reach them: from a kernel's entry, then from wherever an
     indirect jump leads.
+
+    Args:
+        ranges: addresses and bytes.
+        zeros: makes what compiled code reads: the index of records by address, and the records.
     """
 
-    def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]]) -> None:
+    def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]], zeros: Zeros = np.zeros) -> None:
         self.isa = isa
         self._binder = RecordBinder(isa)
         self.parts: list[InstructionArray] = [isa.decode(data, address) for address, data in ranges]
         self.base = min((part.address for part in self.parts), default=0)
         end = max((part.address + len(part.code) for part in self.parts), default=0)
         self.size = end - self.base
-        self.index = np.full((self.size + 3) // 4 + 1, NO_RECORD, np.uint32)
+        self._zeros = zeros
+        self.index = zeros((self.size + 3) // 4 + 1, np.uint32)
+        self.index[:] = NO_RECORD
         self._starts: list[int] = []
         count = 0
         for part in self.parts:
@@ -157,7 +168,7 @@ class Code:
         with self._lock:
             found = self._tables.get(key)
             if found is None:
-                found = self._tables[key] = RecordTable(self.count + 1, self._unbound)
+                found = self._tables[key] = RecordTable(self.count + 1, self._unbound, self._zeros)
             return found
 
     def start_at(self, records: NDArray[np.void], entry: int) -> None:
@@ -172,7 +183,7 @@ class Code:
         with self._lock:
             if table.bound[list(records)].all():
                 return
-            reached = self._reach(table, records)
+            reached = self._reach(records, table.bound)
             mode = Mode(float_mode(key), bool(key & layout.STEPPING), bool(key & layout.SKIPPING))
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
@@ -229,13 +240,28 @@ class Code:
                 records["function"][changed] = table.records["function"][changed]
             return table.version
 
-    def _reach(self, table: RecordTable, starts: Iterable[int]) -> NDArray[np.intp]:
-        """Records reachable from `starts` that are not bound yet."""
+    def reach(self, *records: int) -> NDArray[np.intp]:
+        """All records that control can reach from `records` without an indirect jump."""
+        return self._reach(records, np.zeros(self.count, np.bool_))
+
+    def spans(self, records: NDArray[np.intp]) -> list[tuple[int, int]]:
+        """The first address of `records`, and the one behind the last, in each range that has any."""
+        found = []
+        for start, part in zip(self._starts, self.parts, strict=True):
+            here = records[(records >= start) & (records < start + len(part))] - start
+            if here.size:
+                last = int(here.max())
+                begin, end = int(part.offset[here.min()]), int(part.offset[last]) + int(part.size[last])
+                found.append((part.address + begin, part.address + end))
+        return found
+
+    def _reach(self, starts: Iterable[int], bound: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Records reachable from `starts` that are not in `bound`, passing through none that is."""
         reached = np.zeros(self.count, np.bool_)
         work = list(starts)
         while work:
             index = work.pop()
-            if reached[index] or table.bound[index]:
+            if reached[index] or bound[index]:
                 continue
             # What follows up to the next stop is reached, too.
             at = int(np.searchsorted(self._stops, index))
@@ -245,7 +271,7 @@ class Code:
                 work.append(last + 1)
             if self._leads_to[at] != NO_RECORD:
                 work.append(int(self._leads_to[at]))
-        return np.flatnonzero(reached & ~table.bound[: self.count])
+        return np.flatnonzero(reached & ~bound[: self.count])
 
     def _find_stops(self) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.uint32]]:
         """Records after which the next one does not simply follow: whether it may, and the record branched to."""

@@ -6,7 +6,7 @@ from luthier.emulator import layout
 from luthier.emulator.memory import Memory
 from luthier.emulator.program import Code
 from luthier.emulator.registers import WaveRegisters
-from luthier.emulator.worker import Worker
+from luthier.emulator.worker import WorkerState
 from luthier.errors import EmulationError
 
 _WHAT = {
@@ -30,7 +30,7 @@ _FORMAT = {
 }
 
 
-def explain(memory: Memory, kernel: str, code: Code, worker: Worker, reason: int) -> EmulationError:
+def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:
     """The error for a code that the compiled scheduler returned."""
     if reason in (layout.DEADLOCK, layout.RUNAWAY):
         return _stuck(kernel, code, worker, reason)
@@ -58,11 +58,11 @@ def explain(memory: Memory, kernel: str, code: Code, worker: Worker, reason: int
     return error
 
 
-def _waves(worker: Worker) -> tuple[str, ...]:
+def _waves(worker: WorkerState) -> tuple[str, ...]:
     return tuple(worker.describe_wave(index) for index in range(worker.group_field("wave_count")))
 
 
-def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
+def _fault(memory: Memory, wave: object, worker: WorkerState, place: str) -> str:
     address, lane, size = (worker.field(f"fault_{name}") for name in ("address", "lane", "size"))
     kind = worker.field("fault_kind")
     if kind == layout.FAULT_LDS:
@@ -81,7 +81,7 @@ def _fault(memory: Memory, wave: object, worker: Worker, place: str) -> str:
     return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}; at {place}"
 
 
-def _stuck(kernel: str, code: Code, worker: Worker, reason: int) -> EmulationError:
+def _stuck(kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:
     waves = _waves(worker)
     what = (
         "deadlock: no wave of the work-group can go on"

@@ -254,6 +254,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
     x = c.ir.urem(number, grid_x)
     rest = c.ir.udiv(number, grid_x)
     y, z = c.ir.urem(rest, grid_y), c.ir.udiv(rest, grid_y)
+    x, y, z = (c.ir.add(i, c.get(layout.LAUNCH, launch, f"first_{axis}")) for i, axis in ((x, "x"), (y, "y"), (z, "z")))
     given = c.get(layout.LAUNCH, launch, "packed_yz")
     both = c.ir.and_(c.ir.or_(y, c.ir.shl(z, c.number(16))), given)
     y = c.ir.select(c.is_equal(given, 0), y, both)

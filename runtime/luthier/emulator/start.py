@@ -327,8 +327,7 @@ def scratch_bytes(kernel: Kernel, target: Target) -> int:
         DeviceError: more than the hardware can give a wave.
     """
     size = kernel.private_segment_fixed_size
-    # COMPUTE_TMPRING_SIZE.WAVESIZE: 13 bits in KiB, from GFX11 on 15 and from GFX12 on 18 bits in 256 bytes.
-    most = {11: 256 * 0x7FFF, 12: 256 * 0x3FFFF}.get(target.major, 1024 * 0x1FFF) // kernel.wave_size // 16 * 16
+    most = most_scratch(target, kernel.wave_size)
     if size > most:
         raise DeviceError(
             f"{size} bytes of scratch a work-item; {target.name} has {most} in waves of {kernel.wave_size}",
@@ -337,6 +336,14 @@ def scratch_bytes(kernel: Kernel, target: Target) -> int:
     if kernel.uses_dynamic_stack:
         size = min(size + DYNAMIC_STACK, most)
     return (size + 15) // 16 * 16
+
+
+def most_scratch(target: Target, wave_size: int) -> int:
+    """Bytes of scratch that the hardware can give a lane.
+
+    COMPUTE_TMPRING_SIZE.WAVESIZE: 13 bits in KiB, from GFX11 on 15 and from GFX12 on 18 bits in 256 bytes.
+    """
+    return {11: 256 * 0x7FFF, 12: 256 * 0x3FFFF}.get(target.major, 1024 * 0x1FFF) // wave_size // 16 * 16
 
 
 def as_triple(size: int | Sequence[int]) -> Triple:

@@ -30,7 +30,7 @@ def emit_translate(module: ir.Module, name: str) -> None:
             done = function.append_basic_block("lane_done")
             with c.ir.if_then(c.is_equal(flat, 1)):
                 _aperture(c, wave, context, place, address, size, lane, done)
-            _global(c, cache, context, address, size, lane)
+            _global(c, cache, context, place, address, size, lane, done)
             c.ir.branch(done)
             c.ir.position_at_end(done)
     c.ir.ret(ir.Constant(I32, 0))
@@ -72,7 +72,16 @@ def _aperture(
             c.ir.branch(done)
 
 
-def _global(c: Code, cache: ir.Value, context: ir.Value, address: ir.Value, size: ir.Value, lane: ir.Value) -> None:
+def _global(
+    c: Code,
+    cache: ir.Value,
+    context: ir.Value,
+    place: ir.Value,
+    address: ir.Value,
+    size: ir.Value,
+    lane: ir.Value,
+    done_lane: ir.Block,
+) -> None:
     """Find the last allocation that begins at or below the address, by bisection, and check that the access ends
     within it."""
     function = c.function
@@ -95,11 +104,37 @@ def _global(c: Code, cache: ir.Value, context: ir.Value, address: ir.Value, size
     c.ir.branch(head)
     c.ir.position_at_end(done)
     with c.ir.if_then(c.is_equal(low, 0), likely=False):
-        _fault(c, context, address, size, lane, layout.FAULT_MEMORY)
+        _alias(c, context, place, address, size, lane, done_lane)
     index = c.ir.sub(low, c.number(1))
     entry = c.at(ranges, c.ir.mul(index, c.number(layout.RANGE_SIZE)))
     offset = c.ir.sub(address, c.ir.load(entry, typ=I64))
-    end = c.ir.add(offset, size)
-    with c.ir.if_then(c.ir.icmp_unsigned(">", end, c.ir.load(c.at(entry, 8), typ=I64)), likely=False):
-        _fault(c, context, address, size, lane, layout.FAULT_MEMORY)
+    with c.ir.if_then(_beyond(c, offset, size, c.ir.load(c.at(entry, 8), typ=I64)), likely=False):
+        _alias(c, context, place, address, size, lane, done_lane)
     c.store_word(cache, 0, index)
+
+
+def _beyond(c: Code, offset: ir.Value, size: ir.Value, length: ir.Value) -> ir.Value:
+    """Whether `size` bytes at `offset` end behind `length` bytes."""
+    return c.ir.icmp_unsigned(">", c.ir.add(offset, size), length)
+
+
+def _alias(
+    c: Code,
+    context: ir.Value,
+    place: ir.Value,
+    address: ir.Value,
+    size: ir.Value,
+    lane: ir.Value,
+    done: ir.Block,
+) -> None:
+    """Memory that lies elsewhere on the host, or a fault. The cache stays: the fast check does not translate."""
+    aliases = c.pointer(layout.CONTEXT, context, "aliases")
+    with c.loop(c.number(0), c.get(layout.CONTEXT, context, "alias_count")) as index:
+        entry = c.at(aliases, c.ir.mul(index, c.number(layout.ALIAS.size)))
+        offset = c.ir.sub(address, c.get(layout.ALIAS, entry, "address"))
+        length = c.get(layout.ALIAS, entry, "size")
+        begins = c.ir.icmp_unsigned("<", offset, length)
+        with c.ir.if_then(c.ir.and_(begins, c.ir.not_(_beyond(c, offset, size, length)))):
+            c.ir.store(c.ir.add(c.get(layout.ALIAS, entry, "host"), offset), place)
+            c.ir.branch(done)
+    _fault(c, context, address, size, lane, layout.FAULT_MEMORY)

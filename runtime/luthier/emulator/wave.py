@@ -16,6 +16,7 @@ from luthier.emulator.values import Value
 from luthier.emulator.variant import Access, FloatMode, Variant
 
 NEXT = ir.FunctionType(I32, [PTR, PTR])
+_GOES_ON = (layout.YIELD, layout.BARRIER, layout.MODE, layout.MESSAGE)
 
 
 class WaveBuilder(Builder):
@@ -193,7 +194,7 @@ class WaveBuilder(Builder):
     def stop(self, code: int, record: Any | None = None) -> None:
         """Return to the scheduler; the wave continues at `record`, at this instruction if none is given."""
         self.ir.store(self.record if record is None else record, self.wave_field("pc"))
-        if self.variant.stepping and record is not None and code in (layout.YIELD, layout.BARRIER, layout.MODE):
+        if self.variant.stepping and record is not None and code in _GOES_ON:
             self.store(self.number(1), self.wave_field("unseen"))
         self.ir.ret(ir.Constant(I32, code))
 

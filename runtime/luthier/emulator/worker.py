@@ -72,13 +72,71 @@ class Access:
     """Made by the wave, not by a lane."""
 
 
-class Worker:
+class WorkerState:
+    """What can be seen of a thread: its context, its work-group, its waves."""
+
+    _code: Code | None = None
+    _context_bytes: NDArray[np.uint8]
+    _group_bytes: NDArray[np.uint8]
+
+    def wave(self, index: int) -> NDArray[np.uint8]:
+        """The memory of one wave."""
+        raise NotImplementedError
+
+    def field(self, name: str) -> int:
+        """A field of the context."""
+        return get_field(self._context_bytes, layout.CONTEXT, name)
+
+    def group_field(self, name: str) -> int:
+        return get_field(self._group_bytes, layout.GROUP, name)
+
+    def current(self) -> NDArray[np.uint8]:
+        """The wave that returned last."""
+        return self.wave((self.field("current") - self.group_field("waves")) // self.group_field("wave_stride"))
+
+    def record_of(self, wave: NDArray[np.uint8]) -> int:
+        """The record a wave continues at."""
+        return (get_field(wave, layout.WAVE, "pc") - get_field(wave, layout.WAVE, "table")) // layout.RECORD.size
+
+    def describe_wave(self, index: int) -> str:
+        """One line about a wave: where it is and what it does."""
+        code = self._code
+        assert code is not None
+        wave = self.wave(index)
+        status = {layout.READY: "runs", layout.WAITING: "waits at a barrier", layout.ENDED: "has ended"}
+        state = status.get(get_field(wave, layout.WAVE, "status"), "?")
+        record = self.record_of(wave)
+        (exec_mask,) = struct.unpack("<Q", wave[layout.EXEC : layout.EXEC + 8].tobytes())
+        where = (
+            ""
+            if state == "has ended"
+            else f" at {code.address_of(record):#x} ({code.text(record)}), EXEC {exec_mask:#x}"
+        )
+        return f"wave {index} {state}{where}"
+
+
+class StoppedWorker(WorkerState):
+    """The same of a thread of another process, from copies of its memory."""
+
+    def __init__(
+        self, code: Code, context: NDArray[np.uint8], group: NDArray[np.uint8], waves: NDArray[np.uint8]
+    ) -> None:
+        self._code, self._context_bytes, self._group_bytes, self._waves = code, context, group, waves
+
+    def wave(self, index: int) -> NDArray[np.uint8]:
+        """The memory of one wave."""
+        stride = self.group_field("wave_stride")
+        return self._waves[index * stride : (index + 1) * stride]
+
+
+class Worker(WorkerState):
     """State of one thread, reused from launch to launch."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._context = Arena(layout.CONTEXT.size)
         self._group = Arena(layout.GROUP.size)
+        self._context_bytes, self._group_bytes = self._context.array, self._group.array
         self._waves: Arena | None = None
         self._stride = 0
         self._lds = Arena(0)
@@ -148,13 +206,6 @@ class Worker:
         for name, value in fields.items():
             put_field(self._context.array, layout.CONTEXT, name, value)
 
-    def field(self, name: str) -> int:
-        """A field of the context."""
-        return get_field(self._context.array, layout.CONTEXT, name)
-
-    def group_field(self, name: str) -> int:
-        return get_field(self._group.array, layout.GROUP, name)
-
     def sync(self, key: int) -> None:
         """Bring this thread's copy of the table `key` up to date."""
         code = self._code
@@ -189,14 +240,6 @@ class Worker:
     def lds(self) -> NDArray[np.uint8]:
         """LDS of the work-group."""
         return self._lds.array
-
-    def current(self) -> NDArray[np.uint8]:
-        """The wave that returned last."""
-        return self.wave((self.field("current") - self._first) // self._stride)
-
-    def record_of(self, wave: NDArray[np.uint8]) -> int:
-        """The record a wave continues at."""
-        return (get_field(wave, layout.WAVE, "pc") - get_field(wave, layout.WAVE, "table")) // layout.RECORD.size
 
     def switch_mode(self, wave: NDArray[np.uint8]) -> None:
         """Let a wave continue in the table of its MODE."""
@@ -234,19 +277,3 @@ class Worker:
             count += copy.records["count"][:-1]
             lanes += copy.records["lanes"][:-1]
         return count, lanes
-
-    def describe_wave(self, index: int) -> str:
-        """One line about a wave: where it is and what it does."""
-        code = self._code
-        assert code is not None
-        wave = self.wave(index)
-        status = {layout.READY: "runs", layout.WAITING: "waits at a barrier", layout.ENDED: "has ended"}
-        state = status.get(get_field(wave, layout.WAVE, "status"), "?")
-        record = self.record_of(wave)
-        (exec_mask,) = struct.unpack("<Q", wave[layout.EXEC : layout.EXEC + 8].tobytes())
-        where = (
-            ""
-            if state == "has ended"
-            else f" at {code.address_of(record):#x} ({code.text(record)}), EXEC {exec_mask:#x}"
-        )
-        return f"wave {index} {state}{where}"

@@ -227,9 +227,15 @@ def timing_only(w: WaveBuilder) -> None:
     """No effect on registers or memory: the emulated memory is always coherent and every result is there at once."""
 
 
-@operations.wave("s_sendmsg s_sendmsghalt", "#simm16 ->")
+_INTERRUPT = 1
+
+
+@operations.control("s_sendmsg s_sendmsghalt", "#simm16 ->")
 def s_sendmsg(w: WaveBuilder, message: Slot) -> None:
-    """Messages to the host (interrupt, release of registers) need no answer here."""
+    """An interrupt is told to the host; other messages (release of registers) need no answer here."""
+    with w.when((message.scalar() & 15) == _INTERRUPT):
+        w.stop(layout.MESSAGE, w.following())
+    w.next()
 
 
 @operations.control("luthier_unbound", counted=False)

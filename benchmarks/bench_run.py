@@ -1,0 +1,66 @@
+"""Unmodified programs under `luthier run`: start-up, launches, a long kernel against the emulated device in Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from luthier.devices import open_device
+from run import Row
+
+SOURCE = Path(__file__).with_name("run_program.hip")
+MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
+TURNS = 3_000_000
+
+
+def _under_luthier(*command: str) -> str:
+    argv = [sys.executable, "-c", MAIN, "run", "--", *command]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def _numbers(text: str) -> dict[str, float]:
+    return {name: float(value) for name, value in re.findall(r"^(\w+) ([\d.]+)$", text, re.MULTILINE)}
+
+
+def _in_process(program: Path) -> float:
+    """Seconds of CPU time of the long kernel on an `EmulatedDevice`."""
+    module = open_device("emu:gfx90a").load(program)
+    kernel = module.kernel(next(name for name in module.object.kernels if "long_kernel" in name))
+    out = np.zeros(2048, np.float32)
+    kernel.launch(out, 10, grid=8, block=256)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    kernel.launch(out, TURNS, grid=8, block=256)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
+
+
+def measure() -> Iterable[Row]:
+    """Yield the rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "program"
+        command = ["hipcc", "--offload-arch=gfx90a", "-O2", "-w", str(SOURCE), "-o", str(program)]
+        subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
+        _under_luthier(str(program), "short")  # operations are compiled once for a machine
+        began = time.perf_counter()
+        _under_luthier("true")
+        yield Row("luthier run true", time.perf_counter() - began, "s")
+        began = time.perf_counter()
+        _under_luthier(str(program), "short")
+        yield Row("a program with one small kernel, from start to end", time.perf_counter() - began, "s")
+        times = [_numbers(_under_luthier(str(program), "launches")) for _ in range(3)]
+        for name, what in (
+            ("synchronous", "launch of an empty kernel and hipDeviceSynchronize"),
+            ("queued", "launch of an empty kernel, 2000 in a row"),
+            ("start", "from hipLaunchKernel to the first instruction"),
+        ):
+            yield Row(what, min(row[name] for row in times), "us")
+        ours = min(_numbers(_under_luthier(str(program), "long", str(TURNS)))["cpu"] for _ in range(3))
+        theirs = min(_in_process(program) for _ in range(3))
+        yield Row("a long kernel: CPU time of the threads that execute", ours, "s", "in Python's process", theirs)

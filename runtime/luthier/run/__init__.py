@@ -1,0 +1,23 @@
+"""`luthier run`: unmodified programs on a virtual device under the real ROCm.
+
+The program's own `libamdhip64` and `libhsa-runtime64` run on Luthier's `libhsakmt.so.1` (its sources are in
+``runtime/native/virtual_device``), which executes kernels in the program's process. What it needs to know of a kernel
+comes from a service in the process of `luthier run`:
+
+| module | does |
+| --- | --- |
+| `virtual_gpus` | the devices: what programs are told of them |
+| `space` | memory that service and programs share: machine code, records, plans |
+| `planner` | a kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
+| `faults` | the state in which a kernel stopped -> words |
+| `protocol`, `service` | messages, connections |
+| `program` | starting the program, its environment, its end |
+"""
+
+from __future__ import annotations
+
+from luthier.run.program import run_program as run_program
+from luthier.run.virtual_gpus import VirtualGpu as VirtualGpu
+from luthier.run.virtual_gpus import parse_devices as parse_devices
+
+__all__ = ["VirtualGpu", "parse_devices", "run_program"]

@@ -1,0 +1,42 @@
+"""From the state in which a kernel stopped in a program's process to a description."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.memory import Memory
+from luthier.emulator.program import Code
+from luthier.emulator.report import explain
+from luthier.emulator.worker import StoppedWorker, get_field
+from luthier.errors import DeviceError
+
+
+def describe(
+    reason: int,
+    name: str,
+    code: Code,
+    context: bytes,
+    group: bytes,
+    waves: bytes,
+    ranges: NDArray[np.uint64],
+) -> str:
+    """What stopped a kernel: one of `layout`'s codes, and the memory of its thread as the native executor had it.
+
+    Raises:
+        DeviceError: sizes that do not fit.
+    """
+    if len(context) != layout.CONTEXT.size or len(group) != layout.GROUP.size:
+        raise DeviceError("a fault was reported with other layouts")
+    arrays = [np.frombuffer(bytearray(part), np.uint8) for part in (context, group, waves)]
+    stride, count = (get_field(arrays[1], layout.GROUP, field) for field in ("wave_stride", "wave_count"))
+    current = get_field(arrays[0], layout.CONTEXT, "current") - get_field(arrays[1], layout.GROUP, "waves")
+    if len(waves) != stride * count or not 0 <= current < len(waves):
+        raise DeviceError("a fault was reported with other layouts")
+    memory = Memory(1 << 62)
+    for address, size in ranges.reshape(-1, 2).tolist():
+        if size:
+            memory.register(address, size, "an allocation")
+    error = explain(memory, name, code, StoppedWorker(code, *arrays), reason)
+    return str(error)

@@ -1,0 +1,283 @@
+"""Plans: how to start a kernel that lies in a program's memory, in a form that the native executor reads."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator import start as abi
+from luthier.emulator.program import Code
+from luthier.emulator.worker import put_field
+from luthier.errors import DeviceError, LuthierError, ObjectError
+from luthier.mc import Isa
+from luthier.objects import CodeObject, Kernel, KernelDescriptor
+from luthier.run.space import SharedSpace
+from luthier.targets import TargetId
+
+
+@dataclass
+class PlannedCode:
+    """Decoded code in shared memory."""
+
+    number: int
+    code: Code
+    copy: NDArray[np.uint8]
+    """The bytes that were decoded, from the code's base on."""
+    masters: NDArray[np.uint8]
+
+    def publish(self, key: int) -> None:
+        """Tell processes of what has been bound in a table, after it is there."""
+        table = self.code.table(key)
+        place = key * layout.MASTER.size
+        put_field(self.masters, layout.MASTER, "records", table.records.ctypes.data, place)
+        put_field(self.masters, layout.MASTER, "version", table.version, place)
+
+
+@dataclass
+class Plan:
+    """One kernel's plan."""
+
+    number: int
+    kernel: Kernel
+    object: str
+    """What the kernel is from, for reports."""
+    code: PlannedCode
+    fields: NDArray[np.uint8]
+    """`layout.PLAN`."""
+    roots: set[int]
+    """Records from which all that it executes is reached."""
+
+    @property
+    def address(self) -> int:
+        return int(self.fields.ctypes.data)
+
+
+class Planner:
+    """Makes plans in shared memory, and binds what turns out to be reached. Safe from several threads."""
+
+    def __init__(self, space: SharedSpace) -> None:
+        self._space = space
+        self._lock = threading.RLock()
+        self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
+        self._codes: dict[Any, PlannedCode] = {}
+        self._plans: dict[Any, Plan] = {}
+        self.plans: list[Plan] = []
+        """By their numbers."""
+
+    def plan_file(self, target: TargetId, address: int, load_address: int, uri: str, contents: bytes) -> Plan | None:
+        """The plan of the kernel whose descriptor is at `address` of a program's memory, where a code object has been
+        loaded: virtual addresses plus `load_address`. None if there is no such kernel in it.
+
+        Args:
+            uri: of the code object, as ROCr makes it.
+            contents: the code object; empty if `uri` is a file's.
+
+        Raises:
+            LuthierError: the kernel cannot be executed.
+        """
+        with self._lock:
+            data = contents or _read_file(uri)
+            digest = hashlib.blake2b(data).digest()
+            virtual = address - load_address
+            found = self._plans.get((target, digest, virtual))
+            if found is not None:
+                return found
+            object = self._objects.get((target, digest))
+            if object is None:
+                try:
+                    object = CodeObject(data, uri.partition("#")[0])
+                except LuthierError:
+                    return None
+                if object.target.target != target.target:
+                    return None
+                self._objects[target, digest] = object
+            kernel = next((k for k in object.kernels.values() if k.descriptor_address == virtual), None)
+            if kernel is None:
+                return None
+            ranges = [(start, object.read(start, size)) for start, size in object.text_ranges]
+            code = self._code((target, digest, kernel.wave_size), target, kernel.wave_size, ranges)
+            plan = self._plans[target, digest, virtual] = self._make(target, kernel, object.name, code)
+            return plan
+
+    def plan_memory(self, target: TargetId, address: int, descriptor: bytes, start: int, contents: bytes) -> Plan:
+        """The same of a kernel of which no file is known, from the memory around it, which begins at `start`.
+
+        Raises:
+            LuthierError: there is no kernel, or it cannot be executed.
+        """
+        # Kernels that ROCr itself brings begin with an amd_kernel_code_t, in which other fields are where a descriptor
+        # has sizes. These come with the packet.
+        known = bytes(16) + descriptor[16:24] + bytes(20) + descriptor[44:60] + bytes(4)
+        decoded = KernelDescriptor.decode(known, target.target)
+        entry = address + decoded.kernel_code_entry_byte_offset
+        if not start <= entry < start + len(contents):
+            raise ObjectError("the entry of a kernel lies outside the memory of its descriptor", offset=address)
+        before, after = contents[: entry - start], contents[entry - start :]
+        with self._lock:
+            key = (target, decoded.wave_size, start, entry, hashlib.blake2b(contents).digest())
+            found = self._plans.get((key, address))
+            if found is not None:
+                return found
+            ranges = [part for part in ((start, before), (entry, after)) if part[1]]
+            code = self._code(key, target, decoded.wave_size, ranges)
+            kernel = _nameless(f"kernel at {address:#x}", address, decoded)
+            plan = self._plans[key, address] = self._make(target, kernel, "memory", code)
+            return plan
+
+    def bind(self, number: int, key: int, record: int) -> None:
+        """Bind what a kernel, by the number of its plan, reaches from a record, in the table `key`.
+
+        Raises:
+            DeviceError: there is no such plan, table or record.
+        """
+        with self._lock:
+            if number >= len(self.plans) or key >= layout.TABLES or record >= self.plans[number].code.code.count:
+                raise DeviceError("a request for code that was never planned")
+            plan = self.plans[number]
+            plan.code.code.ensure(key, record)
+            if record not in plan.roots:
+                plan.roots.add(record)
+                self._look_at(plan)
+            plan.code.publish(key)
+
+    # Making ---------------------------------------------------------------------------------------------------------
+
+    def _code(self, key: Any, target: TargetId, wave_size: int, ranges: list[tuple[int, bytes]]) -> PlannedCode:
+        found = self._codes.get(key)
+        if found is not None:
+            return found
+        code = Code(Isa.of(target, wave_size), ranges, self._space.zeros)
+        copy = self._space.bytes(code.size)
+        for start, data in ranges:
+            copy[start - code.base :][: len(data)] = np.frombuffer(data, np.uint8)
+        masters = self._space.bytes(layout.TABLES * layout.MASTER.size, 4096)
+        planned = self._codes[key] = PlannedCode(len(self._codes), code, copy, masters)
+        return planned
+
+    def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:
+        code, descriptor = planned.code, kernel.descriptor
+        # With preloaded arguments the first 256 bytes load them for firmware that cannot.
+        entry = code.record_at(kernel.entry + (256 if descriptor.kernarg_preload_length else 0))
+        if entry is None:
+            raise DeviceError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
+        key = layout.mode_key(abi.initial_mode(kernel))
+        code.ensure(key, entry)
+        row = 4 * kernel.wave_size
+        image = abi.sgpr_image(kernel, target.target, abi.Inputs(0, 0, 0, b"", 0, 0))
+        largest = replace(kernel, private_segment_fixed_size=0)
+        plan = Plan(len(self.plans), kernel, object, planned, self._space.bytes(layout.PLAN.size), {entry})
+        values: dict[str, int] = {
+            "code": planned.number,
+            "kernel": plan.number,
+            "code_delta": code.base - kernel.descriptor_address,
+            "code_size": code.size,
+            "code_index": code.index.ctypes.data,
+            "code_copy": planned.copy.ctypes.data,
+            "masters": planned.masters.ctypes.data,
+            "record_count": code.count + 1,
+            "entry": entry * layout.RECORD.size,
+            "key": key,
+            "mode": abi.initial_mode(kernel),
+            "wave_size": kernel.wave_size,
+            "vgpr_bytes": min(256, max(descriptor.architected_vgprs, 1)) * row,
+            "agpr_bytes": min(256, descriptor.agprs) * row,
+            "work_item_ids": min(descriptor.enable_vgpr_workitem_id, 2) + 1,
+            "packed_ids": target.target.packed_work_item_ids,
+            "lds_limit": target.target.lds_bytes,
+            "scratch_limit": abi.most_scratch(target.target, kernel.wave_size),
+            "scratch_extra": abi.scratch_bytes(largest, target.target),
+            "architected_scratch": target.target.architected_flat_scratch,
+            "simd_waves": target.target.occupancy(descriptor.vgprs, kernel.wave_size),
+            "major": target.target.major,
+            "group_id_x": image.group_ids[0],
+            "group_id_y": image.group_ids[1],
+            "group_id_z": image.group_ids[2],
+            "group_info": image.group_info,
+            "scratch_offset": image.scratch_offset,
+            "wave_id": image.wave_id,
+            "wave_id_shift": image.wave_id_shift,
+            "packed_yz": image.packed_yz,
+        }
+        for name in (
+            *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr", "dispatch_id"),
+            *("flat_scratch_init", "private_segment_size", "kernarg_preload"),
+        ):
+            place = descriptor.sgpr_inputs.get(name)
+            values[name] = layout.ABSENT if place is None else 4 * place[0]
+        values["kernarg_preload_offset"] = 4 * descriptor.kernarg_preload_offset
+        values["kernarg_preload_size"] = 4 * descriptor.kernarg_preload_length
+        for name, value in values.items():
+            put_field(plan.fields, layout.PLAN, name, value)
+        self._look_at(plan)
+        planned.publish(key)
+        self.plans.append(plan)
+        return plan
+
+    def _look_at(self, plan: Plan) -> None:
+        """Which code must be unchanged, and which records must not be executed, of all that the kernel reaches."""
+        code, descriptor = plan.code.code, plan.kernel.descriptor
+        reached = code.reach(*plan.roots)
+        stretches = [(begin - code.base, end - begin) for begin, end in code.spans(reached)]
+        checks = self._space.bytes(max(len(stretches), 1) * layout.CHECK.size)
+        for index, (offset, size) in enumerate(stretches):
+            put_field(checks, layout.CHECK, "offset", offset, index * layout.CHECK.size)
+            put_field(checks, layout.CHECK, "size", size, index * layout.CHECK.size)
+        beyond = (code.vgprs > descriptor.architected_vgprs) | (code.agprs > descriptor.agprs)
+        if code.isa.target.target.major == 9:  # later every wave has all SGPRs; these are given out by sixteen
+            beyond |= code.sgprs > -(-descriptor.sgprs // 16) * 16
+        records = reached[beyond[reached]].astype(np.uint32)
+        shared = self._space.zeros(max(len(records), 1), np.uint32)
+        shared[: len(records)] = records
+        # A process may read meanwhile: never a count with a shorter list.
+        for name, value in (
+            *(("check_count", 0), ("checks", checks.ctypes.data), ("check_count", len(stretches))),
+            *(("beyond_count", 0), ("beyond", shared.ctypes.data), ("beyond_count", len(records))),
+        ):
+            put_field(plan.fields, layout.PLAN, name, value)
+
+
+def _nameless(name: str, address: int, descriptor: KernelDescriptor) -> Kernel:
+    """A kernel of which nothing but its descriptor is known."""
+    return Kernel(
+        name,
+        name,
+        descriptor,
+        address,
+        code_size=0,
+        metadata={},
+        arguments=(),
+        kernarg_size=0,
+        kernarg_align=16,
+        group_segment_fixed_size=0,
+        private_segment_fixed_size=0,
+        wave_size=descriptor.wave_size,
+        vgpr_count=descriptor.vgprs,
+        agpr_count=descriptor.agprs,
+        sgpr_count=descriptor.sgprs,
+        max_flat_workgroup_size=0,
+    )
+
+
+def _read_file(uri: str) -> bytes:
+    """The part of a file that a URI ``file://path#offset=…&size=…`` names; all of it without a fragment.
+
+    Raises:
+        ObjectError: the file cannot be read.
+    """
+    path, _, fragment = uri.removeprefix("file://").partition("#")
+    places = dict(part.partition("=")[::2] for part in fragment.split("&") if part)
+    try:
+        offset, size = int(places.get("offset", "0"), 0), int(places.get("size", "-1"), 0)
+        with Path(unquote(path)).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    except (OSError, ValueError) as problem:
+        raise ObjectError(f"cannot read the code object {uri}: {problem}") from problem

@@ -1,0 +1,115 @@
+"""Running a program on virtual devices: its environment, its start, its end.
+
+The program starts before the service is imported, which takes longer than a program needs to ask for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from luthier.errors import DeviceError, LuthierError
+from luthier.processes import start
+from luthier.run.virtual_gpus import VirtualGpu
+
+SOCKET = "LUTHIER_RUN_SOCKET"
+"""Environment variable that tells programs where the service is."""
+LIBRARY = "libhsakmt.so.1"
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
+"""The terminal sends these to the program, too: what they mean is its business."""
+
+
+def library_folder() -> Path:
+    """Where the native library is.
+
+    Raises:
+        DeviceError: it was not built.
+    """
+    folder = Path(__file__).parent / "native"
+    if not (folder / LIBRARY).exists():
+        raise DeviceError(f"{folder / LIBRARY} is missing: build it with `make setup` (it needs libhsakmt-dev and g++)")
+    return folder
+
+
+def environment(base: Mapping[str, str], socket_path: str) -> dict[str, str]:
+    """The program's environment: Luthier's library before all others, and where the service is."""
+    result = dict(base)
+    others = result.get("LD_LIBRARY_PATH")
+    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(library_folder()), *([others] if others else [])])
+    result[SOCKET] = socket_path
+    return result
+
+
+def run_program(command: Sequence[str], devices: Sequence[VirtualGpu]) -> int:
+    """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
+
+    Standard input and output are the program's own.
+
+    Raises:
+        DeviceError: the native library was not built.
+        LuthierError: the program cannot be started.
+    """
+    library_folder()
+    with _listening() as (listener, path), _signals() as forward_to:
+        child = start(command, env=environment(os.environ, path))
+        forward_to(child.send_signal)
+        threading.Thread(target=_serve, args=(listener, devices), name="luthier-run", daemon=True).start()
+        return child.wait()
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[Callable[[int], object]], None]]:
+    """Signals come to the program: the function given takes one that passes them on, once there is a program.
+
+    They have handlers, and are not ignored: what is ignored would be in the program, too.
+    """
+    early: list[int] = []
+    receivers: list[Callable[[int], object]] = []
+
+    def forward(number: int, _: object) -> None:
+        receivers[0](number) if receivers else early.append(number)
+
+    def forward_to(receiver: Callable[[int], object]) -> None:
+        receivers.append(receiver)
+        for number in early:
+            receiver(number)
+
+    before = {number: signal.signal(number, lambda *_: None) for number in _LEFT_TO_PROGRAM}
+    before |= {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        yield forward_to
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _listening() -> Iterator[tuple[socket.socket, str]]:
+    """A socket in a folder that only this user may enter, and its path."""
+    with tempfile.TemporaryDirectory(prefix="luthier-run-") as folder:  # mode 0700
+        path = os.path.join(folder, "service")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen(128)
+            yield listener, path
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+
+
+def _serve(listener: socket.socket, devices: Sequence[VirtualGpu]) -> None:
+    """Be the service. If there can be none, programs are told by a closed socket, and the user by a message."""
+    try:
+        from luthier.run.service import Service
+
+        Service(devices).serve(listener)
+    except LuthierError as problem:
+        print(f"luthier run: error: {problem}", file=sys.stderr)
+        listener.close()

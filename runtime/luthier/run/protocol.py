@@ -1,0 +1,121 @@
+"""Messages between the native library and the service: numbers of 64 bits and byte strings with their length, in order.
+
+A request has a kind and a size before it, a reply a size. Every reply begins with a number that is 0, or 1 and a text
+that says what is wrong, and the C functions that machine code has come to call since the last reply. File descriptors
+go beside the first byte.
+"""
+
+from __future__ import annotations
+
+import array
+import enum
+import socket
+import struct
+
+from luthier.errors import LuthierError
+
+LARGEST = 1 << 32
+"""Bytes of a request."""
+
+
+class ProtocolError(LuthierError):
+    """A message that is malformed."""
+
+
+class Request(enum.IntEnum):
+    """What a program asks; the numbers are those of wire.h."""
+
+    HELLO = 1
+    PLAN = 2
+    BIND = 3
+    EXPLAIN = 4
+    SHARE = 5
+    ATTACH = 6
+
+
+class Reader:
+    """A message, taken apart from its start."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self) -> int:
+        """The next number."""
+        return int(struct.unpack("<Q", self._take(8))[0])
+
+    def string(self) -> bytes:
+        """The next byte string."""
+        return self._take(self.number())
+
+    def text(self) -> str:
+        """The next byte string as text."""
+        return self.string().decode(errors="replace")
+
+    def _take(self, size: int) -> bytes:
+        if size > len(self._data) - self._at:
+            raise ProtocolError("a message is shorter than it says")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+
+class Writer:
+    """A message, put together."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def number(self, *values: int) -> Writer:
+        """Append numbers."""
+        self.data += struct.pack(f"<{len(values)}Q", *values)
+        return self
+
+    def string(self, data: bytes) -> Writer:
+        """Append a byte string."""
+        self.number(len(data))
+        self.data += data
+        return self
+
+    def text(self, text: str) -> Writer:
+        """Append a text."""
+        return self.string(text.encode())
+
+
+def receive(connection: socket.socket) -> tuple[int, bytes, list[int]] | None:
+    """The next request: kind, payload, file descriptors; None if the program has ended.
+
+    Raises:
+        ProtocolError: it is too large.
+        OSError: the connection broke.
+    """
+    descriptors = array.array("i")
+    header = _receive(connection, 16, descriptors)
+    if header is None:
+        return None
+    kind, size = struct.unpack("<QQ", header)
+    if size > LARGEST:
+        raise ProtocolError(f"a message of {size} bytes")
+    payload = _receive(connection, size, descriptors)
+    return None if payload is None else (kind, payload, list(descriptors))
+
+
+def _receive(connection: socket.socket, size: int, descriptors: array.array[int]) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        data, ancillary, _, _ = connection.recvmsg(min(size - len(parts), 1 << 20), socket.CMSG_SPACE(16))
+        for level, type, contents in ancillary:
+            if level == socket.SOL_SOCKET and type == socket.SCM_RIGHTS:
+                descriptors.frombytes(contents[: len(contents) - len(contents) % descriptors.itemsize])
+        if not data:
+            return None
+        parts += data
+    return bytes(parts)
+
+
+def send(connection: socket.socket, payload: bytes, descriptors: list[int] | None = None) -> None:
+    """Send a reply."""
+    data = struct.pack("<Q", len(payload)) + payload
+    if descriptors:
+        sent = socket.send_fds(connection, [data], descriptors)
+        data = data[sent:]
+    connection.sendall(data)

@@ -1,0 +1,157 @@
+"""The service of a run: plans and binds kernels for every process of the program, over a private Unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from luthier.emulator import layout
+from luthier.emulator import start as abi
+from luthier.emulator.constants import inline_bytes
+from luthier.emulator.machine import machine_code
+from luthier.errors import DeviceError, LuthierError
+from luthier.run import protocol
+from luthier.run.faults import describe
+from luthier.run.planner import Plan, Planner
+from luthier.run.protocol import Reader, Request, Writer
+from luthier.run.space import BASE, CODE_SIZE, SIZE, SharedSpace
+from luthier.run.virtual_gpus import VirtualGpu
+
+
+def layout_digest() -> str:
+    """What the native library was built for, if it was built from this source."""
+    return hashlib.sha256(Path(layout.__file__).read_bytes()).hexdigest()
+
+
+class _Shared:
+    """Memory that one process shares with others: its file, and its size."""
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        self.size = size
+
+
+class Service:
+    """Answers the processes of a program, each connection on a thread of its own.
+
+    Raises:
+        DeviceError: the host does not allow what it needs.
+    """
+
+    def __init__(self, devices: Sequence[VirtualGpu]) -> None:
+        self._devices = devices
+        self._space = SharedSpace()
+        machine_code().load_into(self._space)
+        self._planner = Planner(self._space)
+        self._lock = threading.Lock()
+        self._shared: dict[int, _Shared] = {}
+
+    # Connections ----------------------------------------------------------------------------------------------------
+
+    def serve(self, listener: socket.socket) -> None:
+        """Take connections until the listener is closed."""
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            if struct.unpack("3i", credentials)[1] != os.geteuid():
+                connection.close()
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="luthier-run", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        told = 0
+        with connection, contextlib.suppress(OSError):
+            while True:
+                try:
+                    message = protocol.receive(connection)
+                    if message is None:
+                        return
+                    kind, payload, descriptors = message
+                except LuthierError:
+                    return
+                reply, sent = Writer(), list[int]()
+                try:
+                    body, sent = self._answer(kind, Reader(payload), descriptors)
+                    imports = [] if kind == Request.HELLO else self._space.imports[told:]
+                    told += len(imports)
+                    reply.number(0, len(imports))
+                    for name in imports:
+                        reply.text(name)
+                    reply.data += body.data
+                except LuthierError as problem:
+                    reply = Writer().number(1).text(str(problem))
+                except Exception as problem:  # a bug of ours: the program is told, and its process goes on
+                    import traceback
+
+                    traceback.print_exc(file=sys.stderr)
+                    reply = Writer().number(1).text(f"the Luthier service failed: {problem!r}")
+                finally:
+                    for descriptor in descriptors:
+                        os.close(descriptor)
+                protocol.send(connection, bytes(reply.data), sent)
+
+    # Answers --------------------------------------------------------------------------------------------------------
+
+    def _answer(self, kind: int, request: Reader, descriptors: list[int]) -> tuple[Writer, list[int]]:
+        if kind == Request.HELLO:
+            return self._hello(request), [self._space.fd]
+        if kind == Request.PLAN:
+            plan = self._plan(request)
+            return Writer().number(0 if plan is None else plan.address), []
+        if kind == Request.BIND:
+            self._planner.bind(request.number(), request.number(), request.number())
+            return Writer(), []
+        if kind == Request.EXPLAIN:
+            return Writer().text(self._explain(request)), []
+        if kind == Request.SHARE and len(descriptors) == 1:
+            with self._lock:
+                name = len(self._shared) + 1
+                self._shared[name] = _Shared(os.dup(descriptors[0]), request.number())
+            return Writer().number(name), []
+        if kind == Request.ATTACH:
+            shared = self._shared.get(request.number())
+            if shared is None:
+                raise DeviceError("a handle of memory that nobody shares")
+            return Writer().number(shared.size), [shared.fd]
+        raise protocol.ProtocolError(f"a message of kind {kind}")
+
+    def _hello(self, request: Reader) -> Writer:
+        if request.text() != layout_digest():
+            raise DeviceError("the native library was built from other sources: build it again (make setup)")
+        code = machine_code()
+        reply = Writer().number(BASE, SIZE, CODE_SIZE, abi.SHARED_BASE, abi.PRIVATE_BASE, code.scheduler)
+        reply.number(code.translate).string(inline_bytes()).number(len(self._devices))
+        for device in self._devices:
+            reply.text(device.target.target.name).number(*device.numbers)
+        return reply
+
+    def _plan(self, request: Reader) -> Plan | None:
+        device, address, descriptor = request.number(), request.number(), request.string()
+        load_address, is_file, uri, contents = request.number(), request.number(), request.text(), request.string()
+        if device >= len(self._devices) or len(descriptor) != 64:
+            raise protocol.ProtocolError("a malformed request for a plan")
+        target = self._devices[device].target
+        if is_file:
+            return self._planner.plan_file(target, address, load_address, uri, contents)
+        return self._planner.plan_memory(target, address, descriptor, load_address, contents)
+
+    def _explain(self, request: Reader) -> str:
+        number, reason = request.number(), request.number()
+        context, group, waves, ranges = (request.string() for _ in range(4))
+        if number >= len(self._planner.plans) or len(ranges) % layout.RANGE_SIZE:
+            raise protocol.ProtocolError("a malformed report of a fault")
+        plan = self._planner.plans[number]
+        code = plan.code.code
+        return describe(reason, plan.kernel.name, code, context, group, waves, np.frombuffer(ranges, np.uint64))

@@ -1,0 +1,45 @@
+// Events that the device raises and threads wait for.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace luthier {
+
+inline constexpr unsigned kMaxEvents = 4096;
+inline constexpr uint64_t kNoMail = ~0ull;
+
+class Events {
+public:
+  // `mailboxes`: a word an event, which the device writes before it interrupts.
+  explicit Events(uint64_t *mailboxes);
+
+  // The number of a new event, 0 if there are too many.
+  unsigned create(bool manual, bool raised);
+  bool destroy(unsigned id);
+  bool raise(unsigned id);
+  // An interrupt: raise every event with mail.
+  void interrupt();
+  uint64_t *mailbox(unsigned id) { return mailboxes_ + id; }
+
+  // Waits for one, or for all; -1: for ever. False when the time is over. Events that are not manual are lowered.
+  bool wait(const std::vector<unsigned> &ids, bool all, int64_t milliseconds);
+
+private:
+  struct Event {
+    bool used = false, manual = false, raised = false;
+  };
+  void collect();
+
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  std::vector<Event> events_{1};
+  std::vector<unsigned> unused_;
+  uint64_t *mailboxes_;
+};
+
+}  // namespace luthier

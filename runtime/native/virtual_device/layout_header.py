@@ -1,0 +1,44 @@
+"""Writes layout.h: what `luthier.emulator.layout` says, for C++.
+
+Run by the build; the digest in the header is compared with the service's when a program starts, so that a library built
+from other layouts is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import runpy
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "luthier" / "emulator" / "layout.py"
+
+
+def header(source: Path = SOURCE) -> str:
+    """Each layout as a namespace of `Field`s, each number as a constant."""
+    names = runpy.run_path(str(source))
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    lines = [
+        "// Made from luthier/emulator/layout.py by layout_header.py.",
+        "#pragma once",
+        "#include <cstdint>",
+        "namespace luthier::layout {",
+        f'inline constexpr char kDigest[] = "{digest}";',
+        "struct Field { uint32_t offset, size; };",
+    ]
+    for name, value in names.items():
+        if isinstance(value, names["Layout"]):
+            fields = "".join(
+                f"inline constexpr Field {key}{{{field.offset}, {field.size}}}; " for key, field in value.fields.items()
+            )
+            lines.append(f"namespace {name.lower()} {{ {fields}inline constexpr uint32_t kSize = {value.size}; }}")
+        elif isinstance(value, int) and name.isupper():
+            lines.append(f"inline constexpr uint64_t {name} = {value}u;")
+    return "\n".join([*lines, "}  // namespace luthier::layout", ""])
+
+
+def write(target: Path) -> None:
+    """Write the header unless it is there and the same."""
+    text = header()
+    if not target.exists() or target.read_text() != text:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)

@@ -1,0 +1,82 @@
+// What kernels may touch: memory that was allocated or registered, and which GPUs it is mapped to.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "bytes.h"
+
+namespace luthier {
+
+// Addresses that a GPU may access, as compiled code searches them (layout.RANGE_SIZE): sorted, without overlaps, never
+// changed. A table has at least as many rows as every one before it, since records remember a row from launch to launch.
+struct RangeTable {
+  struct Row {
+    uint64_t address, size;
+  };
+  std::vector<Row> rows;
+  std::string aliases;  // layout::alias
+  uint64_t alias_count() const { return aliases.size() / layout::alias::kSize; }
+  // Where these bytes are on the host; null if the GPU may not access them.
+  char *host(uint64_t address, uint64_t size) const;
+  bool holds(uint64_t address, uint64_t size) const { return host(address, size) != nullptr; }
+};
+
+enum class Kind { kAllocated, kRegistered, kShared };
+
+struct Allocation {
+  uint64_t address = 0, size = 0;
+  uint64_t gpu_address = 0;  // of registered memory another one: the runtime counts on that
+  Kind kind = Kind::kAllocated;
+  unsigned node = 0;
+  uint32_t flags = 0;
+  void *user_data = nullptr;
+  std::vector<uint32_t> mapped;  // nodes
+  bool executable = false;
+  // What the host memory is given back as; 0 where it is not ours.
+  uint64_t mapping = 0, mapping_size = 0;
+  // Shared with other processes under this name; 0: not.
+  uint64_t name = 0;
+};
+
+class Memory {
+public:
+  explicit Memory(unsigned nodes) : tables_(nodes) {}
+
+  // Zeroed memory of the process; at `wanted` if that is not 0. Throws `Failure`.
+  void *allocate(unsigned node, uint64_t size, uint32_t flags, uint64_t wanted = 0);
+  // Memory behind a file, as another process shares it.
+  void *attach(unsigned node, int fd, uint64_t size, uint64_t name);
+  // Give it back; false if nothing begins there.
+  bool free(uint64_t address);
+  // The host's own memory; may overlap what is registered already.
+  void add_registered(uint64_t address, uint64_t size, uint32_t flags);
+  bool remove_registered(uint64_t address);
+  // Makes it accessible to nodes, and to no others; the address at which they see it, or 0 if there is no such memory.
+  // A part of an allocation maps all of it.
+  uint64_t map(uint64_t address, const std::vector<uint32_t> &nodes);
+  // Replaces the host memory of an allocation by a file of the same contents, to be shared; the file is the caller's.
+  int make_file(uint64_t address, uint64_t size);
+  void set_name(uint64_t address, uint64_t name);
+
+  std::optional<Allocation> find(uint64_t address) const;
+  bool set_user_data(uint64_t address, void *data);
+  std::shared_ptr<const RangeTable> table(unsigned node) const;
+  // Where these bytes are on the host; null if the node may not access them all.
+  char *host(unsigned node, uint64_t address, uint64_t size) const { return table(node)->host(address, size); }
+
+private:
+  using Allocations = std::multimap<uint64_t, Allocation>;
+  Allocations::iterator at(uint64_t address);
+  void changed();
+
+  mutable std::mutex mutex_;
+  Allocations allocations_;
+  mutable std::vector<std::shared_ptr<const RangeTable>> tables_;
+  mutable size_t longest_ = 0;
+};
+
+}  // namespace luthier

@@ -1,0 +1,113 @@
+#include "plans.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <link.h>
+#include <optional>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace luthier {
+
+using namespace layout;
+
+namespace {
+
+// Reads memory that may be gone or change meanwhile.
+bool read_safely(void *to, uint64_t from, size_t size) {
+  iovec here{to, size}, there{reinterpret_cast<void *>(from), size};
+  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
+}
+
+struct Loaded {
+  uint64_t address = 0;  // what was added to the file's virtual addresses
+  std::string uri;       // file:///path#offset=…&size=… or memory://pid#offset=…&size=…
+};
+
+// The object whose load address is the nearest one below.
+std::optional<Loaded> find_loaded(const void *debug, uint64_t kernel) {
+  r_debug head{};
+  if (!debug || !read_safely(&head, reinterpret_cast<uint64_t>(debug), sizeof head))
+    return std::nullopt;
+  link_map best{}, entry{};
+  uint64_t next = reinterpret_cast<uint64_t>(head.r_map);
+  for (int left = 1 << 20; next && left > 0 && read_safely(&entry, next, sizeof entry); --left) {
+    if (entry.l_addr <= kernel && entry.l_addr >= best.l_addr && entry.l_name)
+      best = entry;
+    next = reinterpret_cast<uint64_t>(entry.l_next);
+  }
+  Loaded found;
+  found.address = best.l_addr;
+  char letter = 0;
+  for (uint64_t at = reinterpret_cast<uint64_t>(best.l_name); best.l_name && found.uri.size() < 8192; ++at) {
+    if (!read_safely(&letter, at, 1))
+      return std::nullopt;
+    if (!letter)
+      return found;
+    found.uri += letter;
+  }
+  return std::nullopt;
+}
+
+// The bytes that a memory:// URI names; empty if they are gone.
+std::string read_object(const std::string &uri) {
+  const auto value = [&](const char *key) {
+    const size_t at = uri.find(key);
+    return at == std::string::npos ? 0 : std::strtoull(uri.c_str() + at + std::strlen(key), nullptr, 0);
+  };
+  const uint64_t offset = value("#offset="), size = value("&size=");
+  if (uri.rfind("memory://", 0) != 0 || !offset || !size || size > (uint64_t{1} << 32))
+    return {};
+  std::string object(size, '\0');
+  return read_safely(object.data(), offset, size) ? object : std::string();
+}
+
+}  // namespace
+
+// Code may have been replaced by other code at the same address: it must be what the plan was made for.
+bool Plans::is_current(const char *plan, uint64_t kernel) {
+  const char *base = reinterpret_cast<const char *>(kernel + get(plan, plan::code_delta));
+  const char *copy = pointer<const char *>(plan, plan::code_copy);
+  const char *check = pointer<const char *>(plan, plan::checks);
+  for (uint64_t left = get(plan, plan::check_count); left > 0; --left, check += check::kSize) {
+    const uint64_t offset = get(check, check::offset);
+    if (std::memcmp(base + offset, copy + offset, get(check, check::size)) != 0)
+      return false;
+  }
+  return true;
+}
+
+const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
+  const uint64_t key = kernel | uint64_t{gpu} << 56;
+  std::lock_guard lock(mutex_);
+  auto found = plans_.find(key);
+  if (found != plans_.end() && is_current(found->second, kernel))
+    return found->second;
+  return plans_[key] = make(gpu, node, kernel);
+}
+
+const char *Plans::make(unsigned gpu, unsigned node, uint64_t kernel) {
+  constexpr uint64_t kDescriptor = 64;
+  if (memory_.host(node, kernel, kDescriptor) != reinterpret_cast<char *>(kernel))
+    throw Failure("the kernel object of a dispatch lies in no memory of the device");
+  const void *descriptor = reinterpret_cast<const void *>(kernel);
+  const void *debug = r_debug_ ? r_debug_ : dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");
+  if (const auto loaded = find_loaded(debug, kernel)) {
+    const std::string object = read_object(loaded->uri);
+    if (!object.empty() || loaded->uri.rfind("file://", 0) == 0) {
+      auto plan = static_cast<const char *>(
+          service_.plan(gpu, kernel, descriptor, loaded->address, true, loaded->uri, object));
+      if (plan && is_current(plan, kernel))
+        return plan;
+    }
+  }
+  // No file, or another one: what is in memory around it.
+  const auto around = memory_.find(kernel);
+  const auto bytes = std::string_view(reinterpret_cast<const char *>(around->address), around->size);
+  auto plan = static_cast<const char *>(service_.plan(gpu, kernel, descriptor, around->address, false, "", bytes));
+  if (!plan)
+    throw Failure("no kernel there");
+  return plan;
+}
+
+}  // namespace luthier

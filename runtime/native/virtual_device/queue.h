@@ -1,0 +1,106 @@
+// Queues: a thread each, which takes packets as a command processor or a copy engine does.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <thread>
+
+#include "event.h"
+#include "launch.h"
+#include "plans.h"
+
+namespace luthier {
+
+// Time stamps of the device: hundredths of a microsecond of the system clock.
+uint64_t device_clock();
+
+// What queues share.
+struct Room {
+  Service &service;
+  Memory &memory;
+  Events &events;
+  Plans &plans;
+  Crew &crew;
+  // A memory access fault of a node at an address, as the driver reports it.
+  std::function<void(unsigned node, uint64_t address)> memory_fault;
+};
+
+class Queue {
+public:
+  Queue(Room &room, unsigned node, char *ring, uint64_t size, uint64_t *write, uint64_t *read)
+      : room_(room), node_(node), ring_(ring), size_(size), write_(write), read_(read) {}
+  virtual ~Queue() = default;
+
+  void start();
+  // Ends the thread, and what it executes.
+  void stop();
+  // Lets it rest, or go on.
+  void set_active(bool active) { active_.store(active); }
+  uint64_t *doorbell() { return &doorbell_; }
+
+protected:
+  // Takes what there is; false if there was nothing.
+  virtual bool process() = 0;
+  virtual void abort() {}
+  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+  // Waits until `done` says so or the queue is to end; false then.
+  bool wait_until(const std::function<bool()> &done);
+
+  Room &room_;
+  unsigned node_;
+  char *ring_;
+  uint64_t size_;
+  uint64_t *write_, *read_;
+  alignas(64) uint64_t doorbell_ = ~0ull;
+
+private:
+  void run();
+  std::atomic<bool> stopping_{false}, active_{true};
+  std::thread thread_;
+};
+
+// Kernel dispatch, barriers, vendor packets of an AQL queue (HSA specification 2.9).
+class AqlQueue : public Queue {
+public:
+  AqlQueue(Room &room, unsigned node, unsigned gpu, char *ring, uint64_t size, uint64_t *write, uint64_t *read);
+  // Kernels of this queue run with all their work-groups at once.
+  void set_cooperative() { cooperative_ = true; }
+
+protected:
+  bool process() override;
+  void abort() override;
+
+private:
+  struct Outcome;
+  void dispatch(const hsa_kernel_dispatch_packet_t &packet, uint64_t id);
+  bool barrier(const hsa_barrier_and_packet_t &packet, bool all);
+  bool vendor(const char *packet);
+  void fail(const Fault &fault, const hsa_kernel_dispatch_packet_t *packet);
+  void complete(hsa_signal_t signal, uint64_t begin);
+
+  unsigned gpu_;
+  uint64_t next_ = 0;
+  bool failed_ = false;
+  std::atomic<bool> cooperative_{false};
+  Resources resources_;
+  std::mutex mutex_;
+  Launch *launch_ = nullptr;
+};
+
+// Packets of a copy engine.
+class SdmaQueue : public Queue {
+public:
+  using Queue::Queue;
+
+protected:
+  bool process() override;
+
+private:
+  size_t execute(const uint32_t *packet, size_t words);
+  char *reach(const char *what, uint64_t address, uint64_t size);
+  bool failed_ = false;
+  uint64_t next_ = 0;
+};
+
+}  // namespace luthier

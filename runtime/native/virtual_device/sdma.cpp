@@ -1,0 +1,200 @@
+// Packets of the copy engines, as ROCr writes them for GFX9 and later (Linux, vega10_sdma_pkt_open.h).
+#include <cstdio>
+
+#include "queue.h"
+
+namespace luthier {
+
+namespace {
+
+enum Operation : unsigned {
+  kNop = 0,
+  kCopy = 1,
+  kWrite = 2,
+  kFence = 5,
+  kTrap = 6,
+  kPoll = 8,
+  kAtomic = 10,
+  kFill = 11,
+  kTimestamp = 13,
+  kCaches = 17,
+};
+
+uint64_t number(const uint32_t *words) { return words[0] | uint64_t{words[1]} << 32; }
+
+bool compare(unsigned function, uint32_t value, uint32_t reference) {
+  switch (function) {
+  case 1:
+    return value < reference;
+  case 2:
+    return value <= reference;
+  case 3:
+    return value == reference;
+  case 4:
+    return value != reference;
+  case 5:
+    return value >= reference;
+  case 6:
+    return value > reference;
+  default:
+    return true;
+  }
+}
+
+}  // namespace
+
+// What lies outside is a fault that the driver reports.
+char *SdmaQueue::reach(const char *what, uint64_t place, uint64_t size) {
+  if (char *host = room_.memory.host(node_, place, size))
+    return host;
+  failed_ = true;
+  char text[160];
+  const int length = std::snprintf(text, sizeof text, "luthier: a copy engine's %s of %llu bytes at %#llx, which is not memory of the device\n",
+                                   what, static_cast<unsigned long long>(size), static_cast<unsigned long long>(place));
+  std::fwrite(text, 1, length, stderr);
+  room_.memory_fault(node_, place);
+  return nullptr;
+}
+
+bool SdmaQueue::process() {
+  const uint64_t end = __atomic_load_n(&doorbell_, __ATOMIC_ACQUIRE);
+  if (failed_ || end == ~0ull || next_ >= end)
+    return false;
+  while (next_ < end && !stopping()) {
+    const uint64_t at = next_ % size_, left = std::min(end - next_, size_ - at);
+    const size_t words = execute(reinterpret_cast<const uint32_t *>(ring_ + at), left / 4);
+    if (words == 0)
+      return false;
+    next_ += words * 4;
+    __atomic_store_n(read_, next_, __ATOMIC_RELEASE);
+  }
+  return true;
+}
+
+// Executes one packet; its length in words, or 0 if the queue cannot go on.
+size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
+  const unsigned operation = p[0] & 0xFF, sub = p[0] >> 8 & 0xFF;
+  const auto malformed = [&](size_t needed) {
+    if (needed && needed <= words)
+      return false;
+    failed_ = true;
+    std::fprintf(stderr, "luthier: a copy engine got packet %u.%u, which it does not know\n", operation, sub);
+    room_.memory_fault(node_, reinterpret_cast<uint64_t>(p));
+    return true;
+  };
+  switch (operation) {
+  case kNop: {
+    const size_t skipped = 1 + (p[0] >> 16 & 0x3FFF);
+    return malformed(skipped) ? 0 : skipped;
+  }
+  case kCopy:
+    if (sub == 0) {
+      if (malformed(7))
+        return 0;
+      const uint64_t size = (p[1] & 0x3FFFFFFF) + 1;
+      const char *from = reach("read", number(p + 3), size);
+      char *to = from ? reach("write", number(p + 5), size) : nullptr;
+      if (!to)
+        return 0;
+      std::memmove(to, from, size);
+      return 7;
+    }
+    if (sub == 4) {  // a box of elements
+      if (malformed(13))
+        return 0;
+      struct Side {
+        uint64_t base, pitch, slice;
+      };
+      const unsigned shift = p[0] >> 29;
+      const auto side = [&](const uint32_t *q) {
+        const uint64_t x = q[2] & 0x3FFF, y = q[2] >> 16 & 0x3FFF, z = q[3] & 0x7FF;
+        Side found{number(q), ((q[3] >> 13) + uint64_t{1}) << shift, ((q[4] & 0xFFFFFFF) + uint64_t{1}) << shift};
+        found.base += (x << shift) + y * found.pitch + z * found.slice;
+        return found;
+      };
+      const Side from = side(p + 1), to = side(p + 6);
+      const uint64_t row = ((p[11] & 0x3FFF) + uint64_t{1}) << shift;
+      const unsigned rows = (p[11] >> 16 & 0x3FFF) + 1, slices = (p[12] & 0x7FF) + 1;
+      for (unsigned z = 0; z < slices; ++z)
+        for (unsigned y = 0; y < rows; ++y) {
+          const char *source = reach("read", from.base + z * from.slice + y * from.pitch, row);
+          char *target = source ? reach("write", to.base + z * to.slice + y * to.pitch, row) : nullptr;
+          if (!target)
+            return 0;
+          std::memmove(target, source, row);
+        }
+      return 13;
+    }
+    malformed(0);
+    return 0;
+  case kWrite: {
+    if (sub != 0 || malformed(5))
+      return malformed(0), 0;
+    const size_t count = (p[3] & 0xFFFFF) + 1;
+    char *to = malformed(4 + count) ? nullptr : reach("write", number(p + 1), 4 * count);
+    if (!to)
+      return 0;
+    std::memcpy(to, p + 4, 4 * count);
+    return 4 + count;
+  }
+  case kFence: {
+    char *to = malformed(4) ? nullptr : reach("write", number(p + 1), 4);
+    if (!to)
+      return 0;
+    __atomic_store_n(reinterpret_cast<uint32_t *>(to), p[3], __ATOMIC_SEQ_CST);
+    return 4;
+  }
+  case kTrap:
+    if (malformed(2))
+      return 0;
+    room_.events.interrupt();
+    return 2;
+  case kPoll: {
+    if (malformed(6))
+      return 0;
+    if (p[0] >> 31 == 0)  // a register: flushing of host data, of which there is nothing to flush
+      return 6;
+    const auto *place = reinterpret_cast<const uint32_t *>(reach("read", number(p + 1), 4));
+    if (!place)
+      return 0;
+    const uint32_t mask = p[4], reference = p[3];
+    const unsigned function = p[0] >> 28 & 7;
+    const bool done =
+        wait_until([&] { return compare(function, __atomic_load_n(place, __ATOMIC_ACQUIRE) & mask, reference); });
+    return done ? 6 : 0;
+  }
+  case kAtomic: {
+    constexpr unsigned kAdd64 = 47;
+    char *to = malformed(p[0] >> 25 == kAdd64 ? 8 : 0) ? nullptr : reach("atomic operation", number(p + 1), 8);
+    if (!to)
+      return 0;
+    __atomic_add_fetch(reinterpret_cast<uint64_t *>(to), number(p + 3), __ATOMIC_SEQ_CST);
+    return 8;
+  }
+  case kFill: {
+    if (malformed(5))
+      return 0;
+    const uint64_t size = (p[4] & 0x3FFFFFFF) + (uint64_t{1} << (p[0] >> 30));
+    char *to = reach("write", number(p + 1), size);
+    if (!to)
+      return 0;
+    for (uint64_t at = 0; at < size; at += 4)
+      std::memcpy(to + at, p + 3, std::min<uint64_t>(4, size - at));
+    return 5;
+  }
+  case kTimestamp: {
+    char *to = malformed(3) ? nullptr : reach("write", number(p + 1), 8);
+    if (!to)
+      return 0;
+    __atomic_store_n(reinterpret_cast<uint64_t *>(to), device_clock(), __ATOMIC_SEQ_CST);
+    return 3;
+  }
+  case kCaches:
+    return malformed(5) ? 0 : 5;
+  default:
+    malformed(0);
+    return 0;
+  }
+}
+
+}  // namespace luthier

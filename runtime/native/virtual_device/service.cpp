@@ -1,0 +1,115 @@
+#include "service.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bytes.h"
+
+namespace luthier {
+
+namespace {
+
+constexpr size_t kImportBytes = 65536;
+
+void *map_at(uint64_t address, size_t size, int protection, int flags, int fd, off_t offset) {
+  void *wanted = reinterpret_cast<void *>(address);
+  void *got = mmap(wanted, size, protection, flags | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, offset);
+  if (got != wanted)
+    throw Failure("the addresses that the virtual device needs are taken in this process");
+  return got;
+}
+
+}  // namespace
+
+Service::Service() {
+  const char *path = std::getenv("LUTHIER_RUN_SOCKET");
+  if (!path)
+    throw Failure("the virtual device works under `luthier run` only");
+  channel_ = std::make_unique<Channel>(path);
+  int fd = -1;
+  Reader reply = ask(Request::kHello, Writer().bytes(layout::kDigest).number(getpid()).text(), -1, &fd);
+  const uint64_t base = reply.number(), size = reply.number(), code_size = reply.number();
+  map(fd, base, size, code_size);
+  setup_.shared_base = reply.number();
+  setup_.private_base = reply.number();
+  setup_.scheduler = reinterpret_cast<decltype(setup_.scheduler)>(reply.number());
+  setup_.translate = reinterpret_cast<void *>(reply.number());
+  setup_.constants = reply.bytes();
+  for (uint64_t left = reply.number(); left > 0; --left) {
+    Gpu gpu;
+    gpu.target = reply.bytes();
+    for (uint64_t *field : {&gpu.major, &gpu.minor, &gpu.stepping, &gpu.wave_size, &gpu.waves_per_simd,
+                            &gpu.simds_per_unit, &gpu.units, &gpu.lds_bytes, &gpu.device_id, &gpu.clock_mhz,
+                            &gpu.memory_bytes})
+      *field = reply.number();
+    setup_.gpus.push_back(gpu);
+  }
+}
+
+// Machine code first, then tables; behind them this process's own import slots.
+void Service::map(int fd, uint64_t base, uint64_t size, uint64_t code_size) {
+  if (fd < 0)
+    throw Failure("the Luthier service sent no memory");
+  map_at(base, code_size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+  map_at(base + code_size, size - code_size, PROT_READ, MAP_SHARED, fd, code_size);
+  close(fd);
+  slots_ = static_cast<uint64_t *>(
+      map_at(base + size, kImportBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+Reader Service::ask(Request kind, const std::string &payload, int fd, int *received) {
+  std::lock_guard lock(mutex_);
+  int attached = -1;
+  channel_->send(kind, payload, fd);
+  Reader reply(channel_->receive(attached));
+  if (received)
+    *received = attached;
+  else if (attached >= 0)
+    close(attached);
+  if (reply.number() != 0)
+    throw Failure(reply.bytes());
+  import(reply);
+  return reply;
+}
+
+// Code that came since the last request may call further C functions. The first reply names none.
+void Service::import(Reader &reply) {
+  for (uint64_t left = reply.number(); left > 0; --left) {
+    const std::string name = reply.bytes();
+    void *function = dlsym(RTLD_DEFAULT, name.c_str());
+    if (!function)
+      if (void *library = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL))
+        function = dlsym(library, name.c_str());
+    if (!function || (imported_ + 1) * sizeof(uint64_t) > kImportBytes)
+      throw Failure("compiled code needs the C function " + name + ", which this process lacks");
+    slots_[imported_++] = reinterpret_cast<uint64_t>(function);
+  }
+}
+
+const void *Service::plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address, bool is_file,
+                          std::string_view uri, std::string_view object) {
+  Writer request;
+  request.number(gpu).number(kernel).bytes(descriptor, 64).number(load_address).number(is_file).bytes(uri);
+  request.bytes(object);
+  return reinterpret_cast<const void *>(ask(Request::kPlan, request.text()).number());
+}
+
+void Service::bind(uint64_t kernel, uint64_t key, uint64_t record) {
+  ask(Request::kBind, Writer().number(kernel).number(key).number(record).text());
+}
+
+std::string Service::explain(const Writer &state) { return ask(Request::kExplain, state.text()).bytes(); }
+
+uint64_t Service::share(int fd, uint64_t size) {
+  return ask(Request::kShare, Writer().number(size).text(), fd).number();
+}
+
+int Service::attach(uint64_t name, uint64_t &size) {
+  int fd = -1;
+  size = ask(Request::kAttach, Writer().number(name).text(), -1, &fd).number();
+  return fd;
+}
+
+}  // namespace luthier

@@ -1,0 +1,58 @@
+// The service of `luthier run`, which decodes and compiles: what it says of the devices, and what it does on request.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "wire.h"
+
+namespace luthier {
+
+// One virtual GPU.
+struct Gpu {
+  std::string target;  // gfx90a
+  uint64_t major, minor, stepping;
+  uint64_t wave_size, waves_per_simd, simds_per_unit, units, lds_bytes, device_id, clock_mhz, memory_bytes;
+};
+
+struct Setup {
+  std::vector<Gpu> gpus;
+  uint64_t shared_base, private_base;  // apertures of LDS and scratch
+  int (*scheduler)(void *context, void *group);
+  void *translate;
+  std::string constants;  // inline constants, at layout::CONSTANTS of a wave
+};
+
+class Service {
+public:
+  // Connects as the environment says; throws `Failure`.
+  Service();
+
+  const Setup &setup() const { return setup_; }
+
+  // The plan (layout::plan) of the kernel at `kernel`, of which `object` is the file that `uri` names, loaded at
+  // `load_address`; with an empty file `object` is the memory from `load_address` on.
+  const void *plan(unsigned gpu, uint64_t kernel, const void *descriptor, uint64_t load_address, bool is_file,
+                   std::string_view uri, std::string_view object);
+  // Have a record that a kernel reaches bound in the table of that key.
+  void bind(uint64_t kernel, uint64_t key, uint64_t record);
+  // What a fault was, in words.
+  std::string explain(const Writer &state);
+  // Memory shared between processes: a name for a file of memory, and back.
+  uint64_t share(int fd, uint64_t size);
+  int attach(uint64_t name, uint64_t &size);
+
+private:
+  Reader ask(Request kind, const std::string &payload, int fd = -1, int *received = nullptr);
+  void map(int fd, uint64_t base, uint64_t size, uint64_t code_size);
+  void import(Reader &reply);
+
+  std::mutex mutex_;
+  std::unique_ptr<Channel> channel_;
+  uint64_t *slots_ = nullptr;
+  uint64_t imported_ = 0;
+  Setup setup_;
+};
+
+}  // namespace luthier

@@ -1,0 +1,101 @@
+#include "system.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+namespace luthier {
+
+namespace {
+
+std::mutex open_mutex;
+System *the_system = nullptr;
+
+// A child has none of its parent's threads, and must not talk on its socket.
+void forget() {
+  new (&open_mutex) std::mutex;
+  the_system = nullptr;
+}
+
+unsigned helpers() {
+  cpu_set_t set;
+  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return cores > 1 ? cores - 1 : 0;
+}
+
+}  // namespace
+
+System &System::open() {
+  static const int registered = pthread_atfork(nullptr, nullptr, forget);
+  (void)registered;
+  std::lock_guard lock(open_mutex);
+  if (!the_system)
+    the_system = new System;
+  return *the_system;
+}
+
+System *System::current() {
+  std::lock_guard lock(open_mutex);
+  return the_system;
+}
+
+System::System()
+    : memory(gpus().size() + 1),
+      events(static_cast<uint64_t *>(memory.allocate(0, kMaxEvents * sizeof(uint64_t), 0))),
+      plans(service, memory), crew(service, helpers()),
+      room{service, memory, events, plans, crew, [this](unsigned node, uint64_t address) { report(node, address); }} {
+  memory.map(reinterpret_cast<uint64_t>(events.mailbox(0)), all_gpus());
+}
+
+std::vector<uint32_t> System::all_gpus() const {
+  std::vector<uint32_t> all;
+  for (unsigned node = 1; node < nodes(); ++node)
+    all.push_back(node);
+  return all;
+}
+
+std::optional<System::MemoryFault> System::fault() const {
+  std::lock_guard lock(mutex_);
+  return fault_;
+}
+
+void System::watch_faults(unsigned event) {
+  std::lock_guard lock(mutex_);
+  fault_events_.push_back(event);
+}
+
+void System::report(unsigned node, uint64_t address) {
+  std::lock_guard lock(mutex_);
+  fault_ = {node, address};
+  for (unsigned event : fault_events_)
+    events.raise(event);
+}
+
+uint64_t System::add(std::unique_ptr<Queue> queue) {
+  std::lock_guard lock(mutex_);
+  Queue &added = *queue;
+  queues_.emplace(next_queue_, std::move(queue));
+  added.start();
+  return next_queue_++;
+}
+
+Queue *System::queue(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  auto found = queues_.find(id);
+  return found == queues_.end() ? nullptr : found->second.get();
+}
+
+bool System::remove(uint64_t id) {
+  std::unique_ptr<Queue> removed;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = queues_.find(id);
+    if (found == queues_.end())
+      return false;
+    removed = std::move(found->second);
+    queues_.erase(found);
+  }
+  removed->stop();
+  return true;
+}
+
+}  // namespace luthier

@@ -1,0 +1,57 @@
+// The virtual machine's GPUs in this process: made when the driver is opened, never destroyed (queues run until the
+// process ends).
+#pragma once
+
+#include <map>
+
+#include "queue.h"
+
+namespace luthier {
+
+class System {
+public:
+  // The one of this process, connected to the service at first use. Throws `Failure`. After a fork the child has none
+  // until `open`.
+  static System &open();
+  static System *current();
+
+  System();
+
+  Service service;
+  Memory memory;
+  Events events;
+  Plans plans;
+  Crew crew;
+  Room room;
+
+  const std::vector<Gpu> &gpus() const { return service.setup().gpus; }
+  // Node 0 is the host, then come the GPUs.
+  unsigned nodes() const { return gpus().size() + 1; }
+  std::vector<uint32_t> all_gpus() const;
+
+  struct MemoryFault {
+    unsigned node;
+    uint64_t address;
+  };
+  // The fault that memory events tell of.
+  std::optional<MemoryFault> fault() const;
+  // Events that are raised by memory faults.
+  void watch_faults(unsigned event);
+
+  // Queues by number, from 1 on. `size` is in bytes.
+  uint64_t add(std::unique_ptr<Queue> queue);
+  // Null if there is no such queue.
+  Queue *queue(uint64_t id);
+  bool remove(uint64_t id);
+
+private:
+  void report(unsigned node, uint64_t address);
+
+  mutable std::mutex mutex_;
+  std::map<uint64_t, std::unique_ptr<Queue>> queues_;
+  uint64_t next_queue_ = 1;
+  std::optional<MemoryFault> fault_;
+  std::vector<unsigned> fault_events_;
+};
+
+}  // namespace luthier

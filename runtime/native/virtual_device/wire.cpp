@@ -1,0 +1,110 @@
+#include "wire.h"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "bytes.h"
+
+namespace luthier {
+
+uint64_t Reader::number() {
+  if (text_.size() - at_ < sizeof(uint64_t))
+    throw Failure("the Luthier service sent a message that is too short");
+  uint64_t value;
+  std::memcpy(&value, text_.data() + at_, sizeof value);
+  at_ += sizeof value;
+  return value;
+}
+
+std::string Reader::bytes() {
+  const uint64_t size = number();
+  if (text_.size() - at_ < size)
+    throw Failure("the Luthier service sent a message that is too short");
+  at_ += size;
+  return text_.substr(at_ - size, size);
+}
+
+Channel::Channel(const char *path) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_ < 0 || std::strlen(path) >= sizeof address.sun_path)
+    throw Failure(std::string("cannot use the socket ") + path);
+  std::strcpy(address.sun_path, path);
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  const char *problem = nullptr;
+  if (connect(socket_, reinterpret_cast<sockaddr *>(&address), sizeof address) != 0)
+    problem = std::strerror(errno);
+  else if (getsockopt(socket_, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != geteuid())
+    problem = "it belongs to another user";
+  if (problem) {
+    close(socket_);
+    throw Failure(std::string("cannot reach the Luthier service at ") + path + ": " + problem);
+  }
+}
+
+Channel::~Channel() { close(socket_); }
+
+void Channel::send(Request kind, const std::string &payload, int fd) {
+  uint64_t header[2] = {static_cast<uint64_t>(kind), payload.size()};
+  std::string data(reinterpret_cast<char *>(header), sizeof header);
+  data += payload;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  size_t sent = 0;
+  while (sent < data.size()) {
+    iovec part{data.data() + sent, data.size() - sent};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (fd >= 0 && sent == 0) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      cmsghdr *attached = CMSG_FIRSTHDR(&message);
+      attached->cmsg_level = SOL_SOCKET;
+      attached->cmsg_type = SCM_RIGHTS;
+      attached->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(attached), &fd, sizeof fd);
+    }
+    const ssize_t count = sendmsg(socket_, &message, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      throw Failure("the Luthier service has ended");
+    sent += count;
+  }
+}
+
+std::string Channel::receive(int &fd) {
+  fd = -1;
+  const auto fill = [&](char *data, size_t size) {
+    while (size > 0) {
+      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+      iovec part{data, size};
+      msghdr message{};
+      message.msg_iov = &part;
+      message.msg_iovlen = 1;
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      const ssize_t count = recvmsg(socket_, &message, MSG_CMSG_CLOEXEC);
+      if (count < 0 && errno == EINTR)
+        continue;
+      if (count <= 0)
+        throw Failure("the Luthier service has ended");
+      for (cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part))
+        if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS)
+          std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
+      data += count;
+      size -= count;
+    }
+  };
+  uint64_t size = 0;
+  fill(reinterpret_cast<char *>(&size), sizeof size);
+  std::string payload(size, '\0');
+  fill(payload.data(), size);
+  return payload;
+}
+
+}  // namespace luthier

@@ -1,0 +1,57 @@
+// Messages to and from the service of `luthier run`: numbers of 64 bits and byte strings with their length, in order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace luthier {
+
+enum class Request : uint64_t { kHello = 1, kPlan, kBind, kExplain, kShare, kAttach };
+
+class Writer {
+public:
+  Writer &number(uint64_t value) {
+    text_.append(reinterpret_cast<const char *>(&value), sizeof value);
+    return *this;
+  }
+  Writer &bytes(std::string_view data) {
+    number(data.size());
+    text_.append(data);
+    return *this;
+  }
+  Writer &bytes(const void *data, size_t size) { return bytes({static_cast<const char *>(data), size}); }
+  const std::string &text() const { return text_; }
+
+private:
+  std::string text_;
+};
+
+class Reader {
+public:
+  explicit Reader(std::string text) : text_(std::move(text)) {}
+  uint64_t number();
+  std::string bytes();
+
+private:
+  std::string text_;
+  size_t at_ = 0;
+};
+
+// One end of the socket. All functions throw `Failure`.
+class Channel {
+public:
+  explicit Channel(const char *path);
+  ~Channel();
+  Channel(const Channel &) = delete;
+
+  // Sends a request, with a file descriptor if that is not -1.
+  void send(Request kind, const std::string &payload, int fd = -1);
+  // The reply, and the file descriptor that came with it, or -1.
+  std::string receive(int &fd);
+
+private:
+  int socket_;
+};
+
+}  // namespace luthier

@@ -1,0 +1,72 @@
+// One thread's share of a launch: its context, the waves of one work-group, its copies of record tables.
+#pragma once
+
+#include <unordered_map>
+
+#include "arena.h"
+#include "service.h"
+
+namespace luthier {
+
+// What is the same for all work-groups of a launch, and not in the structure that compiled code reads.
+struct Shape {
+  const char *plan;  // layout::plan
+  unsigned wave_size, waves;
+  uint32_t lds_size, lds_limit;
+  uint64_t scratch, scratch_lane;  // address for the first wave of the first worker, bytes a lane
+};
+
+class Worker {
+public:
+  explicit Worker(Service &service);
+  Worker(const Worker &) = delete;
+
+  // Makes ready to run work-groups of such a shape as the worker of that number in the launch.
+  void prepare(const Shape &shape, unsigned number);
+  void context(layout::Field field, uint64_t value) { put(context_, field, value); }
+  uint64_t context(layout::Field field) const { return get(context_, field); }
+  uint64_t group(layout::Field field) const { return get(group_, field); }
+
+  // Runs until something needs help; one of layout's codes.
+  uint64_t run();
+  // The wave that came back.
+  char *current() const { return pointer<char *>(context_, layout::context::current); }
+  // Brings the copy of a table up to date, from what the service has bound; where there is none yet, from `record` on.
+  void sync(uint64_t key, uint64_t record);
+  // The key of the table that a wave's MODE and M0 ask for.
+  static uint64_t key_of(const char *wave);
+  // The record a wave continues at.
+  static uint64_t record_of(const char *wave);
+  // Lets the current wave continue in the table of its MODE.
+  void switch_table(uint64_t key);
+  // Takes the execution of the current record back: it will be executed again.
+  void uncount();
+  // How often these records were executed, together.
+  uint64_t executions(const uint32_t *records, uint64_t count) const;
+
+  std::string_view context_bytes() const { return {context_, layout::context::kSize}; }
+  std::string_view group_bytes() const { return {group_, layout::group::kSize}; }
+  std::string_view wave_bytes() const;
+  const char *table(uint64_t key) const;
+
+private:
+  struct Copy {
+    Arena records;
+    uint64_t version = ~0ull;
+  };
+  struct Tables {
+    Arena addresses{8 * layout::TABLES};
+    std::unordered_map<uint64_t, Copy> copies;
+  };
+
+  Service &service_;
+  Arena fixed_, waves_, lds_;
+  char *context_, *group_, *first_wave_ = nullptr;
+  std::unordered_map<uint64_t, Tables> codes_;
+  Tables *tables_ = nullptr;
+  const char *plan_ = nullptr;
+  uint64_t stride_ = 0;
+  unsigned room_ = 0, waves_count_ = 0;
+};
+
+}  // namespace luthier

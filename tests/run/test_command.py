@@ -1,0 +1,93 @@
+"""The command itself, the service, and the library's functions."""
+
+from __future__ import annotations
+
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from luthier.run.program import LIBRARY, library_folder
+
+from .conftest import Outcome
+
+Run = Callable[..., Outcome]
+
+
+def test_the_exit_code_and_the_streams_are_the_programs(luthier_run: Run) -> None:
+    outcome = luthier_run("emu:gfx90a", "sh", "-c", "cat; echo two >&2; exit 7", stdin="one\n")
+    assert outcome == Outcome(7, "one\n", "two\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGABRT, signal.SIGINT])
+def test_a_signal_that_ends_the_program(luthier_run: Run, number: int) -> None:
+    assert luthier_run("emu:gfx90a", "sh", "-c", f"kill -{int(number)} $$").code == -number
+
+
+def test_a_signal_is_passed_on(luthier_run: Run) -> None:
+    script = "trap 'echo told; exit 3' TERM; kill -TERM $PPID; while :; do sleep 0.1; done"
+    assert luthier_run("emu:gfx90a", "sh", "-c", script) == Outcome(3, "told\n", "")
+
+
+@pytest.mark.parametrize(
+    ("devices", "command", "says"),
+    [
+        ("emu:gfx90a", ["/no/such/program"], "cannot run /no/such/program"),
+        ("emu:gfx90a", [], "no program given"),
+        ("emu:gfx942", ["true"], "there are gfx906, gfx908, gfx90a, gfx1030"),
+        ("emu:gfx7", ["true"], "unknown target"),
+        ("hip:0", ["true"], "no device 'hip:0'"),
+        ("emu:gfx90a:xnack+", ["true"], "XNACK"),
+    ],
+)
+def test_refusals(luthier_run: Run, devices: str, command: list[str], says: str) -> None:
+    outcome = luthier_run(devices, *command)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("luthier run: error: ")
+    assert says in outcome.err
+
+
+def test_only_the_user_may_reach_the_service(luthier_run: Run) -> None:
+    outcome = luthier_run("emu:gfx90a", "sh", "-c", 'stat -c %f "$(dirname "$LUTHIER_RUN_SOCKET")"')
+    assert stat.S_IMODE(int(outcome.out, 16)) == 0o700
+
+
+def test_messages_that_are_malformed(luthier_run: Run) -> None:
+    """They are refused, or end their connection, and the service goes on."""
+    script = r"""
+import os, socket, struct
+def ask(kind, payload, size=None):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(60)
+        s.connect(os.environ["LUTHIER_RUN_SOCKET"])
+        s.sendall(struct.pack("<QQ", kind, len(payload) if size is None else size) + payload)
+        s.shutdown(socket.SHUT_WR)
+        data = b""
+        while part := s.recv(4096):
+            data += part
+        return data
+answers = [ask(kind, payload) for kind in range(9) for payload in (b"", b"x" * 7, b"\xff" * 400, bytes(400))]
+assert all(len(a) > 16 and a[8:16] == struct.pack("<Q", 1) for a in answers), answers
+assert ask(2, b"", 1 << 60) == b"" and ask(2, b"abc", 100) == b""
+assert ask(1, struct.pack("<Q", 5) + b"other" + bytes(8))[8:16] == struct.pack("<Q", 1)
+print("ok")
+"""
+    outcome = luthier_run("emu:gfx90a", "python3", "-c", script)
+    assert outcome == Outcome(0, "ok\n", "")
+
+
+def test_every_function_that_rocr_calls_is_there() -> None:
+    def names(library: str, *options: str) -> set[str]:
+        listed = subprocess.run(["nm", "-D", *options, library], capture_output=True, text=True, check=True).stdout
+        return set(re.findall(r"\b(hsaKmt\w+)@+HSAKMT_1", listed))
+
+    runtime = subprocess.run(
+        ["ldconfig", "-p"], capture_output=True, text=True, check=True, env={"PATH": "/sbin:/usr/sbin"}
+    )
+    path = re.search(r"libhsa-runtime64\.so\.1 .*=> (\S+)", runtime.stdout)
+    assert path is not None
+    wanted = names(path[1], "--undefined-only")
+    assert len(wanted) == 42
+    assert names(str(library_folder() / LIBRARY), "--defined-only") == wanted

@@ -1,0 +1,78 @@
+"""What goes wrong reaches the program as on hardware, and the user with all that is known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from luthier.run.program import library_folder
+
+from .conftest import MAIN, PATIENCE, Outcome
+
+Build = Callable[[str], Path]
+Run = Callable[..., Outcome]
+
+
+@pytest.mark.parametrize(
+    ("what", "ours", "theirs"),
+    [
+        ("address", "global_store_dword", "Memory access fault by GPU node-1"),
+        ("null", "at address 0x0, lane 0: a null pointer", "Memory access fault by GPU node-1"),
+        ("jump", "which is no instruction of the object", "Memory access fault by GPU node-1"),
+        ("trap", "trap 2 at", "HSA_STATUS_ERROR_EXCEPTION"),
+        ("abort", "trap 2 at", "HSA_STATUS_ERROR_EXCEPTION"),
+    ],
+)
+def test_a_fault_on_the_device(build_program: Build, luthier_run: Run, what: str, ours: str, theirs: str) -> None:
+    outcome = luthier_run("emu:gfx90a", build_program("faults"), what)
+    assert outcome.code == -signal.SIGABRT, outcome
+    assert outcome.out == ""
+    kernel = {"address": "outside", "null": "outside", "abort": "end_all"}.get(what, what)
+    told = next(line for line in outcome.err.splitlines() if line.startswith("luthier: "))
+    assert ours in told
+    assert "wave 0 of work-group 0" in told
+    assert f"{kernel}" in told
+    assert "target gfx90a" in told
+    assert theirs in outcome.err
+
+
+def test_the_service_is_killed(build_program: Build) -> None:
+    """A kernel that would need it fails; nothing hangs."""
+    command = [sys.executable, "-c", MAIN, "run", "--", str(build_program("faults")), "late"]
+    run = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdin is not None
+    assert run.stdout is not None
+    assert run.stdout.readline() == "ready\n"
+    run.kill()
+    out, err = run.communicate("\n", timeout=PATIENCE)  # the program has the pipes, too: until it has ended
+    assert out == ""
+    assert "the Luthier service has ended" in err
+
+
+def test_a_kernel_that_never_ends_is_interrupted(build_program: Build) -> None:
+    command = [sys.executable, "-c", MAIN, "run", "--", str(build_program("faults")), "forever"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as run:
+        try:
+            assert run.stdout is not None
+            assert run.stdout.readline() == "ready\n"
+            time.sleep(1)  # for the launch
+            os.killpg(run.pid, signal.SIGINT)  # as the terminal does
+            assert run.wait(PATIENCE) == -signal.SIGINT
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+
+
+def test_without_luthier_run(build_program: Build) -> None:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library_folder())}
+    environment.pop("LUTHIER_RUN_SOCKET", None)
+    done = subprocess.run([build_program("saxpy")], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 2
+    assert "the virtual device works under `luthier run` only" in done.stderr

@@ -1,0 +1,89 @@
+"""Unmodified HIP programs under the real libamdhip64 and ROCr: they check their results themselves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier.objects import load_object
+
+from .conftest import PROGRAMS, TARGETS, Outcome
+
+SAYS = {
+    "variables": "total 24800\n",
+    "streams": "streams\n",
+    "reduction": "sums\n",
+    "histogram": "counted\n",
+    "graph": "graph 125\n",
+    "compiled_late": "three modules\n",
+    "host_memory": "host memory\n",
+    "stack": "stack\n",
+    "grid_barrier": "grid\n",
+    "processes": "processes\n",
+    "scan": "scan\n",
+    "sort": "sorted\n",
+    "transpose": "transposed\n",
+    "physics": "physics\n",
+    "sparse": "sparse\n",
+    "fourier": "fourier\n",
+    "exchange": "exchange\n",
+    "many": "many\n",
+    "print": "".join(
+        f"work-item {item} of group {group} says {number} and {0.5 * number:.2f}\n"
+        for group, item, number in ((0, 0, 7), (0, 1, 7), (1, 0, 7), (1, 1, 7), (0, 0, 8))
+    ),
+}
+
+Build = Callable[[str], Path]
+Run = Callable[..., Outcome]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SAYS)
+def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, target: str) -> None:
+    outcome = luthier_run(f"emu:{target}", build_program(name))
+    # Debian's ROCr is built with checks that warn of what HIP does with signals.
+    err = [line for line in outcome.err.splitlines() if not line.startswith("Warning: (!g_use_interrupt_wait")]
+    assert (outcome.code, outcome.out, err) == (0, SAYS[name], [])
+
+
+@pytest.mark.parametrize(("target", "wave"), [("gfx906", 64), ("gfx90a", 64), ("gfx1030", 32)])
+def test_the_program_sees_the_device(build_program: Build, luthier_run: Run, target: str, wave: int) -> None:
+    outcome = luthier_run(f"emu:{target}", build_program("saxpy"))
+    assert outcome.code == 0, outcome
+    assert outcome.out.startswith(target)
+    assert outcome.out.endswith(f"waves of {wave}\n")
+
+
+@pytest.mark.parametrize("targets", [("gfx906", "gfx1030"), ("gfx90a", "gfx90a", "gfx1030")])
+def test_several_devices(build_program: Build, luthier_run: Run, targets: tuple[str, ...]) -> None:
+    outcome = luthier_run(",".join(f"emu:{target}" for target in targets), build_program("devices"))
+    assert (outcome.code, outcome.err) == (0, ""), outcome
+    lines = outcome.out.splitlines()
+    assert len(lines) == len(targets)
+    for number, (line, target) in enumerate(zip(lines, targets, strict=True)):
+        assert line.startswith(f"device {number}: {target}")
+
+
+def test_copies_without_copy_engines(build_program: Build, luthier_run: Run) -> None:
+    """ROCr's own kernels copy then: they come in no code object."""
+    outcome = luthier_run("emu:gfx90a", build_program("reduction"), env={"HSA_ENABLE_SDMA": "0"})
+    assert (outcome.code, outcome.out, outcome.err) == (0, SAYS["reduction"], "")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_hsa_without_hip(tmp_path: Path, luthier_run: Run, target: str) -> None:
+    program, code = tmp_path / "raw", tmp_path / "raw.hsaco"
+    environment = {**os.environ, "HIP_PLATFORM": "amd"}
+    flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", "-mcode-object-version=4"]
+    command = ["hipcc", *flags, str(PROGRAMS / "raw_kernel.hip"), "-o", str(tmp_path / "bundle")]
+    subprocess.run(command, check=True, env=environment)
+    code.write_bytes(load_object(tmp_path / "bundle", target=target).data)
+    compile_host = ["g++", "-std=c++17", str(PROGRAMS / "raw.cpp"), "-o", str(program), "-lhsa-runtime64"]
+    subprocess.run(compile_host, check=True)
+    outcome = luthier_run(f"emu:{target}", program, code)
+    assert (outcome.code, outcome.out) == (0, "2100 items\nqueue error 0x1003\n"), outcome
+    assert "1048576 bytes of LDS; there are 65536" in outcome.err
