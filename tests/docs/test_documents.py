@@ -93,6 +93,9 @@ def environment(folder: Path) -> Mapping[str, str]:
 def shell(command: str, folder: Path, environment: Mapping[str, str]) -> str:
     """Run one command line of a document."""
     argv = shlex.split(command)
+    while re.match(r"\w+=", argv[0]):
+        name, _, value = argv.pop(0).partition("=")
+        environment = {**environment, name: value}
     if argv[:2] == ["pip", "install"]:
         options = ["--disable-pip-version-check", "--no-deps", "--target", str(folder / "site")]
         argv = [sys.executable, "-m", "pip", "install", "-q", *options, *argv[2:]]
@@ -209,7 +212,7 @@ def test_every_command_is_documented_and_has_help(command: str) -> None:
 @every_document
 def test_commands_and_options_exist(document: Path) -> None:
     for line in code_of(document):
-        for command, rest in re.findall(r"(?:^|&& )luthier ([a-z]\w*)((?: [^&]+)?)", line):
+        for command, rest in re.findall(r"(?:^|&& )luthier ([a-z][\w-]*)((?: [^&]+)?)", line):
             assert command in COMMANDS, f"{line!r} in {name_of(document)}"
             text = help_of(command)
             actions = re.search(r"\{([\w,]+)\} \.\.\.", text)
@@ -222,12 +225,12 @@ def test_commands_and_options_exist(document: Path) -> None:
 
 def test_programs_exist() -> None:
     """Programs of the package that documents speak of, and targets of `make`."""
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in DOCUMENTS:
         for line in code_of(document):
             for program in re.findall(r"\bluthier-(?:hipcc|cc)\b", line):
                 assert (BIN / program).is_file()
-            if found := re.match(r"make ([a-z]+)$", line):
+            if found := re.match(r"make ([a-z-]+)$", line):
                 assert found[1] in targets, f"{line!r} in {name_of(document)}"
 
 
