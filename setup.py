@@ -38,6 +38,7 @@ class BuildNative(build_ext):
         return os.path.join(*folder.split("."), "libhsakmt.so.1")
 
     def build_extensions(self) -> None:
+        Path("runtime", *THUNK.split(".")[:-1]).mkdir(exist_ok=True)  # an editable install copies into it
         headers = Path(self.build_temp) / "virtual_device"
         runpy.run_path(str(VIRTUAL_DEVICE / "layout_header.py"))["write"](headers / "layout.h")
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
