@@ -76,12 +76,12 @@ def luthier_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / folder, copy / folder, ignore=skipped)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, copy / name)
-    # The native module of the tree is taken over; setuptools builds it if it is missing or older than its sources.
-    name = f"_mc{sysconfig.get_config_var('EXT_SUFFIX')}"
+    # The native parts of the tree are taken over; setuptools builds what is missing or older than its sources.
     built = copy / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "luthier"
-    if (ROOT / "runtime/luthier" / name).exists():
-        built.mkdir(parents=True)
-        shutil.copy2(ROOT / "runtime/luthier" / name, built / name)
+    for name in (f"_mc{sysconfig.get_config_var('EXT_SUFFIX')}", "run/native/libhsakmt.so.1"):
+        if (ROOT / "runtime/luthier" / name).exists():
+            (built / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / "runtime/luthier" / name, built / name)
     wheels = tmp_path_factory.mktemp("wheels")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "-w", wheels, copy], check=True)

@@ -21,6 +21,8 @@ from luthier_build.settings import ModuleSettings, Settings, load_settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
+pytestmark = pytest.mark.rotating(3)
+
 TARGETS = ("gfx942", "gfx1100")
 MakeProject = Callable[[Mapping[str, str]], Path]
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.rotating(3)
+
 MakeProject = Callable[[Mapping[str, str]], Path]
 
 PYPROJECT = """\

@@ -22,6 +22,8 @@ from luthier_build.compile import compile_application
 from luthier_build.manifest import Manifest
 from luthier_build.toolchain import Toolchain
 
+pytestmark = pytest.mark.rotating(3)
+
 PACKAGES = Path(__file__).parents[1] / "packages"
 
 

@@ -11,6 +11,8 @@ from luthier.emulator.bench import run_assembly
 from luthier.emulator.memory import Memory
 from luthier.errors import EmulationError
 
+pytestmark = pytest.mark.rotating(3)
+
 ROOM = 4096
 FULL = (1 << 64) - 1
 MASKS = {"all": FULL, "some": 0x0FF0_1234_8000_0F0E, "last": 1 << 63, "first": 1, "none": 0}

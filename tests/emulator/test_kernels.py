@@ -13,6 +13,8 @@ from luthier.devices import open_device
 from luthier.emulator import Module
 from numpy.typing import NDArray
 
+pytestmark = pytest.mark.rotating(2)
+
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx1100 wave64")
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 ITEMS = 300

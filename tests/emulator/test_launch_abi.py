@@ -22,6 +22,8 @@ from luthier.targets import target_named
 
 from luthier_build.toolchain import Toolchain
 
+pytestmark = pytest.mark.rotating(3)
+
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 CASES = [(name, 4 + index % 3) for index, name in enumerate([*EMULATED, "gfx1100 wave64", "gfx1201 wave64"])]
 if EVERYTHING:

@@ -24,6 +24,8 @@ from luthier_build.compile import compile_device
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
+pytestmark = pytest.mark.rotating(2)
+
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
 EVERY_TARGET = ["gfx906", "gfx908", *TARGETS, "gfx950", "gfx1030", "gfx1150", "gfx1200", "gfx1201"]

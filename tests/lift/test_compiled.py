@@ -14,6 +14,8 @@ from luthier.lifting.listing import as_data
 from luthier.lifting.registers import SCALAR_MASK, UnitSet
 from luthier.objects import CodeObject, load_object
 
+pytestmark = pytest.mark.rotating(2)
+
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 LEAF, MIDDLE, OTHER, TAIL = "_Z4leaffi", "_Z6middlefi", "_Z5otherfi", "_Z4tailfi"
 FUNCTIONS = {

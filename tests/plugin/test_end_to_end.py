@@ -15,6 +15,8 @@ from elftools.elf.elffile import ELFFile
 
 from luthier_build.plugin import include_dir, plugin_flags
 
+pytestmark = pytest.mark.rotating(3)
+
 SOURCE = Path(__file__).with_name("tool.hip")
 COMPILATIONS = [("gfx90a", "-O0"), ("gfx90a", "-O3"), ("gfx942", "-O3"), ("gfx1100", "-O2")]
 HEADER = "#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n"

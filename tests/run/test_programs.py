@@ -12,6 +12,8 @@ from luthier.objects import load_object
 
 from .conftest import PROGRAMS, TARGETS, Outcome
 
+pytestmark = pytest.mark.rotating(3)
+
 SAYS = {
     "variables": "total 24800\n",
     "streams": "streams\n",

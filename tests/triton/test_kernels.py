@@ -7,6 +7,8 @@ import pytest
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
 
+pytestmark = pytest.mark.rotating(3)
+
 triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")
 

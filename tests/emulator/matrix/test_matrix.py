@@ -13,6 +13,8 @@ from luthier.mc import Isa
 from matrix_cases import INDEX, execute, expect, random_codes, run, same
 from matrix_places import mfma, scaled, smfmac, wmma
 
+pytestmark = pytest.mark.rotating(3)
+
 EIGHT = [f"{left}_{right}" for left in ("fp8", "bf8") for right in ("fp8", "bf8")]
 OLD_SHAPES = [
     *(f"v_mfma_f32_{shape}f32" for shape in ("32x32x1", "16x16x1", "4x4x1", "32x32x2", "16x16x4")),
