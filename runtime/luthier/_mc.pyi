@@ -94,6 +94,9 @@ class Code:
         """The fields of `luthier.lifting.Effects`."""
     def together(self, first: int, last: int) -> tuple[int, int, int]:
         """Units that instructions `first` to `last` read, write and replace."""
+    def steps(self, first: int, last: int, alone: NDArray[np.uint8]) -> list[tuple[int, int, int, int, int]]:
+        """Instructions `first` to `last`, each that `alone` marks or that writes EXEC by itself, and what is between
+        together: first, last, and what they read, write and replace."""
 
 OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 """`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it

@@ -9,31 +9,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from luthier.lifting import registers as r
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.explore import Resolution
 from luthier.lifting.graph import Graph, reach
+from luthier.lifting.operations import Operations, carries_entry, is_followed, value_reads
 from luthier.lifting.semantics import Control
-from luthier.lifting.values import (
-    MASK32,
-    MASK64,
-    Element,
-    Entry,
-    High,
-    Low,
-    Notes,
-    Operations,
-    Reference,
-    Slot,
-    State,
-    Value,
-    is_followed,
-)
+from luthier.lifting.slices import Kinds, Step, relevant_steps
+from luthier.lifting.values import MASK32, MASK64, Element, Entry, High, Low, Notes, Reference, Slot, State, Value
+
+GETPC_SIZE = 4
+"""Bytes of s_getpc_b64, which is a scalar operation with one operand on every target."""
 
 
 @dataclass
 class FunctionAddresses:
-    """What the analysis of one function finds. Instructions are indices."""
+    """What the analysis of one function finds. Instructions are addresses."""
 
     resolutions: dict[int, Resolution] = field(default_factory=dict)
     """By address of the jump or call."""
@@ -63,15 +56,17 @@ class World:
     is_code: Callable[[int], bool]
 
 
-class Step(NamedTuple):
-    """Instructions of a block, and what they read, write and replace together."""
+class Part(NamedTuple):
+    """Some steps of a block: one that is looked at by itself, or all that are between two of those."""
 
-    first: int
-    last: int
-    """Inclusive."""
+    index: int
+    """The instruction; -1 for steps that are not looked at."""
+    followed: bool
+    """Whether it makes values."""
     reads: int
     writes: int
     kills: int
+    steps: list[Step]
 
 
 _BY_REGISTER = (Control.CALL_REGISTER, Control.JUMP_REGISTER)
@@ -96,11 +91,18 @@ class AddressAnalysis:
         self._native = table.code(columns)
         opcodes = [table.opcode(number) for number in columns.opcodes]
         self._followed = {one.opcode.number for one in opcodes if is_followed(one.opcode.pseudo)}
-        self._alone = self._followed | {one.opcode.number for one in opcodes if one.control in _LEAVING}
-        self._relevant: set[int] = set()
-        """Instructions of the function at hand whose results are worth knowing."""
-        self._steps: dict[int, list[Step]] = {}
-        """By node."""
+        self._leaving = {one.opcode.number: one.control for one in opcodes if one.control in _LEAVING}
+        self._alone = np.isin(columns.code.opcode, [*self._followed, *self._leaving]).astype(np.uint8)
+        self._kinds = Kinds(
+            followed=lambda index: columns.opcode[index] in self._followed,
+            value_reads=lambda step: value_reads(self._name(step.first), step.reads),
+            is_getpc=lambda index: self._name(index) == "S_GETPC_B64",
+            copies=lambda index: carries_entry(self._name(index)),
+            by_register=lambda index: self._leaving.get(columns.opcode[index]) in _BY_REGISTER,
+            may_return=lambda index: self._leaving.get(columns.opcode[index]) == Control.JUMP_REGISTER,
+        )
+        self._parts: dict[int, list[Part]] = {}
+        """Of the function at hand, by node."""
 
     def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
         """Analyse the function entered at these addresses, called with its return address in the unit pairs at
@@ -108,10 +110,7 @@ class AddressAnalysis:
         nodes = self.graph.nodes
         links = tuple(links)
         work = [self.graph.node_at[entry] for entry in entries]
-        marks = self._marks(work)
-        jumps = any(self.table.opcode(self.columns.opcode[step.first]).control in _BY_REGISTER for step in marks)
-        # Who calls a function must know which registers it puts back, so all its moves matter. Nobody calls a kernel.
-        self._relevant = self._followed_in(marks) if links or jumps else self._relevant_in(marks)
+        self._prepare(work, bool(links))
         states = {start: State() for start in work}
         heapq.heapify(work)  # in address order: what comes before a block has mostly settled when it is looked at
         while work:
@@ -129,81 +128,42 @@ class AddressAnalysis:
         return self._collect(states, links)
 
     def _block(self, number: int, state: State) -> State:
-        for step in self._steps_of(number):
-            if step.first in self._relevant:
-                self._operations.apply(self._name(step.first), step.first, self.effects(step.first), state, None)
+        for part in self._parts[number]:
+            if part.followed:
+                self._operations.apply(self._name(part.index), part.index, self.effects(part.index), state, None)
             else:
-                state.overwrite(step.writes, step.kills)
+                state.overwrite(part.writes, part.kills)
         self._return_from_call(number, state)
         return state
 
-    def _marks(self, roots: list[int]) -> list[Step]:
-        """The instructions reached from these nodes that are looked at by themselves."""
-        return [
-            step
-            for number in reach(self.graph.nodes, roots)
-            for step in self._steps_of(number)
-            if step.first == step.last and (step.writes & r.EXEC_MASK or self.columns.opcode[step.first] in self._alone)
-        ]
-
-    def _followed_in(self, marks: list[Step]) -> set[int]:
-        """The instructions whose results may be known, and those that write EXEC: lanes may be known to stay active."""
-        return {
-            step.first
-            for step in marks
-            if step.writes & r.EXEC_MASK or self.columns.opcode[step.first] in self._followed
+    def _prepare(self, roots: list[int], called: bool) -> None:
+        """Cut the blocks of a function at the instructions whose values matter."""
+        nodes = self.graph.nodes
+        steps = {
+            number: [Step(*one) for one in self._native.steps(nodes[number].first, nodes[number].last, self._alone)]
+            for number in reach(nodes, roots)
         }
+        # Who calls a function must know which registers it puts back. Nobody calls a kernel.
+        relevant = relevant_steps(nodes, steps, roots, called, self._kinds)
+        self._parts = {number: self._cut(own, relevant) for number, own in steps.items()}
 
-    def _relevant_in(self, marks: list[Step]) -> set[int]:
-        """The followed instructions that program counters may flow through, or on which that depends, where nothing is
-        jumped to by register.
-
-        In no order: a unit counts that may hold such a value anywhere. SCC matters only as the carry of a sum that a
-        program counter flows into, so it is left out.
-        """
-        carry = 1 << r.SCC
-        sums = [
-            step._replace(reads=step.reads & ~carry, writes=step.writes & ~carry)
-            for step in marks
-            if self.columns.opcode[step.first] in self._followed
-        ]
-        derived = 0
-        for step in sums:
-            if self._name(step.first) == "S_GETPC_B64":
-                derived |= step.writes
-        derived = _closure(derived, [(step.reads, step.writes) for step in sums])
-        needed = _closure(derived, [(step.writes, step.reads) for step in sums])
-        return {step.first for step in sums if step.writes & needed or step.reads & derived}
-
-    def _steps_of(self, number: int) -> list[Step]:
-        """The instructions of a node: each that is looked at by itself, and what is between together."""
-        known = self._steps.get(number)
-        if known is not None:
-            return known
-        node = self.graph.nodes[number]
-        opcode, alone = self.columns.opcode, self._alone
-        marks = [index for index in range(node.first, node.last + 1) if opcode[index] in alone]
-        steps: list[Step] = []
-        first = node.first
-        for index in [*marks, node.last + 1]:
-            if first < index:
-                steps += self._together(first, index - 1)
-            if index <= node.last:
-                steps.append(Step(index, index, *self._native.together(index, index)))
-            first = index + 1
-        self._steps[number] = steps
-        return steps
-
-    def _together(self, first: int, last: int) -> list[Step]:
-        """Instructions as one step, but those that write EXEC as steps of their own."""
-        step = Step(first, last, *self._native.together(first, last))
-        if first == last or not step.writes & r.EXEC_MASK:
-            return [step]
-        middle = (first + last) // 2
-        return self._together(first, middle) + self._together(middle + 1, last)
-
-    def _leaves(self, index: int) -> bool:
-        return self.columns.opcode[index] in self._alone and self.columns.opcode[index] not in self._followed
+    def _cut(self, steps: list[Step], relevant: set[int]) -> list[Part]:
+        parts: list[Part] = []
+        rest: list[Step] = []
+        reads = writes = kills = 0
+        for step in steps:
+            index = step.first
+            if index in relevant or self.columns.opcode[index] in self._leaving:
+                if rest:
+                    parts.append(Part(-1, False, reads, writes, kills, rest))
+                    rest, reads, writes, kills = [], 0, 0, 0
+                parts.append(Part(index, index in relevant, *step[2:], [step]))
+            else:
+                rest.append(step)
+                reads, writes, kills = reads | step.reads, writes | step.writes, kills | step.kills
+        if rest:
+            parts.append(Part(-1, False, reads, writes, kills, rest))
+        return parts
 
     def _name(self, index: int) -> str:
         return self.table.pseudos[self.columns.opcode[index]]
@@ -230,13 +190,14 @@ class AddressAnalysis:
         notes = Notes()
         for number, before in states.items():
             state = before.copy()
-            for step in self._steps_of(number):
-                if step.first not in self._relevant and not self._leaves(step.first):
-                    self._pass(step, state, notes)
+            for part in self._parts[number]:
+                index = part.index
+                if index < 0:
+                    self._pass(part, state, notes)
                     continue
-                index, effects = step.first, self.effects(step.first)
-                control = self.table.opcode(self.columns.opcode[index]).control
-                if control in _LEAVING:
+                effects = self.effects(index)
+                control = self._leaving.get(self.columns.opcode[index])
+                if control is not None:
                     self._leave(index, control, effects, state, links, found, notes)
                 self._operations.apply(self._name(index), index, effects, state, notes)
             self._return_from_call(number, state)
@@ -248,17 +209,24 @@ class AddressAnalysis:
             found.escapes.setdefault(getpc, index)
         return found
 
-    def _pass(self, step: Step, state: State, notes: Notes) -> None:
+    def _pass(self, part: Part, state: State, notes: Notes) -> None:
         """Go over instructions that are not followed, and note those that read a program counter."""
-        if not state.taints or not (taints := state.tainted(step.reads)):
-            state.overwrite(step.writes, step.kills)
-        elif step.first == step.last:
-            notes.use(taints, step.first)
-            state.overwrite(step.writes, step.kills)
-        else:
+        if not part.reads & state.tainted_units:
+            state.overwrite(part.writes, part.kills)
+            return
+        for step in part.steps:
+            self._step(step, state, notes)
+
+    def _step(self, step: Step, state: State, notes: Notes) -> None:
+        taints = state.tainted(step.reads)
+        if taints and step.first < step.last:
             middle = (step.first + step.last) // 2
             for first, last in ((step.first, middle), (middle + 1, step.last)):
-                self._pass(Step(first, last, *self._native.together(first, last)), state, notes)
+                self._step(Step(first, last, *self._native.together(first, last)), state, notes)
+            return
+        if taints:
+            notes.use(taints, self.columns.address[step.first])
+        state.overwrite(step.writes, step.kills)
 
     def _leave(
         self,
@@ -291,7 +259,7 @@ class AddressAnalysis:
                 else:
                     return  # a jump inside the function: the analysis goes on there
         # Whoever runs next might use an unfinished address that is still in a register.
-        notes.use(state.tainted(elsewhere), index)
+        notes.use(state.tainted(elsewhere), self.columns.address[index])
 
     def _node_of(self, index: int) -> int:
         return bisect.bisect_right(self._starts, index) - 1
@@ -359,19 +327,8 @@ class AddressAnalysis:
         return [] if table is None else list(range(table[0], table[0] + table[1], 8))
 
     def program_counter(self, getpc: int) -> int:
-        """What the s_getpc_b64 at this index reads: the address after it."""
-        return self.columns.address[getpc] + self.columns.size[getpc]
-
-
-def _closure(units: int, ways: list[tuple[int, int]]) -> int:
-    """These units, and the second ones of every way of whose first ones there are any."""
-    before = -1
-    while before != units:
-        before = units
-        for some, others in ways:
-            if some & units:
-                units |= others
-    return units
+        """What the s_getpc_b64 at this address reads: the address after it."""
+        return getpc + GETPC_SIZE
 
 
 def _changed(state: State) -> int:

@@ -26,7 +26,7 @@ class Resolution:
     reason: str = ""
     """Why it is not known, else empty."""
     references: tuple[int, ...] = ()
-    """Instruction indices of the s_getpc_b64 that flow into it."""
+    """Addresses of the s_getpc_b64 that flow into it."""
     slots: tuple[int, ...] = ()
     """Addresses of the words in memory that it may come from."""
     direct: bool = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Callable
 
 from luthier.errors import LiftError
 from luthier.lifting import registers as r
-from luthier.lifting.addresses import AddressAnalysis, FunctionAddresses, World
+from luthier.lifting.addresses import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.explore import Explorer, Resolution
 from luthier.lifting.graph import Graph, build_graph, leaves_function
@@ -158,7 +159,7 @@ class _Lifter:
     ) -> LiftedRepresentation:
         references, computed = self._references(columns, graph)
         direct_jumps = self._direct_jumps(columns, graph, computed)
-        reference_of = {reference.getpc: number for number, reference in enumerate(references)}
+        reference_of = {columns.address[reference.getpc]: number for number, reference in enumerate(references)}
         order: list[int] = []
         owner: dict[int, int] = {}
         for number, members in enumerate(graph.members.values()):
@@ -241,7 +242,7 @@ class _Lifter:
             block_of=tuple(block_of),
             pc_references=references,
             direct_jumps=direct_jumps,
-            code_tables=self._tables(graph, references),
+            code_tables=self._tables(columns, graph, references),
             unknown=tuple(unknown[index] for index in sorted(unknown)),
             clauses=tuple(regions.clauses),
             restrictions=dict(sorted(regions.restrictions.items())),
@@ -254,7 +255,7 @@ class _Lifter:
         )
 
     def _references(self, columns: Columns, graph: Graph) -> tuple[tuple[PcReference, ...], set[int]]:
-        """All references in order of s_getpc_b64, and the s_getpc_b64 whose values are computed with.
+        """All references in order of s_getpc_b64, and the addresses of those whose values are computed with.
 
         Raises:
             LiftError: a program counter is used in a way that would not survive moving the code.
@@ -263,10 +264,10 @@ class _Lifter:
         computed: set[int] = set()
         for addresses in self.found.values():
             for getpc, use in addresses.escapes.items():
+                mnemonic = self.table.opcode(columns.opcode[_index_of(columns, use)]).opcode.mnemonic
                 raise self.explorer.fail(
-                    f"the program counter read at {columns.address[getpc]:#x} is used by "
-                    f"'{self.table.opcode(columns.opcode[use]).opcode.mnemonic}' in a way that cannot be retargeted",
-                    columns.address[use],
+                    f"the program counter read at {getpc:#x} is used by '{mnemonic}' in a way that cannot be retargeted",
+                    use,
                 )
             computed |= addresses.computed
             found |= {(ref.getpc, ref.low, ref.high, ref.offset) for ref in addresses.references}
@@ -281,13 +282,13 @@ class _Lifter:
             for add in (low, high):
                 other = adds.setdefault(add, (getpc, low, high, offset))
                 if other[0] != getpc:
-                    raise self.explorer.fail("one add serves several program counters", columns.address[add])
+                    raise self.explorer.fail("one add serves several program counters", add)
             if getpc not in computed:
-                target = columns.address[getpc] + columns.size[getpc] + offset & 0xFFFFFFFFFFFFFFFF
-                references.append(PcReference(getpc, low, high, target, "code" if target in reachable else "data"))
+                target = getpc + GETPC_SIZE + offset & 0xFFFFFFFFFFFFFFFF
+                places = (_index_of(columns, address) for address in (getpc, low, high))
+                references.append(PcReference(*places, target, "code" if target in reachable else "data"))
         for getpc in sorted(computed):
-            target = columns.address[getpc] + columns.size[getpc]
-            references.append(PcReference(getpc, -1, -1, target, "computed"))
+            references.append(PcReference(_index_of(columns, getpc), -1, -1, getpc + GETPC_SIZE, "computed"))
         return tuple(sorted(references, key=lambda reference: (reference.getpc, reference.low))), computed
 
     def _direct_jumps(self, columns: Columns, graph: Graph, computed: set[int]) -> tuple[DirectJump, ...]:
@@ -304,7 +305,9 @@ class _Lifter:
                 found.append(DirectJump(node.last, resolution.targets[0]))
         return tuple(found)
 
-    def _tables(self, graph: Graph, references: tuple[PcReference, ...]) -> tuple[CodeTable, ...]:
+    def _tables(
+        self, columns: Columns, graph: Graph, references: tuple[PcReference, ...]
+    ) -> tuple[CodeTable, ...]:
         """The constant words that calls get their targets from; neighbours reached by the same references together."""
         reached: dict[int, set[int]] = {}
         for node in graph.nodes:
@@ -319,10 +322,15 @@ class _Lifter:
                 run.append((slot, target))
             following = words[number + 1] if number + 1 < len(words) else None
             if run and (following is None or following[0] != slot + 8 or following[2] != getpcs):
-                by = tuple(index for index, reference in enumerate(references) if reference.getpc in getpcs)
+                by = tuple(index for index, reference in enumerate(references) if columns.address[reference.getpc] in getpcs)
                 tables.append(CodeTable(run[0][0], tuple(target for _, target in run), by))
                 run = []
         return tuple(tables)
+
+
+def _index_of(columns: Columns, address: int) -> int:
+    """Index of the instruction at `address`, which is one."""
+    return bisect.bisect_left(columns.address, address)
 
 
 def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:

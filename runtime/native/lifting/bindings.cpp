@@ -81,6 +81,37 @@ struct BoundCode {
     return py::make_tuple(integer(reads), integer(writes), integer(kills));
   }
 
+  /// Instructions `first` to `last` as steps: each that `alone` marks or that writes EXEC by itself, and what is
+  /// between together. A step is first, last, reads, writes, kills.
+  py::list steps(py::ssize_t first, py::ssize_t last, const Column<uint8_t> &alone) const {
+    if (alone.size() != opcode.size())
+      throw std::invalid_argument("one mark for each instruction");
+    py::list found;
+    Effects out;
+    Units reads, writes, kills;
+    py::ssize_t begin = first;
+    const auto end = [&](py::ssize_t index) {
+      if (begin <= index)
+        found.append(py::make_tuple(begin, index, integer(reads), integer(writes), integer(kills)));
+      reads = writes = kills = Units();
+      begin = index + 1;
+    };
+    for (py::ssize_t index = first; index <= last; ++index) {
+      check(index);
+      effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
+      const bool single = alone.data()[index] || out.writes.has(ExecLo) || out.writes.has(ExecHi);
+      if (single)
+        end(index - 1);
+      reads |= out.reads;
+      writes |= out.writes;
+      kills |= out.kills;
+      if (single)
+        end(index);
+    }
+    end(last);
+    return found;
+  }
+
   /// Opcodes here whose forms the table does not have yet, ascending.
   static std::vector<int32_t> missing(const EffectTable &table, const Column<int32_t> &opcodes) {
     std::set<int32_t> found;
@@ -292,7 +323,8 @@ void bindFlow(py::module_ &m) {
            py::arg("table"), py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"),
            py::arg("operand_value"), py::arg("vectors"), py::arg("everything"))
       .def("effects", &BoundCode::effects, py::arg("index"))
-      .def("together", &BoundCode::together, py::arg("first"), py::arg("last"));
+      .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
+      .def("steps", &BoundCode::steps, py::arg("first"), py::arg("last"), py::arg("alone"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, "Flow")
       .def(py::init(&makeFlow), py::arg("code"), py::arg("blocks"), py::arg("edges"), py::arg("functions"),
            py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"))

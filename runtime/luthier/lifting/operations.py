@@ -1,0 +1,424 @@
+"""How scalar operations make values that are addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from luthier.lifting import registers as r
+from luthier.lifting.effects import Columns, Effects
+from luthier.lifting.semantics import Lanes
+from luthier.lifting.values import (
+    MASK32,
+    MASK64,
+    Carry,
+    Const,
+    Element,
+    High,
+    Key,
+    LaneElement,
+    Low,
+    Near,
+    Notes,
+    Reference,
+    Slot,
+    State,
+    Taint,
+    Value,
+    Values,
+    Within,
+    near_of,
+    pair_of,
+)
+from luthier.mc import OperandKind
+
+Results: TypeAlias = dict[Key, Values | None]
+
+
+class Operations:
+    """The effect of scalar operations on a `State`."""
+
+    def __init__(self, columns: Columns, first_unit: list[int], unit_count: list[int]) -> None:
+        self.columns = columns
+        self.first_unit = first_unit
+        self.unit_count = unit_count
+
+    def apply(self, name: str, index: int, effects: Effects, state: State, notes: Notes | None) -> None:
+        """Run one instruction.
+
+        Args:
+            name: its generic opcode name.
+            notes: where to note references and uses, on the last pass.
+        """
+        action = _ACTIONS.get(name)
+        results = action(self, index, state, notes) if action is not None else {}
+        if effects.writes & r.EXEC_MASK and r.EXEC_LO in state.values and not effects.lanes & Lanes.BECOMES_ACTIVE:
+            for half in (r.EXEC_LO, r.EXEC_HI):
+                results.setdefault(half, state[half])
+        taints = state.tainted(effects.reads)
+        fresh: frozenset[Taint] = frozenset()
+        if name == "S_GETPC_B64":
+            fresh = frozenset([(self.columns.address[index], False)])
+        elif taints and name in _MOVES:
+            fresh = taints
+        elif taints and name in _SUMS and results:
+            fresh = frozenset((getpc, True) for getpc, _ in taints)
+        elif taints and notes is not None and name not in _JUMPS:
+            notes.use(taints, self.columns.address[index])
+        state.overwrite(effects.writes, effects.kills)
+        for key, values in results.items():
+            state[key] = values
+        if fresh:
+            lanes: set[Key] = {key for key in results if isinstance(key, tuple)}
+            for key in lanes or r.UnitSet(effects.writes & r.SGPR_MASK | effects.writes & r.VCC_MASK):
+                state.taint(key, state.taints.get(key, frozenset()) | fresh if key in lanes else fresh)
+
+    def unit(self, index: int, operand: int) -> int:
+        """First unit of a register operand, -1 if it has none."""
+        registers = self.columns.registers(index)
+        return self.first_unit[registers[operand]] if operand < len(registers) else -1
+
+    def source(self, state: State, index: int, operand: int, half: int = 0) -> Values | None:
+        """Values of a 32-bit operand, or of one half of a 64-bit one."""
+        columns = self.columns
+        position = columns.start[index] + operand
+        register = columns.register[position]
+        if register:
+            unit = self.first_unit[register]
+            if unit < 0 or unit >= r.VGPR_FIRST or half >= self.unit_count[register]:
+                return None
+            return state[unit + half]
+        if columns.code.operand_kind[position] == int(OperandKind.EXPRESSION):
+            return None
+        return frozenset([Const(columns.value[position] >> (32 * half) & MASK32)])
+
+    def is_immediate(self, index: int, operand: int) -> bool:
+        return self.columns.register[self.columns.start[index] + operand] == 0
+
+    # Each action gives the new values of what it writes; what it does not give becomes unknown.
+
+    def _getpc(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit, place = self.unit(index, 0), self.columns.address[index]
+        return {unit: frozenset([Low(place, 0)]), unit + 1: frozenset([High(place, 0)])} if unit >= 0 else {}
+
+    def _copy(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit = self.unit(index, 0)
+        halves = range(self.unit_count[self.columns.registers(index)[0]])
+        if unit < 0 or (len(halves) > 1 and self.is_immediate(index, 1)):
+            return {}
+        return {unit + half: self.source(state, index, 1, half) for half in halves}
+
+    def _move_short(self, index: int, state: State, notes: Notes | None) -> Results:
+        value = self.columns.values(index)[1] & 0xFFFF
+        return {self.unit(index, 0): frozenset([Const((value ^ 0x8000) - 0x8000 & MASK32)])}
+
+    def _conditional(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit = self.unit(index, 0)
+        result: Results = {}
+        for half in range(self.unit_count[self.columns.registers(index)[0]]):
+            one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
+            result[unit + half] = None if one is None or other is None else one | other
+        return result
+
+    def _sign_extend(self, index: int, state: State, notes: Notes | None) -> Results:
+        # GFX12: the program counter comes zero-extended from 48 bits.
+        values = self.source(state, index, 1)
+        if values and all(isinstance(value, High) and value.offset == 0 for value in values):
+            return {self.unit(index, 0): values}
+        return {}
+
+    def _add(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._sum(index, state, notes, subtract=False)
+
+    def _add_signed(self, index: int, state: State, notes: Notes | None) -> Results:
+        results = self._sum(index, state, notes, subtract=False)
+        results.pop(r.SCC, None)  # the overflow, which is no carry
+        return results
+
+    def _subtract(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._sum(index, state, notes, subtract=True)
+
+    def _sum(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
+        unit = self.unit(index, 0)
+        one, other, literal = self._operands(index, state, Low, subtract)
+        if one is None:
+            return {}
+        amount = next(iter(other)) if other is not None and len(other) == 1 else None
+        if not isinstance(amount, Const):
+            return self._indexed(unit, one, 0)
+        sign, place = -1 if subtract else 1, self.columns.address[index]
+        sums: set[Value] = set()
+        carries: set[Value] = set()
+        for value in one:
+            if isinstance(value, Const):
+                sums.add(Const(value.value + sign * amount.value & MASK32))
+            elif isinstance(value, Low):
+                sums.add(Low(value.getpc, value.offset + sign * amount.value & MASK32))
+                exact = literal and len(one) == 1 and not subtract
+                carries.add(Carry(value.getpc, value.offset, amount.value, place, exact, subtract))
+                if notes is not None and value.offset == 0:
+                    notes.low_adds[place] = value.getpc
+                    if not exact:
+                        notes.computed.add(value.getpc)
+            else:
+                return self._indexed(unit, one, 0)
+        return {unit: frozenset(sums), r.SCC: frozenset(carries) or None}
+
+    def _indexed(self, unit: int, values: Values, half: int) -> Results:
+        """The sum of a finished address and something that is not known: an element of what it points to."""
+        result: set[Value] = set()
+        for value in values:
+            if isinstance(value, Near) and value.half == half:
+                result.add(value)
+            elif isinstance(value, Low if half == 0 else High) and value.offset:
+                result.add(Near(value.getpc, value.offset & MASK32 if half == 0 else value.offset, half))
+            else:
+                return {}
+        return {unit: frozenset(result)}
+
+    def _add_carry(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._sum_carry(index, state, notes, subtract=False)
+
+    def _subtract_borrow(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._sum_carry(index, state, notes, subtract=True)
+
+    def _sum_carry(self, index: int, state: State, notes: Notes | None, subtract: bool) -> Results:
+        one, other, literal = self._operands(index, state, High, subtract)
+        carries = state[r.SCC]
+        if one is None:
+            return {}
+        amount = next(iter(other)) if other is not None and len(other) == 1 else None
+        if carries is None or not isinstance(amount, Const):
+            return self._indexed(self.unit(index, 0), one, 1)
+        sums: set[Value] = set()
+        for value in one:
+            if not isinstance(value, High):
+                return {}
+            matching = [
+                carry
+                for carry in carries
+                if isinstance(carry, Carry)
+                and (carry.getpc, carry.before, carry.subtract) == (value.getpc, value.offset & MASK32, subtract)
+            ]
+            if len(matching) != 1:
+                return {}
+            carry = matching[0]
+            added = amount.value << 32 | carry.amount
+            offset = value.offset + (-added if subtract else added) & MASK64
+            sums.add(High(value.getpc, offset))
+            if notes is not None and value.offset == 0:
+                if carry.literal and literal and len(one) == 1 and len(carries) == 1:
+                    notes.references.add(Reference(value.getpc, carry.place, self.columns.address[index], offset))
+                else:
+                    notes.computed.add(value.getpc)
+        return {self.unit(index, 0): frozenset(sums)}
+
+    def _add_pair(self, index: int, state: State, notes: Notes | None) -> Results:
+        # GFX12's 64-bit add; what is added to a finished address leads somewhere into the same object.
+        unit = self.unit(index, 0)
+        for operand in (1, 2):
+            source = self.unit(index, operand)
+            low, high = self.source(state, index, operand, 0), self.source(state, index, operand, 1)
+            if source >= 0 and low is not None and high is not None:
+                sums = [*self._indexed(unit, low, 0).items(), *self._indexed(unit + 1, high, 1).items()]
+                if len(sums) == 2:
+                    return dict(sums)
+        return {}
+
+    def _operands(
+        self, index: int, state: State, kind: type[Low] | type[High], subtract: bool
+    ) -> tuple[Values | None, Values | None, bool]:
+        """The sources of a sum with the address first, and whether the second is an immediate."""
+        one, other = self.source(state, index, 1), self.source(state, index, 2)
+        if not subtract and other and any(isinstance(value, kind) for value in other):
+            return other, one, self.is_immediate(index, 1)
+        return one, other, self.is_immediate(index, 2)
+
+    def _load(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._load_at(index, state, self.columns.values(index)[2], frozenset([Const(0)]))
+
+    def _load_indexed(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._load_at(index, state, 0, self._offset_register(index, state))
+
+    def _load_both(self, index: int, state: State, notes: Notes | None) -> Results:
+        return self._load_at(index, state, self.columns.values(index)[3], self._offset_register(index, state))
+
+    def _offset_register(self, index: int, state: State) -> Values | None:
+        unit = self.unit(index, 2)
+        return state[unit] if unit >= 0 else frozenset([Const(0)])  # SGPR_NULL
+
+    def _load_at(self, index: int, state: State, immediate: int, register: Values | None) -> Results:
+        """A scalar load from a base pair plus an immediate and what a register holds."""
+        unit, base = self.unit(index, 0), self.unit(index, 1)
+        if unit < 0 or base < 0:
+            return {}
+        count = self.unit_count[self.columns.registers(index)[0]]
+        pair = pair_of(state[base], state[base + 1])
+        near = near_of(state[base], state[base + 1])
+        starts: set[tuple[int, int]] = set()
+        if near is not None:
+            starts.add(near)
+        elif pair is not None:
+            getpc, offset = pair
+            amount = next(iter(register)) if register is not None and len(register) == 1 else None
+            if isinstance(amount, Const):
+                at = offset + immediate + amount.value
+                return {
+                    unit + one: frozenset([Slot(getpc, at + (one & ~1) * 4 & MASK64, one & 1)]) for one in range(count)
+                }
+            if offset:  # an element of what a finished address points to; the immediate alone must not leave it
+                starts = {(getpc, offset), (getpc, offset + immediate & MASK64)}
+        if not starts:
+            return {}
+        return {
+            unit + one: frozenset([Element(getpc, offset, one & 1) for getpc, offset in starts]) for one in range(count)
+        }
+
+    def _load_lanes(self, index: int, state: State, notes: Notes | None) -> Results:
+        """A load from a base pair, an immediate and what each lane has in a VGPR."""
+        unit, base = self.unit(index, 0), self.unit(index, 1)
+        pair = pair_of(state[base], state[base + 1]) if base >= 0 else None
+        if unit < 0 or pair is None or not pair[1]:
+            return {}
+        getpc, offset = pair
+        immediate, place = self.columns.values(index)[3], self.columns.address[index]
+        results: Results = {}
+        for one in range(self.unit_count[self.columns.registers(index)[0]]):
+            starts = {offset, offset + immediate & MASK64}
+            results[unit + one] = frozenset([LaneElement(place, getpc, start, one & 1) for start in starts])
+        for key, values in state.values.items():  # what is known of an earlier run of this load holds no more
+            if values and any(isinstance(value, Within) and place in value.loads for value in values):
+                results[key] = frozenset(
+                    [Within(value.loads - {place}) if isinstance(value, Within) else value for value in values]
+                )
+        for key in (r.EXEC_LO, r.EXEC_HI):
+            active = results.get(key, state[key]) or frozenset([Within(frozenset())])
+            results[key] = frozenset(
+                [Within((value.loads if isinstance(value, Within) else frozenset()) | {place}) for value in active]
+            )
+        return results
+
+    def _read_first_lane(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit = self.unit(index, 1)
+        values = state[unit] if unit >= r.VGPR_FIRST else None
+        active = [state[key] for key in (r.EXEC_LO, r.EXEC_HI)]
+        if not values or not all(active):
+            return {}
+        elements: set[Value] = set()
+        for value in values:
+            if not isinstance(value, LaneElement):
+                return {}
+            for masks in active:
+                if not all(isinstance(mask, Within) and value.load in mask.loads for mask in masks or ()):
+                    return {}
+            elements.add(Element(value.getpc, value.offset, value.half))
+        return {self.unit(index, 0): frozenset(elements)}
+
+    def _save_exec(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit = self.unit(index, 0)
+        halves = range(self.unit_count[self.columns.registers(index)[0]])
+        return {unit + half: state[r.EXEC_LO + half] for half in halves if r.EXEC_LO + half in state.values}
+
+    def _combine_masks(self, index: int, state: State, notes: Notes | None) -> Results:
+        """An operation on two masks that gives no lane which neither has: it is within what both are within."""
+        unit = self.unit(index, 0)
+        results: Results = {}
+        for half in range(self.unit_count[self.columns.registers(index)[0]]):
+            one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
+            pairs = [(a, b) for a in one or () for b in other or ()]
+            if pairs and all(isinstance(a, Within) and isinstance(b, Within) for a, b in pairs):
+                results[unit + half] = frozenset(
+                    [Within(a.loads & b.loads) for a, b in pairs if isinstance(a, Within) and isinstance(b, Within)]
+                )
+        return results
+
+    def _write_lane(self, index: int, state: State, notes: Notes | None) -> Results:
+        unit = self.unit(index, 0)
+        others: Results = {
+            key: value for key, value in state.values.items() if isinstance(key, tuple) and key[0] == unit
+        }
+        lane = self.source(state, index, 2)
+        if lane is None or len(lane) != 1:
+            return {}
+        (which,) = lane
+        if isinstance(which, Const):
+            others[unit, which.value & 63] = self.source(state, index, 1)
+            return others
+        return {}
+
+    def _read_lane(self, index: int, state: State, notes: Notes | None) -> Results:
+        lane = self.source(state, index, 2)
+        if lane is not None and len(lane) == 1:
+            (which,) = lane
+            if isinstance(which, Const):
+                return {self.unit(index, 0): state[self.unit(index, 1), which.value & 63]}
+        return {}
+
+
+def value_reads(name: str, reads: int) -> int:
+    """Of the units that an operation with this generic name reads, those its results in a `State` depend on."""
+    if name in _CARRIES:
+        return reads
+    reads &= ~(1 << r.SCC)
+    if name in _LANE_LOADS:
+        return reads | r.EXEC_MASK
+    return reads & ~r.EXEC_MASK if name in _LANE_MOVES else reads
+
+
+def carries_entry(name: str) -> bool:
+    """Whether the operation with this generic name may hand on what a register held at the function's entry."""
+    return name in _COPIES
+
+
+def is_followed(name: str) -> bool:
+    """Whether the results of the operation with this generic name may be known."""
+    return name in _ACTIONS
+
+
+Action: TypeAlias = Callable[[Operations, int, State, Notes | None], Results]
+
+_ACTIONS: dict[str, Action] = {
+    "S_GETPC_B64": Operations._getpc,
+    "S_MOV_B32": Operations._copy,
+    "S_MOV_B64": Operations._copy,
+    "S_MOVK_I32": Operations._move_short,
+    "S_CSELECT_B32": Operations._conditional,
+    "S_CSELECT_B64": Operations._conditional,
+    "S_SEXT_I32_I16": Operations._sign_extend,
+    "S_ADD_U32": Operations._add,
+    "S_ADD_I32": Operations._add_signed,
+    "S_ADDC_U32": Operations._add_carry,
+    "S_ADD_U64": Operations._add_pair,
+    "S_SUB_U32": Operations._subtract,
+    "S_SUBB_U32": Operations._subtract_borrow,
+    "S_AND_SAVEEXEC_B32": Operations._save_exec,
+    "S_AND_SAVEEXEC_B64": Operations._save_exec,
+    "S_XOR_B32": Operations._combine_masks,
+    "S_XOR_B64": Operations._combine_masks,
+    "GLOBAL_LOAD_DWORDX2_SADDR": Operations._load_lanes,
+    "V_READFIRSTLANE_B32": Operations._read_first_lane,
+    "V_WRITELANE_B32": Operations._write_lane,
+    "V_READLANE_B32": Operations._read_lane,
+}
+for _words in ("", "X2", "X4", "X8", "X16"):
+    _ACTIONS[f"S_LOAD_DWORD{_words}_IMM"] = Operations._load
+    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR"] = Operations._load_indexed
+    _ACTIONS[f"S_LOAD_DWORD{_words}_SGPR_IMM"] = Operations._load_both
+
+_LANE_MOVES = frozenset({"V_WRITELANE_B32", "V_READLANE_B32"})
+_LANE_LOADS = frozenset({"GLOBAL_LOAD_DWORDX2_SADDR", "V_READFIRSTLANE_B32"})
+"""Whose results depend on what is known of EXEC, or that tell something of it."""
+_COPIES = _LANE_MOVES | {
+    *("S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64"),
+    *("S_AND_SAVEEXEC_B32", "S_AND_SAVEEXEC_B64"),
+}
+_CARRIES = frozenset({"S_ADDC_U32", "S_SUBB_U32"})
+_MOVES = frozenset(
+    {
+        *("S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64", "S_SEXT_I32_I16"),
+        *("V_WRITELANE_B32", "V_READLANE_B32"),
+    }
+)
+_SUMS = frozenset({"S_ADD_U32", "S_ADD_I32", "S_ADDC_U32", "S_ADD_U64", "S_SUB_U32", "S_SUBB_U32"})
+_JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
+"""Looked at where jumps are resolved."""
