@@ -15,7 +15,7 @@ from luthier.lifting import registers as r
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.explore import Resolution
 from luthier.lifting.graph import Graph, reach
-from luthier.lifting.operations import Operations, carries_entry, is_followed, value_reads
+from luthier.lifting.operations import Operations, carries_entry, is_followed, moves, needs_counter, value_reads
 from luthier.lifting.semantics import Control
 from luthier.lifting.slices import Kinds, Step, relevant_steps
 from luthier.lifting.values import MASK32, MASK64, Element, Entry, High, Low, Notes, Reference, Slot, State, Value
@@ -37,6 +37,8 @@ class FunctionAddresses:
     """s_getpc_b64 -> an instruction that uses its unfinished value in a way that is not understood."""
     clobbers: int = 0
     """Scalar units that may not hold their entry value when the function returns."""
+    asked: set[int | None] = field(default_factory=set)
+    """The functions, by address, whose `World.clobbers` this depends on."""
 
 
 @dataclass(frozen=True)
@@ -92,25 +94,37 @@ class AddressAnalysis:
         opcodes = [table.opcode(number) for number in columns.opcodes]
         self._followed = {one.opcode.number for one in opcodes if is_followed(one.opcode.pseudo)}
         self._leaving = {one.opcode.number: one.control for one in opcodes if one.control in _LEAVING}
-        self._alone = np.isin(columns.code.opcode, [*self._followed, *self._leaving]).astype(np.uint8)
+        marked = np.zeros(max(columns.opcodes, default=0) + 2, np.uint8)  # the last place is that of -1
+        marked[[*self._followed, *self._leaving]] = 1
+        self._alone = marked[columns.code.opcode]
         self._kinds = Kinds(
             followed=lambda index: columns.opcode[index] in self._followed,
             value_reads=lambda step: value_reads(self._name(step.first), step.reads),
             is_getpc=lambda index: self._name(index) == "S_GETPC_B64",
+            needs_counter=lambda index: needs_counter(self._name(index)),
+            moves=lambda index: moves(self._name(index)),
             copies=lambda index: carries_entry(self._name(index)),
             by_register=lambda index: self._leaving.get(columns.opcode[index]) in _BY_REGISTER,
             may_return=lambda index: self._leaving.get(columns.opcode[index]) == Control.JUMP_REGISTER,
         )
         self._parts: dict[int, list[Part]] = {}
         """Of the function at hand, by node."""
+        self._asked: set[int | None] = set()
 
     def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
         """Analyse the function entered at these addresses, called with its return address in the unit pairs at
         `links`."""
-        nodes = self.graph.nodes
         links = tuple(links)
-        work = [self.graph.node_at[entry] for entry in entries]
-        self._prepare(work, bool(links))
+        roots = [self.graph.node_at[entry] for entry in entries]
+        self._asked = set()
+        found = self._analyse(roots, links, finished=False)
+        # Where the address of a computed program counter goes decides whether the code can be moved.
+        return self._analyse(roots, links, finished=True) if found.computed else found
+
+    def _analyse(self, roots: list[int], links: tuple[int, ...], finished: bool) -> FunctionAddresses:
+        nodes = self.graph.nodes
+        self._prepare(roots, bool(links), finished)
+        work = list(roots)
         states = {start: State() for start in work}
         heapq.heapify(work)  # in address order: what comes before a block has mostly settled when it is looked at
         while work:
@@ -118,10 +132,12 @@ class AddressAnalysis:
             if work and work[0] == number:
                 continue
             after = self._block(number, states[number].copy())
+            taken = False
             for _, successor in nodes[number].successors:
                 known = states.get(successor)
                 if known is None:
-                    states[successor] = after.copy()
+                    states[successor] = after.copy() if taken else after
+                    taken = True
                 elif not known.join(after):
                     continue
                 heapq.heappush(work, successor)
@@ -136,15 +152,15 @@ class AddressAnalysis:
         self._return_from_call(number, state)
         return state
 
-    def _prepare(self, roots: list[int], called: bool) -> None:
+    def _prepare(self, roots: list[int], called: bool, finished: bool) -> None:
         """Cut the blocks of a function at the instructions whose values matter."""
         nodes = self.graph.nodes
         steps = {
-            number: [Step(*one) for one in self._native.steps(nodes[number].first, nodes[number].last, self._alone)]
+            number: list(map(Step._make, self._native.steps(nodes[number].first, nodes[number].last, self._alone)))
             for number in reach(nodes, roots)
         }
         # Who calls a function must know which registers it puts back. Nobody calls a kernel.
-        relevant = relevant_steps(nodes, steps, roots, called, self._kinds)
+        relevant = relevant_steps(nodes, steps, roots, called, finished, self._kinds)
         self._parts = {number: self._cut(own, relevant) for number, own in steps.items()}
 
     def _cut(self, steps: list[Step], relevant: set[int]) -> list[Part]:
@@ -168,6 +184,10 @@ class AddressAnalysis:
     def _name(self, index: int) -> str:
         return self.table.pseudos[self.columns.opcode[index]]
 
+    def _clobbers(self, function: int | None) -> int:
+        self._asked.add(function)
+        return self.world.clobbers(function)
+
     def _return_from_call(self, number: int, state: State) -> None:
         """After a call, what the callee leaves changed is unknown.
 
@@ -180,13 +200,13 @@ class AddressAnalysis:
             return
         lost = 0
         for target in node.targets:
-            lost |= self.world.clobbers(target)
+            lost |= self._clobbers(target)
         if node.resolution is not None and node.resolution.reason:
-            lost |= self.world.clobbers(None)
+            lost |= self._clobbers(None)
         state.forget(lost & r.SCALAR_MASK & ~r.EXEC_MASK)
 
     def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
-        found = FunctionAddresses()
+        found = FunctionAddresses(asked=self._asked)
         notes = Notes()
         for number, before in states.items():
             state = before.copy()
@@ -255,7 +275,7 @@ class AddressAnalysis:
                 elif self.graph.nodes[self._node_of(index)].exit == "tail":
                     found.clobbers |= _changed(state)
                     for target in resolution.targets:
-                        found.clobbers |= self.world.clobbers(target)
+                        found.clobbers |= self._clobbers(target)
                 else:
                     return  # a jump inside the function: the analysis goes on there
         # Whoever runs next might use an unfinished address that is still in a register.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from luthier.errors import LiftError
 from luthier.lifting import registers as r
@@ -26,7 +26,7 @@ from luthier.lifting.model import (
 from luthier.lifting.regions import Regions, find_regions
 from luthier.lifting.semantics import Control
 from luthier.lifting.slots import CodeSlots
-from luthier.lifting.text import text_of
+from luthier.lifting.text import MOST_ANALYSES, text_of
 from luthier.mc import InstructionArray, Isa
 from luthier.objects import CodeObject, Kernel, load_object
 
@@ -107,15 +107,14 @@ class _Lifter:
         analysis = AddressAnalysis(columns, graph, self.table, effects, world)
         changed = False
         before = len(self.explorer.leaders), {entry: set(links) for entry, links in self.explorer.entries.items()}
-        for entry, links in list(self.explorer.entries.items()):
+        for entry, links in reversed(list(self.explorer.entries.items())):  # callees mostly before their callers
             members = graph.members[entry]
             if all(
                 interesting.isdisjoint(columns.opcode[graph.nodes[number].first : graph.nodes[number].last + 1])
                 for number in members
             ):
                 continue
-            starts = self.hardware_entries if entry == self.kernel.entry else [entry]
-            found = self.found[entry] = analysis.run(starts, links)
+            found = self.found[entry] = self._addresses(entry, links, analysis, columns, graph)
             clobbers = found.clobbers
             if clobbers != self._clobbered(entry):
                 self.clobbers[entry] = clobbers
@@ -127,6 +126,45 @@ class _Lifter:
                     self._follow(address, resolution, columns, graph)
         after = len(self.explorer.leaders), self.explorer.entries
         return changed or before != after
+
+    def _addresses(
+        self, entry: int, links: Collection[int], analysis: AddressAnalysis, columns: Columns, graph: Graph
+    ) -> FunctionAddresses:
+        """The analysis of one function, or what an earlier one found in the same blocks: in the round before, or in
+        another kernel of the object."""
+        starts = self.hardware_entries if entry == self.kernel.entry else [entry]
+        address, nodes = columns.address, graph.nodes
+        members = [nodes[number] for number in graph.members[entry]]
+        callees = sorted({target for node in members for target in node.targets})
+        key = (
+            entry,
+            tuple(starts),
+            frozenset(links),
+            self.table.vector_universe,
+            tuple((callee, self._clobbered(callee)) for callee in callees),
+            tuple(
+                (
+                    address[node.first],
+                    address[node.last],
+                    node.exit,
+                    node.targets,
+                    node.resolution is not None and bool(node.resolution.reason),
+                    *[address[nodes[successor].first] for _, successor in node.successors],
+                )
+                for node in members
+            ),
+        )
+        known = self.text.analyses
+        found = known.get(key)
+        if found is None:
+            found = analysis.run(starts, links)
+            if not found.asked <= {*callees, None}:
+                return found  # it depends on more than the key says
+            known[key] = found
+            if len(known) > MOST_ANALYSES:
+                known.popitem(last=False)
+        known.move_to_end(key)
+        return found
 
     def _is_code(self, address: int) -> bool:
         return self.text.range_of(address) is not None

@@ -359,6 +359,8 @@ def value_reads(name: str, reads: int) -> int:
     """Of the units that an operation with this generic name reads, those its results in a `State` depend on."""
     if name in _CARRIES:
         return reads
+    if name in _SAVES:
+        return reads & r.EXEC_MASK
     reads &= ~(1 << r.SCC)
     if name in _LANE_LOADS:
         return reads | r.EXEC_MASK
@@ -368,6 +370,17 @@ def value_reads(name: str, reads: int) -> int:
 def carries_entry(name: str) -> bool:
     """Whether the operation with this generic name may hand on what a register held at the function's entry."""
     return name in _COPIES
+
+
+def needs_counter(name: str) -> bool:
+    """Whether the operation with this generic name makes values only of such as were made of a program counter."""
+    return name in _LANE_LOADS
+
+
+def moves(name: str) -> bool:
+    """Whether the result of the operation with this generic name is one of its sources, and a program counter one
+    again."""
+    return name in _MOVES
 
 
 def is_followed(name: str) -> bool:
@@ -408,10 +421,8 @@ for _words in ("", "X2", "X4", "X8", "X16"):
 _LANE_MOVES = frozenset({"V_WRITELANE_B32", "V_READLANE_B32"})
 _LANE_LOADS = frozenset({"GLOBAL_LOAD_DWORDX2_SADDR", "V_READFIRSTLANE_B32"})
 """Whose results depend on what is known of EXEC, or that tell something of it."""
-_COPIES = _LANE_MOVES | {
-    *("S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64"),
-    *("S_AND_SAVEEXEC_B32", "S_AND_SAVEEXEC_B64"),
-}
+_SAVES = frozenset({"S_AND_SAVEEXEC_B32", "S_AND_SAVEEXEC_B64"})
+_COPIES = _LANE_MOVES | _SAVES | {"S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64"}
 _CARRIES = frozenset({"S_ADDC_U32", "S_SUBB_U32"})
 _MOVES = frozenset(
     {

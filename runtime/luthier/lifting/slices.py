@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from luthier.lifting import registers as r
@@ -35,6 +37,8 @@ class Kinds:
         followed: whether its results may be known.
         value_reads: the units those results depend on.
         is_getpc: whether it reads the program counter.
+        needs_counter: whether it makes values only of such as were made of a program counter.
+        moves: whether its result is one of its sources.
         copies: whether it may hand on what a register held at the function's entry.
         by_register: whether it goes to an address in registers.
         may_return: whether it may leave for the caller.
@@ -43,73 +47,98 @@ class Kinds:
     followed: Callable[[int], bool]
     value_reads: Callable[[Step], int]
     is_getpc: Callable[[int], bool]
+    needs_counter: Callable[[int], bool]
+    moves: Callable[[int], bool]
     copies: Callable[[int], bool]
     by_register: Callable[[int], bool]
     may_return: Callable[[int], bool]
 
 
 def relevant_steps(
-    nodes: Sequence[Node], steps: Mapping[int, Collection[Step]], roots: Collection[int], called: bool, kinds: Kinds
+    nodes: Sequence[Node],
+    steps: Mapping[int, list[Step]],
+    roots: Collection[int],
+    called: bool,
+    finished: bool,
+    kinds: Kinds,
 ) -> set[int]:
     """The instructions whose results, or whose effect on what is known of EXEC, can matter.
 
     Args:
         steps: of each node that control reaches from `roots`.
         called: whether somebody has to know which registers the function puts back.
+        finished: whether it matters where all those addresses go that were made of a program counter, and not only
+            how they are made.
     """
     singles = [step for own in steps.values() for step in own if step.first == step.last]
     followed = {step.first for step in singles if kinds.followed(step.first)}
     if not followed:
         return set()
-    sums = _reading_counters(nodes, steps, roots, followed, kinds)
-    copies = [step for step in singles if called and step.first in followed and kinds.copies(step.first)]
-    back = _Backward(nodes, steps, followed, sums, _restorable(copies), kinds)
-    return back.run()
+    fresh, derived = _reading_counters(nodes, steps, roots, followed, kinds)
+    followed = {index for index in followed if index in derived or not kinds.needs_counter(index)}
+    copies = [
+        (reads, step.writes & ~(reads & r.EXEC_MASK))
+        for step in (singles if called else ())
+        if step.first in followed and kinds.copies(step.first) and (reads := kinds.value_reads(step))
+    ]
+    return _Backward(nodes, steps, followed, derived if finished else fresh, _restorable(copies), kinds).run()
 
 
 def _reading_counters(
-    nodes: Sequence[Node], steps: Mapping[int, Collection[Step]], roots: Collection[int], followed: set[int], kinds: Kinds
-) -> set[int]:
-    """Forward: the followed instructions that read what may be made of a program counter, and those that read it."""
+    nodes: Sequence[Node], steps: Mapping[int, list[Step]], roots: Collection[int], followed: set[int], kinds: Kinds
+) -> tuple[set[int], set[int]]:
+    """Forward: the followed instructions that read a program counter to which nothing has been added, and those that
+    read what may be made of one; both with those that read the program counter itself."""
     getpcs = {index for index in followed if kinds.is_getpc(index)}
-    found = set(getpcs)
-    if not getpcs:
-        return found
-    before = dict.fromkeys(roots, 0)
+    from_fresh, from_derived = set(getpcs), set(getpcs)
+    before = dict.fromkeys(roots, (0, 0)) if getpcs else {}
     work = sorted(before)
     while work:
         number = heapq.heappop(work)
         if work and work[0] == number:
             continue
-        derived = before[number]
+        fresh, derived = before[number]
         for step in steps[number]:
-            reads = step.reads & derived
-            derived &= ~(step.kills & r.SCALAR_MASK)  # what is in a lane is never taken to be gone
-            if step.first in getpcs:
+            index = step.first
+            reads, reads_fresh = step.reads & derived, step.reads & fresh
+            kept = ~(step.kills & r.SCALAR_MASK)  # what is in a lane is never taken to be gone
+            fresh, derived = fresh & kept, derived & kept
+            if index in getpcs:
+                fresh, derived = fresh | step.writes, derived | step.writes
+            elif reads and index in followed:
+                from_derived.add(index)
                 derived |= step.writes
-            elif reads and step.first in followed:
-                found.add(step.first)
-                derived |= step.writes
+                if reads_fresh:
+                    from_fresh.add(index)
+                    if kinds.moves(index):
+                        fresh |= step.writes
         for _, successor in nodes[number].successors:
             known = before.get(successor)
-            if known is None or derived & ~known:
-                before[successor] = derived | (known or 0)
+            if known is None or fresh & ~known[0] or derived & ~known[1]:
+                known = known or (0, 0)
+                before[successor] = known[0] | fresh, known[1] | derived
                 heapq.heappush(work, successor)
-    return found
+    return from_fresh, from_derived
 
 
-def _restorable(copies: list[Step]) -> int:
-    """Scalar units that may get back what they held at the entry: such a value goes round through copies."""
-    around = -1
+def _restorable(copies: list[tuple[int, int]]) -> int:
+    """Scalar units that may get back what they held at the entry: such a value goes round through copies.
+
+    EXEC is left out: what a function does to it is not asked (`AddressAnalysis._return_from_call`).
+
+    Args:
+        copies: the units each reads and writes.
+    """
+    around = 0
     while copies:
         read = written = 0
-        for step in copies:
-            read |= step.reads
-            written |= step.writes
+        for reads, writes in copies:
+            read |= reads
+            written |= writes
         if around == (around := read & written):
-            break
-        copies = [step for step in copies if step.reads & around and step.writes & around]
-    return around & r.SCALAR_MASK if copies else 0
+            return around & r.SCALAR_MASK & ~r.EXEC_MASK
+        copies = [(reads, writes) for reads, writes in copies if reads & around and writes & around]
+    return 0
 
 
 class _Backward:
@@ -118,26 +147,31 @@ class _Backward:
     def __init__(
         self,
         nodes: Sequence[Node],
-        steps: Mapping[int, Collection[Step]],
+        steps: Mapping[int, list[Step]],
         followed: set[int],
-        sums: set[int],
+        seeds: set[int],
         restorable: int,
         kinds: Kinds,
     ) -> None:
         self.nodes = nodes
         self.steps = steps
         self.followed = followed
-        self.sums = sums
+        self.seeds = seeds
         self.restorable = restorable
         self.kinds = kinds
-        self.relevant = set(sums)
+        self.relevant = set(seeds)
+        self.plain: dict[int, int] = {}
+        """What those nodes write that hold nothing but instructions that are not followed."""
+        for number, own in steps.items():
+            if not any(step.first in followed or kinds.by_register(step.first) for step in own):
+                self.plain[number] = reduce(or_, [step.writes for step in own])
 
     def run(self) -> set[int]:
         predecessors: dict[int, list[int]] = {}
         for number in self.steps:
             for _, successor in self.nodes[number].successors:
                 predecessors.setdefault(successor, []).append(number)
-        before = dict.fromkeys(self.steps, -1)
+        before = dict.fromkeys(self.steps, 0)
         work = sorted(-number for number in self.steps)  # the last block first
         while work:
             number = -heapq.heappop(work)
@@ -145,8 +179,9 @@ class _Backward:
                 continue
             needed = 0
             for _, successor in self.nodes[number].successors:
-                needed |= max(before[successor], 0)
-            needed = self._block(number, needed)
+                needed |= before[successor]
+            writes = self.plain.get(number)
+            needed = self._block(number, needed) if writes is None or needed & writes & r.EXEC_MASK else needed & ~writes
             if needed != before[number]:
                 before[number] = needed
                 for predecessor in predecessors.get(number, ()):
@@ -163,7 +198,7 @@ class _Backward:
                 if kinds.may_return(index):
                     needed |= self.restorable
             elif index in self.followed:
-                if index in self.sums or self._tells(step) & needed:
+                if index in self.seeds or self._tells(step) & needed:
                     self.relevant.add(index)
                     needed = needed & ~(step.writes & r.SCALAR_MASK & ~r.EXEC_MASK) | kinds.value_reads(step)
                 else:

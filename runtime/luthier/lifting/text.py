@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import bisect
 import weakref
+from collections import OrderedDict
+from collections.abc import Hashable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +22,13 @@ from luthier.lifting.semantics import Control, control_of
 from luthier.mc import InstructionArray, Isa
 from luthier.objects import CodeObject
 
+if TYPE_CHECKING:
+    from luthier.lifting.addresses import FunctionAddresses
+
 MOST_KEPT = 1 << 15
 """Instructions of an object that are kept decoded for the next kernel, which may call the same functions."""
+MOST_ANALYSES = 64
+"""Functions of an object whose analyses are kept for the next kernel."""
 UNDECODABLE = -1
 """In `Piece.control`: the bytes are no instruction."""
 
@@ -103,6 +110,8 @@ class Text:
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
         self.relocations = {relocation.offset: relocation for relocation in object.relocations}
         """By the address they change."""
+        self.analyses: OrderedDict[Hashable, FunctionAddresses] = OrderedDict()
+        """What is known of functions, kept by `luthier.lifting.lifter`; the last one used is the last."""
         self._pieces: dict[int, Piece] = {}
         self._kept = 0
 
