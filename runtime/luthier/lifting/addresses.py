@@ -61,8 +61,8 @@ class World:
 class Part(NamedTuple):
     """Some steps of a block: one that is looked at by itself, or all that are between two of those."""
 
-    index: int
-    """The instruction; -1 for steps that are not looked at."""
+    at: int
+    """Index of the instruction; -1 for steps that are not looked at."""
     followed: bool
     """Whether it makes values."""
     reads: int
@@ -146,7 +146,7 @@ class AddressAnalysis:
     def _block(self, number: int, state: State) -> State:
         for part in self._parts[number]:
             if part.followed:
-                self._operations.apply(self._name(part.index), part.index, self.effects(part.index), state, None)
+                self._operations.apply(self._name(part.at), part.at, self.effects(part.at), state, None)
             else:
                 state.overwrite(part.writes, part.kills)
         self._return_from_call(number, state)
@@ -211,7 +211,7 @@ class AddressAnalysis:
         for number, before in states.items():
             state = before.copy()
             for part in self._parts[number]:
-                index = part.index
+                index = part.at
                 if index < 0:
                     self._pass(part, state, notes)
                     continue

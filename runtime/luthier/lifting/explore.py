@@ -15,6 +15,11 @@ from luthier.lifting.semantics import Control
 from luthier.lifting.text import UNDECODABLE, Extent, Piece, Text, concatenate
 from luthier.mc import NO_TARGET, InstructionArray
 
+# As plain integers: a member of an IntEnum takes longer to look up than most of what is done here.
+_CONDITIONAL, _CALL, _REFUSED = int(Control.CONDITIONAL), int(Control.CALL), int(Control.REFUSED)
+_WITH_TARGET = (int(Control.BRANCH), _CONDITIONAL, _CALL)
+_COMING_BACK = (_CALL, int(Control.CALL_REGISTER), int(Control.TRAP))
+
 
 @dataclass
 class Resolution:
@@ -51,6 +56,8 @@ class Explorer:
         self._local: dict[int, Piece] = {}
         self._seen: dict[int, bytearray] = {}
         self._work: list[int] = []
+        self._whole: tuple[list[tuple[int, int]], InstructionArray, Columns, list[int]] | None = None
+        """What `code` last put together, with the start and end of each piece in it."""
         self._function_starts = text.function_starts
 
     def fail(self, message: str, address: int) -> LiftError:
@@ -155,21 +162,21 @@ class Explorer:
         following = address + piece.columns.size[index]
         if control == UNDECODABLE:
             raise self.fail("control reaches bytes that are no instruction", address)
-        if control == Control.REFUSED:
+        if control == _REFUSED:
             pseudo = self.text.isa.opcode(piece.columns.opcode[index]).pseudo
             raise self.fail(f"{pseudo.lower()}: {sem.REFUSED_REASONS[pseudo]}", address)
-        if control in (Control.BRANCH, Control.CONDITIONAL, Control.CALL):
+        if control in _WITH_TARGET:
             target = piece.columns.target[index]
             if target == NO_TARGET:
                 raise self.fail("a branch whose target LLVM does not tell", address)
-            if control == Control.CALL:
+            if control == _CALL:
                 self.add_function_later(target, self.link_of(piece.columns, index), address)
             else:
                 self._goto(target, address)
-        if control == Control.CONDITIONAL:
+        if control == _CONDITIONAL:
             self.check_fall(address, following)
             self._goto(following, address)
-        elif control in (Control.CALL, Control.CALL_REGISTER, Control.TRAP) and self.comes_back(address, following):
+        elif control in _COMING_BACK and self.comes_back(address, following):
             self._goto(following, address)
 
     def add_function_later(self, entry: int, link: int | None, caller: int) -> None:
@@ -199,7 +206,7 @@ class Explorer:
         if self.text.range_of(following) is None:
             return False
         piece, index = self._locate(following)
-        return piece.control[index] not in (UNDECODABLE, Control.REFUSED)
+        return piece.control[index] not in (UNDECODABLE, _REFUSED)
 
     def link_of(self, columns: Columns, index: int) -> int | None:
         """First unit of the destination of a call, which receives the return address."""
@@ -225,6 +232,7 @@ class Explorer:
         """`code` of the pieces that begin at `used`."""
         pieces: list[InstructionArray] = []
         control: list[int] = []
+        cuts: list[tuple[int, int]] = []
         addresses: list[NDArray[np.int64]] = []
         sizes: list[NDArray[np.int32]] = []
         for start in used:
@@ -234,6 +242,7 @@ class Explorer:
             seen = np.frombuffer(bytes(self._seen[start]), np.uint8).astype(bool)
             addresses.append(piece.code.addresses[seen])
             sizes.append(piece.code.size[seen])
+            cuts.append((start, min(limit, piece.end)))
             if limit >= piece.end:
                 pieces.append(piece.code)
                 control += piece.control
@@ -249,12 +258,16 @@ class Explorer:
         if len(over):
             one, other = reached[over[0]].item(), reached[over[0] + 1].item()
             raise self.fail(f"control enters the middle of the instruction at {one:#x}", other)
-        code = concatenate(self.text, pieces)
+        known = self._whole
+        if known is None or known[0] != cuts:
+            code = concatenate(self.text, pieces)
+            known = self._whole = cuts, code, Columns(code), control
+        _, code, columns, control = known
         places = np.searchsorted(code.addresses, reached)
         if len(reached) and (places[-1] >= len(code) or (code.addresses[places] != reached).any()):
             raise self.fail("two readings of the same bytes as code", reached[0].item())
         kinds = np.array(control, np.int8)[places]
-        return code, Columns(code), control, places[kinds != int(Control.NEXT)].tolist()
+        return code, columns, control, places[kinds != int(Control.NEXT)].tolist()
 
 
 def _cut(code: InstructionArray, count: int, end: int) -> InstructionArray:

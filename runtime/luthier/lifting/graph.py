@@ -46,6 +46,11 @@ _DIRECT_EXIT: dict[int, BlockExit] = {
     Control.END: "end",
     Control.TRAP: "trap",
 }
+# As plain integers: a member of an IntEnum takes longer to look up than a block to build.
+_NEXT, _CONDITIONAL, _CALL = int(Control.NEXT), int(Control.CONDITIONAL), int(Control.CALL)
+_CALL_REGISTER, _JUMP_REGISTER = int(Control.CALL_REGISTER), int(Control.JUMP_REGISTER)
+_BRANCHES = (int(Control.BRANCH), _CONDITIONAL)
+_COMING_BACK = (_CALL, _CALL_REGISTER, int(Control.TRAP))
 
 
 def build_graph(
@@ -64,7 +69,8 @@ def build_graph(
         roots: all the addresses a function is entered at, where there are more than its own.
     """
     starts = np.searchsorted(columns.code.addresses, sorted(explorer.leaders)).tolist()
-    node_at = {columns.address[start]: number for number, start in enumerate(starts)}
+    addresses, sizes = columns.address, columns.size
+    node_at = {addresses[start]: number for number, start in enumerate(starts)}
     nodes: list[Node] = []
     at = 0
     for number, start in enumerate(starts):
@@ -73,26 +79,29 @@ def build_graph(
         following = starts[number + 1] if number + 1 < len(starts) else len(control)
         last = min(stops[at] if at < len(stops) else len(control), following - 1)
         node = Node(start, last)
-        address = columns.address[last]
+        nodes.append(node)
+        address = addresses[last]
         kind = control[last]
-        after = node_at.get(address + columns.size[last])
+        after = node_at.get(address + sizes[last])
+        if kind == _NEXT:
+            if after is not None:
+                node.successors.append(("fallthrough", after))
+            continue
         node.exit = _DIRECT_EXIT.get(kind, "fallthrough")
-        if kind == Control.JUMP_REGISTER:
-            _register_jump(explorer, node, resolutions.get(address), node_at, columns.address[start])
-        elif kind == Control.CALL_REGISTER:
+        if kind == _JUMP_REGISTER:
+            _register_jump(explorer, node, resolutions.get(address), node_at, addresses[start])
+        elif kind == _CALL_REGISTER:
             node.resolution = resolutions.get(address)
             node.targets = node.resolution.targets if node.resolution is not None else ()
-        elif kind == Control.CALL:
+        elif kind == _CALL:
             node.targets = (columns.target[last],)
-        if kind in (Control.BRANCH, Control.CONDITIONAL):
+        if kind in _BRANCHES:
             node.successors.append(("taken", node_at[columns.target[last]]))
-        falls = kind in (Control.NEXT, Control.CONDITIONAL) or (
-            kind in (Control.CALL, Control.CALL_REGISTER, Control.TRAP)
-            and explorer.comes_back(address, address + columns.size[last])
+        falls = kind == _CONDITIONAL or (
+            kind in _COMING_BACK and after is not None and explorer.comes_back(address, address + sizes[last])
         )
         if after is not None and falls:
             node.successors.append(("fallthrough", after))
-        nodes.append(node)
     members = {entry: reach(nodes, [node_at[root] for root in roots.get(entry, [entry])]) for entry in explorer.entries}
     return Graph(nodes, node_at, members)
 

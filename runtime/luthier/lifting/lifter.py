@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Callable, Collection
+from typing import Literal
 
 from luthier.errors import LiftError
 from luthier.lifting import registers as r
@@ -206,10 +207,12 @@ class _Lifter:
                     owner[member] = number
                     order.append(member)
         block_number = {member: index for index, member in enumerate(order)}
-        predecessors: dict[int, set[int]] = {}
-        for member in order:
+        predecessors: dict[int, list[int]] = {}
+        for number, member in enumerate(order):
             for _, successor in graph.nodes[member].successors:
-                predecessors.setdefault(successor, set()).add(block_number[member])
+                known = predecessors.setdefault(successor, [])
+                if not known or known[-1] != number:
+                    known.append(number)
         blocks: list[BasicBlock] = []
         block_of = [-1] * len(columns.address)
         for member in order:
@@ -223,7 +226,7 @@ class _Lifter:
                     node.last,
                     node.exit,
                     tuple(Edge(kind, block_number[to]) for kind, to in node.successors),
-                    tuple(sorted(predecessors.get(member, ()))),
+                    tuple(predecessors.get(member, ())),
                 )
             )
             block_of[node.first : node.last + 1] = [index] * (node.last + 1 - node.first)
@@ -304,7 +307,8 @@ class _Lifter:
             for getpc, use in addresses.escapes.items():
                 mnemonic = self.table.opcode(columns.opcode[_index_of(columns, use)]).opcode.mnemonic
                 raise self.explorer.fail(
-                    f"the program counter read at {getpc:#x} is used by '{mnemonic}' in a way that cannot be retargeted",
+                    f"the program counter read at {getpc:#x} is used by '{mnemonic}' "
+                    "in a way that cannot be retargeted",
                     use,
                 )
             computed |= addresses.computed
@@ -323,8 +327,9 @@ class _Lifter:
                     raise self.explorer.fail("one add serves several program counters", add)
             if getpc not in computed:
                 target = getpc + GETPC_SIZE + offset & 0xFFFFFFFFFFFFFFFF
-                places = (_index_of(columns, address) for address in (getpc, low, high))
-                references.append(PcReference(*places, target, "code" if target in reachable else "data"))
+                one, two, three = (_index_of(columns, address) for address in (getpc, low, high))
+                kind: Literal["code", "data"] = "code" if target in reachable else "data"
+                references.append(PcReference(one, two, three, target, kind))
         for getpc in sorted(computed):
             references.append(PcReference(_index_of(columns, getpc), -1, -1, getpc + GETPC_SIZE, "computed"))
         return tuple(sorted(references, key=lambda reference: (reference.getpc, reference.low))), computed
@@ -343,9 +348,7 @@ class _Lifter:
                 found.append(DirectJump(node.last, resolution.targets[0]))
         return tuple(found)
 
-    def _tables(
-        self, columns: Columns, graph: Graph, references: tuple[PcReference, ...]
-    ) -> tuple[CodeTable, ...]:
+    def _tables(self, columns: Columns, graph: Graph, references: tuple[PcReference, ...]) -> tuple[CodeTable, ...]:
         """The constant words that calls get their targets from; neighbours reached by the same references together."""
         reached: dict[int, set[int]] = {}
         for node in graph.nodes:
@@ -360,7 +363,9 @@ class _Lifter:
                 run.append((slot, target))
             following = words[number + 1] if number + 1 < len(words) else None
             if run and (following is None or following[0] != slot + 8 or following[2] != getpcs):
-                by = tuple(index for index, reference in enumerate(references) if columns.address[reference.getpc] in getpcs)
+                by = tuple(
+                    index for index, reference in enumerate(references) if columns.address[reference.getpc] in getpcs
+                )
                 tables.append(CodeTable(run[0][0], tuple(target for _, target in run), by))
                 run = []
         return tuple(tables)

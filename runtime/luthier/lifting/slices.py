@@ -181,7 +181,9 @@ class _Backward:
             for _, successor in self.nodes[number].successors:
                 needed |= before[successor]
             writes = self.plain.get(number)
-            needed = self._block(number, needed) if writes is None or needed & writes & r.EXEC_MASK else needed & ~writes
+            needed = (
+                self._block(number, needed) if writes is None or needed & writes & r.EXEC_MASK else needed & ~writes
+            )
             if needed != before[number]:
                 before[number] = needed
                 for predecessor in predecessors.get(number, ()):

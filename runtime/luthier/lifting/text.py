@@ -7,6 +7,7 @@ between two functions then spoils nothing, and lifting one kernel of many decode
 from __future__ import annotations
 
 import bisect
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -25,8 +26,9 @@ from luthier.objects import CodeObject
 if TYPE_CHECKING:
     from luthier.lifting.addresses import FunctionAddresses
 
-MOST_KEPT = 1 << 15
-"""Instructions of an object that are kept decoded for the next kernel, which may call the same functions."""
+MOST_KEPT = 1 << 16
+"""Instructions, of all objects together, that are kept decoded for the next kernel, which may call the same
+functions."""
 MOST_ANALYSES = 64
 """Functions of an object whose analyses are kept for the next kernel."""
 UNDECODABLE = -1
@@ -97,7 +99,7 @@ class Text:
         self.isa = isa
         self.name = object.name
         self.ranges = [(address, address + size) for address, size in object.text_ranges if size > 0]
-        self._bytes: dict[int, bytes] = {first: object.read(first, end - first) for first, end in self.ranges}
+        self._object = weakref.ref(object)  # whose key this is in `_texts`
         self.functions: dict[int, Extent] = {}
         for symbol in object.symbols:
             if symbol.type == "func" and self.range_of(symbol.address) is not None:
@@ -113,7 +115,6 @@ class Text:
         self.analyses: OrderedDict[Hashable, FunctionAddresses] = OrderedDict()
         """What is known of functions, kept by `luthier.lifting.lifter`; the last one used is the last."""
         self._pieces: dict[int, Piece] = {}
-        self._kept = 0
 
     def range_of(self, address: int) -> tuple[int, int] | None:
         """Start and end of the executable section that holds `address`."""
@@ -131,19 +132,21 @@ class Text:
         section = self.range_of(first)
         if section is None or end > section[1]:
             raise LiftError("not in executable code", object=self.name, offset=first)
-        data = self._bytes[section[0]]
-        return data[first - section[0] : end - section[0]]
+        object = self._object()
+        assert object is not None, "lifting holds the object"
+        return object.read(first, end - first)
 
     def piece(self, start: int) -> Piece:
         """The piece that begins at `start`, a member of `starts`, and ends at the next one or with the section."""
-        known = self._pieces.pop(start, None)
+        known = self._pieces.get(start)
         if known is None:
-            known = self.decode(start, self.starts)
-            self._kept += len(known.control)
-        self._pieces[start] = known  # the last one used is the last to go
-        while self._kept > MOST_KEPT and len(self._pieces) > 1:
-            self._kept -= len(self._pieces.pop(next(iter(self._pieces))).control)
+            known = self._pieces[start] = self.decode(start, self.starts)
+        _kept.use(known, self)
         return known
+
+    def drop(self, start: int) -> None:
+        """Keep the piece that begins at `start` no longer."""
+        self._pieces.pop(start, None)
 
     def decode(self, start: int, starts: list[int]) -> Piece:
         """Decode from `start` to the next of `starts` or the end of the section."""
@@ -154,6 +157,30 @@ class Text:
         end = min(section[1], starts[following]) if following < len(starts) else section[1]
         return Piece(self.isa, self.bytes_between(start, end), start)
 
+
+class _Kept:
+    """The pieces that are kept, of all texts, the last one used at the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[Piece, weakref.ref[Text]] = OrderedDict()
+        self._instructions = 0
+
+    def use(self, piece: Piece, text: Text) -> None:
+        """Note that a piece was used, and drop those used longest ago."""
+        with self._lock:
+            if piece not in self._texts:
+                self._texts[piece] = weakref.ref(text)
+                self._instructions += len(piece.control)
+            self._texts.move_to_end(piece)
+            while self._instructions > MOST_KEPT and len(self._texts) > 1:
+                oldest, owner = self._texts.popitem(last=False)
+                self._instructions -= len(oldest.control)
+                if (alive := owner()) is not None:
+                    alive.drop(oldest.start)
+
+
+_kept = _Kept()
 
 _texts: weakref.WeakKeyDictionary[CodeObject, dict[Isa, Text]] = weakref.WeakKeyDictionary()
 
