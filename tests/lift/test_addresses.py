@@ -1,0 +1,171 @@
+"""The search for where register jumps lead: leaving out what cannot matter, and keeping what was found, change
+nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from luthier.errors import LiftError
+from luthier.lifting import addresses, lift, lifter, text
+from luthier.lifting import registers as r
+from luthier.lifting.addresses import AddressAnalysis, FunctionAddresses
+from luthier.lifting.listing import as_data
+from luthier.lifting.slices import Kinds, Step
+from luthier.objects import CodeObject, load_object
+
+TARGETS = ["gfx90a", "gfx1100"]
+SOURCES = {
+    "calls.hip": ["calls", "calls_tail", "calls_exported", "selected", "selected_by_lane", "from_constant"],
+    "divergence.hip": ["waterfall", "calls_in_branches"],
+}
+
+
+def everything(
+    nodes: object, steps: Mapping[int, list[Step]], roots: object, called: bool, finished: bool, kinds: Kinds
+) -> set[int]:
+    """All that may be followed, in place of `relevant_steps`."""
+    return {
+        step.first
+        for own in steps.values()
+        for step in own
+        if kinds.followed(step.first) or (step.first == step.last and step.writes & r.EXEC_MASK)
+    }
+
+
+def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bool) -> tuple[Any, list[Any]]:
+    """What lifting says, or its error, and what every analysis of a function found."""
+    found: list[Any] = []
+    run = AddressAnalysis.run
+
+    def noted(self: AddressAnalysis, entries: list[int], links: list[int]) -> FunctionAddresses:
+        one = run(self, entries, links)
+        found.append((entries, one.resolutions, one.references, one.computed, one.clobbers & ~r.EXEC_MASK))
+        return one
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AddressAnalysis, "run", noted)
+        if whole:
+            patch.setattr(addresses, "relevant_steps", everything)
+        try:
+            return as_data(lift(load_object(data), kernel)), found
+        except LiftError as error:
+            return str(error), found
+
+
+def compare(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    one, other = (outcome(data, kernel, monkeypatch, whole) for whole in (False, True))
+    assert one == other
+    return one[1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("source", "kernel"), [(name, one) for name, kernels in SOURCES.items() for one in kernels])
+def test_what_is_left_out_of_compiled_code_changes_nothing(
+    target: str, source: str, kernel: str, compiled: Callable[..., CodeObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(compiled(target, source).data, kernel, monkeypatch)
+
+
+def call(function: str, pair: int) -> list[str]:
+    low, high = f"s{pair}", f"s{pair + 1}"
+    return [
+        f"s_getpc_b64 s[{pair}:{pair + 1}]",
+        f"s_add_u32 {low}, {low}, {function}@rel32@lo+4",
+        f"s_addc_u32 {high}, {high}, {function}@rel32@hi+12",
+        f"s_swappc_b64 s[30:31], s[{pair}:{pair + 1}]",
+    ]
+
+
+def operation(rng: random.Random) -> list[str]:
+    """Something that moves, saves, restores, adds or overwrites; two in three of few registers."""
+    one, two, three = (rng.choice([0, 1, 2, 3, 4, 5, 30, 31]) for _ in range(3))
+    pair, other = rng.choice([0, 2, 4, 30]), rng.choice([0, 2, 4, 30])
+    return rng.choice(
+        [
+            [f"s_mov_b32 s{one}, s{two}"],
+            [f"s_mov_b64 s[{pair}:{pair + 1}], s[{other}:{other + 1}]"],
+            [f"s_mov_b32 s{one}, {rng.choice([0, 8, 64])}"],
+            [f"s_cselect_b32 s{one}, s{two}, s{three}"],
+            [f"v_writelane_b32 v10, s{one}, {rng.randrange(3)}"],
+            [f"v_readlane_b32 s{one}, v10, {rng.randrange(3)}"],
+            ["v_writelane_b32 v10, s30, 0", "v_writelane_b32 v10, s31, 1"],
+            ["v_readlane_b32 s30, v10, 0", "v_readlane_b32 s31, v10, 1"],
+            [f"s_add_u32 s{one}, s{two}, s{three}"],
+            [f"s_add_u32 s{pair}, s{pair}, 16", f"s_addc_u32 s{pair + 1}, s{pair + 1}, 0"],
+            [f"s_mul_i32 s{one}, s{two}, s{three}"],
+            ["v_mov_b32 v10, v1"],
+            [f"s_getpc_b64 s[{pair}:{pair + 1}]"],
+            call("last", pair),
+            [f"s_and_saveexec_b64 s[{pair}:{pair + 1}], vcc", "s_mov_b64 exec, s[2:3]"],
+            [f"s_load_dwordx2 s[{pair}:{pair + 1}], s[{other}:{other + 1}], 0x8"],
+        ]
+    )
+
+
+def program(rng: random.Random) -> str:
+    body: list[str] = []
+    labels = rng.randrange(1, 5)
+    if saved := rng.random() < 0.7:
+        body += ["v_writelane_b32 v11, s30, 5", "v_writelane_b32 v11, s31, 6"]
+    for label in range(labels):
+        body.append(f".L{label}:")
+        for _ in range(rng.randrange(1, 5)):
+            body += operation(rng)
+        if rng.random() < 0.7:
+            body.append(f"s_cbranch_scc{rng.randrange(2)} .L{rng.randrange(labels)}")
+    if saved:
+        body += ["v_readlane_b32 s30, v11, 5", "v_readlane_b32 s31, v11, 6"]
+    functions = {
+        "k": [*call("middle", 8), "s_endpgm"],
+        "middle": [*body, "s_setpc_b64 s[30:31]"],
+        "last": ["s_mov_b32 s4, 0", "s_setpc_b64 s[30:31]"],
+    }
+    lines: list[str] = []
+    for name, own in functions.items():
+        visible = f".globl {name}" if name == "k" else f".local {name}"
+        lines += [visible, f".type {name},@function", f"{name}:", *own, f".size {name}, .-{name}"]
+    return "\n".join(lines) + "\n"
+
+
+def test_what_is_left_out_of_any_code_changes_nothing(
+    assembled: Callable[..., CodeObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = unknown = restored = 0
+    for seed in range(60):
+        data = assembled("gfx90a", program(random.Random(seed))).data
+        for _, resolutions, *_, clobbers in compare(data, "k", monkeypatch):
+            known += any(one.is_return for one in resolutions.values())
+            unknown += any(one.reason for one in resolutions.values())
+            restored += bool(clobbers) and not clobbers >> 30 & 3
+    assert known > 25 and unknown > 10 and restored > 10  # else nothing was tried
+
+
+def test_functions_are_analysed_once_for_all_kernels(
+    compiled: Callable[..., CodeObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code_object = load_object(compiled("gfx90a", "calls.hip").data)
+    kernels = SOURCES["calls.hip"]
+    first = {kernel: as_data(lift(code_object, kernel)) for kernel in kernels}
+    for kernel in kernels:
+        assert as_data(lift(load_object(code_object.data), kernel)) == first[kernel]  # whatever was lifted before
+    with monkeypatch.context() as patch:
+        patch.setattr(AddressAnalysis, "run", None)
+        assert as_data(lift(code_object, "calls")) == first["calls"]
+    monkeypatch.setattr(lifter, "MOST_ANALYSES", 1)
+    again = load_object(code_object.data)
+    for kernel in kernels:
+        assert as_data(lift(again, kernel)) == first[kernel]
+        assert len(text.text_of(again, lift(again, kernel).isa).analyses) == 1
+
+
+def test_decoded_code_is_bounded_over_all_objects(
+    compiled: Callable[..., CodeObject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "MOST_KEPT", 1)
+    data = compiled("gfx90a", "calls.hip").data
+    objects = [load_object(data) for _ in range(4)]
+    isa = [lift(one, "calls").isa for one in objects][0]
+    assert sum(len(text.text_of(one, isa)._pieces) for one in objects) == 1
