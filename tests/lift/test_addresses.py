@@ -140,7 +140,7 @@ def test_what_is_left_out_of_any_code_changes_nothing(
             known += any(one.is_return for one in resolutions.values())
             unknown += any(one.reason for one in resolutions.values())
             restored += bool(clobbers) and not clobbers >> 30 & 3
-    assert known > 25 and unknown > 10 and restored > 10  # else nothing was tried
+    assert min(known - 15, unknown, restored) > 10, "nothing was tried"
 
 
 def test_functions_are_analysed_once_for_all_kernels(
@@ -167,5 +167,5 @@ def test_decoded_code_is_bounded_over_all_objects(
     monkeypatch.setattr(text, "MOST_KEPT", 1)
     data = compiled("gfx90a", "calls.hip").data
     objects = [load_object(data) for _ in range(4)]
-    isa = [lift(one, "calls").isa for one in objects][0]
+    isa = [lift(one, "calls").isa for one in objects][-1]  # all lifted, before any is asked
     assert sum(len(text.text_of(one, isa)._pieces) for one in objects) == 1
