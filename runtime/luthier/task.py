@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from luthier.errors import HookError
 from luthier.lifting import Instruction, LiftedRepresentation
@@ -65,22 +65,32 @@ def reg(name: str) -> RegisterOperand:
 HookArgument = bool | int | float | RegisterOperand
 
 
-@dataclass(frozen=True)
-class Insertion:
-    """One hook at one point."""
+@dataclass(frozen=True, eq=False)  # equal only to itself: a kernel's calls are compiled once each
+class HookCall:
+    """A hook with its arguments. Insertions of one task that want the same share one."""
 
-    index: int
-    """Instruction index in the lifted representation."""
-    place: Place
     hook: Hook
     arguments: tuple[Argument, ...]
     registers: tuple[RegisterOperand | None, ...]
     """For each argument the registers it is read from, None for a constant."""
 
+
+class Insertion(NamedTuple):
+    """One hook at one point."""
+
+    at: int
+    """Instruction index in the lifted representation."""
+    place: Place
+    call: HookCall
+
+    @property
+    def hook(self) -> Hook:
+        return self.call.hook
+
     @property
     def point(self) -> int:
         """Index of the instruction it runs before."""
-        return self.index + (self.place == "after")
+        return self.at + (self.place == "after")
 
 
 class InstrumentationTask:
@@ -93,13 +103,14 @@ class InstrumentationTask:
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self.lifted = lifted
         self.insertions: list[Insertion] = []
+        self._calls: dict[tuple[object, ...], HookCall] = {}
 
     @property
     def instructions(self) -> Iterator[Instruction]:
         """Every reachable instruction of the kernel and of the functions it calls, in address order."""
         for index, block in enumerate(self.lifted.block_of):
             if block >= 0:
-                yield self.lifted.instructions[index]
+                yield Instruction(self.lifted, index)
 
     def operand(self, instruction: Instruction, name: str) -> RegisterOperand:
         """The registers an instruction names as one of its operands, as a register argument.
@@ -146,18 +157,31 @@ class InstrumentationTask:
         self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]
     ) -> None:
         index = instruction if isinstance(instruction, int) else instruction.index
+        lifted = self.lifted
+        if not 0 <= index < len(lifted.block_of) or lifted.block_of[index] < 0:
+            raise HookError(f"there is no reachable instruction {index}", kernel=lifted.kernel.name)
+        # Equal numbers of different types are different arguments; so are 0.0 and -0.0, of one type.
+        key = hook, arguments, *map(type, arguments), *(str(one) for one in arguments if isinstance(one, float))
+        try:
+            call = self._calls.get(key)
+        except TypeError:  # unhashable: nothing that can be passed
+            call = None
+        if call is None:
+            call = self._call(hook, arguments)
+            self._calls[key] = call
+        if place == "after" and lifted.code.flags[index] & _PASSES_ON:
+            raise HookError(
+                "no hook can run after an instruction that passes control on",
+                kernel=lifted.kernel.name,
+                offset=int(lifted.code.addresses[index]),
+            )
+        self.insertions.append(Insertion(index, place, call))
+
+    def _call(self, hook: Hook, arguments: tuple[HookArgument, ...]) -> HookCall:
         kernel = self.lifted.kernel.name
-        if not 0 <= index < len(self.lifted.code) or self.lifted.block_of[index] < 0:
-            raise HookError(f"there is no reachable instruction {index}", kernel=kernel)
         if len(arguments) != len(hook.parameters):
             raise HookError(
                 f"hook {hook} takes {len(hook.parameters)} arguments, {len(arguments)} given", kernel=kernel
-            )
-        if place == "after" and self.lifted.code.flags[index] & _PASSES_ON:
-            raise HookError(
-                "no hook can run after an instruction that passes control on",
-                kernel=kernel,
-                offset=int(self.lifted.code.addresses[index]),
             )
         converted, registers = [], []
         for position, (parameter, argument) in enumerate(zip(hook.parameters, arguments, strict=True)):
@@ -166,10 +190,10 @@ class InstrumentationTask:
             except HookError as problem:
                 raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
             registers.append(argument if isinstance(argument, RegisterOperand) else None)
-        self.insertions.append(Insertion(index, place, hook, tuple(converted), tuple(registers)))
+        return HookCall(hook, tuple(converted), tuple(registers))
 
 
-_PASSES_ON = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL
+_PASSES_ON = int(InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL)
 
 
 @functools.cache

@@ -161,7 +161,7 @@ def verify_kernel(
         expected,
         (original.stats.instructions, instrumented.stats.instructions),
         not_lifted,
-        int(counts.executions[sorted({task.insertions[number].index for number in refused})].sum()),
+        int(counts.executions[sorted({task.insertions[number].at for number in refused})].sum()),
         report,
         tuple(problems),
     )
@@ -220,10 +220,10 @@ def _without_refused(
 
     None if of several hooks at one instruction only some were: nobody can say then what the tool's variables must be.
     """
-    left_out = {task.insertions[number].index for number in own if number in refused}
+    left_out = {task.insertions[number].at for number in own if number in refused}
     if not left_out:
         return counts
-    if any(task.insertions[number].index in left_out for number in own if number not in refused):
+    if any(task.insertions[number].at in left_out for number in own if number not in refused):
         return None
     executions, lanes = counts.executions.copy(), counts.active_lanes.copy()
     executions[list(left_out)] = lanes[list(left_out)] = 0

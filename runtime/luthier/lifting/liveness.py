@@ -64,6 +64,14 @@ class Liveness:
         block = self._block(index)
         return self._point(block, index - block.first)
 
+    def bits_before(self, index: int) -> tuple[int, int]:
+        """The sets that `live_before` gives, active and inactive, as plain bit sets: quicker to make."""
+        block = self._block(index)
+        points = self._points(block)
+        at = 2 * _SET * (index - block.first)
+        middle = at + _SET
+        return int.from_bytes(points[at:middle], "little"), int.from_bytes(points[middle : middle + _SET], "little")
+
     def live_after(self, index: int) -> RegisterSet:
         """What is live just behind instruction `index`: for a call, when it has returned; for a branch, on any of its
         ways."""
@@ -84,11 +92,15 @@ class Liveness:
             raise IndexError(f"instruction {index} is never reached")
         return self._lifted.blocks[number]
 
-    def _point(self, block: BasicBlock, number: int) -> RegisterSet:
-        """Liveness before instruction `number` of the block, or behind the last."""
+    def _points(self, block: BasicBlock) -> bytes:
         points = self._inside.get(block.index)
         if points is None:
             points = self._inside[block.index] = self._native.points(block.index)
+        return points
+
+    def _point(self, block: BasicBlock, number: int) -> RegisterSet:
+        """Liveness before instruction `number` of the block, or behind the last."""
+        points = self._points(block)
         at = 2 * _SET * number
         return RegisterSet(
             UnitSet.from_bytes(points[at : at + _SET], "little"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from luthier.patch.copies import needs_spare
 from luthier.payload.template import M0, SCC, SGPRS, VCC, VGPRS, Group, Template, mask_of
@@ -144,8 +145,7 @@ def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tu
     return copies
 
 
-@dataclass(frozen=True)
-class Live:
+class Live(NamedTuple):
     """What a point must keep, as bit sets of units."""
 
     active: int
@@ -182,6 +182,45 @@ def bind(
     return _bind(template, sources, live, budget, wave_size, park=False) or _bind(
         template, sources, live, budget, wave_size, park=True
     )
+
+
+class Choices:
+    """The bindings of one template at the points of a kernel. A point gets the latest that fits there, else a new one.
+
+    Attributes:
+        heeded: bit set of the units that decide which of them fits: being live in the active lanes;
+        heeded_in_all_lanes: being live in any lane;
+        made: how many bindings there have been.
+    """
+
+    def __init__(self, template: Template, budget: RegisterBudget, wave_size: int) -> None:
+        self._template, self._budget, self._wave_size = template, budget, wave_size
+        self._latest: list[Binding] = []
+        self.heeded = self.heeded_in_all_lanes = self.made = 0
+        self._heed()
+
+    def choose(self, sources: tuple[int, ...], live: Live) -> Binding | None:
+        """The binding for one point, None when there are not enough registers. Arguments as of `bind`."""
+        for binding in self._latest:
+            if is_valid(binding, self._template, sources, live, self._wave_size):
+                return binding
+        made = bind(self._template, sources, live, self._budget, self._wave_size)
+        if made is not None:
+            self._latest.insert(0, made)
+            del self._latest[8:]
+            self.made += 1
+            self._heed()
+        return made
+
+    def _heed(self) -> None:
+        lanes, parking = _FIXED, 0
+        for binding in self._latest:
+            lanes |= binding.lost
+            parking |= 0 if binding.parking is None else 1 << binding.parking
+        if self._template.writes_inactive_lanes:
+            self.heeded, self.heeded_in_all_lanes = 0, lanes | parking
+        else:
+            self.heeded, self.heeded_in_all_lanes = lanes, parking
 
 
 def _bind(

@@ -10,8 +10,6 @@ timed on hardware.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from luthier.lifting import LiftedRepresentation
@@ -26,38 +24,56 @@ SKIP_WAIT_STATES = 2
 """Between s_setvskip and a vector instruction, as after s_setreg of MODE.vskip."""
 
 
-def seam(lifted: LiftedRepresentation, point: int, index: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Assembly to run before and after a payload that starts before instruction `point`.
-
-    Args:
-        index: the instruction whose block the payload is in: `point`, or the one before it.
-    """
-    indexed = lifted.index_mode.get(point)
-    if indexed is None:
-        return waits_before_payload(lifted, point, index), ()
-    # M0 holds the index and the mask. It is as it was when the payload ends, or dead: turning the mode on again with
-    # what is in it changes nothing.
-    on = f"s_set_gpr_idx_on m0, {indexed.known}"
-    return ("s_set_gpr_idx_off", *waits_before_payload(lifted, point, index)), (on,)
+Seam = tuple[tuple[str, ...], tuple[str, ...]]
+"""Assembly to run before and after a payload."""
 
 
-def waits_before_payload(lifted: LiftedRepresentation, point: int, index: int) -> tuple[str, ...]:
-    """What a payload that starts before instruction `point` has to wait for; `index` as in `seam`."""
-    target = lifted.target
-    if target.major >= 11:
-        # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
-        return ("s_waitcnt_depctr 0x0" if target.major == 11 else "s_wait_alu 0x0",)
-    if target.major != 9:
-        return ()
-    block = lifted.blocks[lifted.block_of[index]]
-    if _has_matrix(lifted):
-        first = max(block.first, point - MATRIX_WAIT_STATES)
-        near = bool((lifted.code.flags[first:point] & InstructionFlag.MATRIX).any())
-        if near or point - block.first < MATRIX_WAIT_STATES:
-            return ("s_nop 15", "s_nop 2")
-    if lifted.skipped and any(at in lifted.skipped for at in range(max(block.first, point - SKIP_WAIT_STATES), point)):
-        return (f"s_nop {SKIP_WAIT_STATES - 1}",)
-    return ()
+class Seams:
+    """What payloads of one kernel begin and end with."""
+
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self._lifted = lifted
+        self._everywhere: tuple[str, ...] = ()
+        if lifted.target.major >= 11:
+            # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
+            self._everywhere = ("s_waitcnt_depctr 0x0" if lifted.target.major == 11 else "s_wait_alu 0x0",)
+        self._matrices: list[int] | None = None
+        """[n + 1] matrix instructions before each one; None if control reaches none."""
+        if lifted.target.major == 9:
+            matrix = lifted.code.flags & _MATRIX != 0
+            if (matrix & (np.array(lifted.block_of) >= 0)).any():
+                self._matrices = [0, *np.cumsum(matrix).tolist()]
+        self._same = self._matrices is None and not lifted.skipped and not lifted.index_mode
+
+    def at(self, point: int, index: int) -> Seam:
+        """The seam of a payload that starts before instruction `point`.
+
+        Args:
+            index: the instruction whose block the payload is in: `point`, or the one before it.
+        """
+        if self._same:
+            return self._everywhere, ()
+        indexed = self._lifted.index_mode.get(point)
+        if indexed is None:
+            return self._waits(point, index), ()
+        # M0 holds the index and the mask. It is as it was when the payload ends, or dead: turning the mode on again
+        # with what is in it changes nothing.
+        on = f"s_set_gpr_idx_on m0, {indexed.known}"
+        return ("s_set_gpr_idx_off", *self._waits(point, index)), (on,)
+
+    def _waits(self, point: int, index: int) -> tuple[str, ...]:
+        lifted, matrices = self._lifted, self._matrices
+        begin = lifted.blocks[lifted.block_of[index]].first
+        if matrices is not None and (
+            point - begin < MATRIX_WAIT_STATES or matrices[point] != matrices[point - MATRIX_WAIT_STATES]
+        ):
+            return "s_nop 15", "s_nop 2"
+        if lifted.skipped and any(at in lifted.skipped for at in range(max(begin, point - SKIP_WAIT_STATES), point)):
+            return (f"s_nop {SKIP_WAIT_STATES - 1}",)
+        return self._everywhere
+
+
+_MATRIX = int(InstructionFlag.MATRIX)
 
 
 def waits_after_readlane(target: Target) -> list[str]:
@@ -73,8 +89,3 @@ def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
         wait = ["s_waitcnt_depctr 0x0" if target.major == 11 else "s_wait_alu 0x0"]
         return wait, wait
     return [], ["s_nop 4"] if target.major == 9 else []
-
-
-@functools.lru_cache(maxsize=1)  # it keeps the kernel in memory
-def _has_matrix(lifted: LiftedRepresentation) -> bool:
-    return bool((lifted.code.flags & InstructionFlag.MATRIX)[np.array(lifted.block_of) >= 0].any())

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError, PatchError
-from luthier.lifting import CodeTable, LiftedRepresentation
+from luthier.lifting import LiftedRepresentation
 from luthier.mc import NO_TARGET
-from luthier.patch.binding import RegisterBudget
-from luthier.patch.emission import BoundPayload
+from luthier.objects import Kernel, KernelDescriptor
 from luthier.patch.layout import Branch, Layout, lay_out, next_hop
-from luthier.patch.report import Refusal
+from luthier.patch.report import KernelReport, Refusal
 from luthier.patch.splicing import Splicer
 from luthier.task import InstrumentationTask
 
@@ -34,62 +35,65 @@ ENTRY_STUBS = 2 * PRELOAD_ENTRY
 """Bytes before a kernel with two entries: a branch at each of the two, since what is spliced in moves them apart."""
 
 
-@dataclass(frozen=True)
-class Jump:
-    """A branch or call with a 16-bit word offset, as it will be in the new code."""
+class SymbolFields(NamedTuple):
+    """Fields that hold one half of ``symbol + addend - address of the field``."""
 
+    symbol: str
+    addend: int
+    high: bool
+    offsets: NDArray[np.uint32]
+    """[n] byte offset of each in the kernel's new code."""
+
+
+class PcLiteral(NamedTuple):
+    """The literals of two additions to what s_getpc_b64 gave: ``target - pc``, its halves."""
+
+    low: int
+    """Byte offset of the field in the new code."""
+    high: int
+    pc: int
+    """Byte offset in the new code of what s_getpc_b64 gives."""
     target: int
-    """Original virtual address it goes to."""
-    replacement: bytes | None
-    """New encoding without its offset, where a jump by register becomes a direct one."""
+    """Byte offset from what `base` says."""
+    base: Literal["code", "memory"] | int
+    """The beginning of the new code; virtual address 0; of a table's copy (index in `PatchedKernel.tables`)."""
+    address: int
+    """Virtual address of the first addition, before, for errors."""
 
 
 @dataclass(frozen=True)
 class PatchedKernel:
-    """A kernel laid out with its payloads, its addresses still open."""
+    """A kernel laid out with its payloads; what writing it needs once its address is known. It does not refer to the
+    lifted kernel, so that an object with thousands of kernels keeps only this of each."""
 
-    name: str
-    lifted: LiftedRepresentation
-    slots: NDArray[np.int64]
-    """[n] instruction index of each slot, in address order."""
-    layout: Layout
-    payloads: Mapping[tuple[int, str], tuple[BoundPayload, ...]]
-    """(instruction index, place) -> what is spliced in there."""
-    budget: RegisterBudget
+    kernel: Kernel
+    code: bytes
+    """The new code with its padding, right at any address but for `symbols` and `literals`."""
+    entry_offset: int
+    """Byte offset in `code` at which the hardware is to start the kernel."""
+    symbols: tuple[SymbolFields, ...]
+    literals: tuple[PcLiteral, ...]
+    tables: tuple[tuple[int, ...], ...]
+    """For each constant table of code addresses that is to be copied, the byte offset in `code` of each address."""
+    descriptor: KernelDescriptor
+    """The kernel's, with the registers it needs now; its entry is still the old one."""
     sgprs: int
-    """SGPRs needed, beyond what the kernel has or not."""
+    """SGPRs that payloads need, beyond what the kernel has or not."""
     vgprs: int
-    jumps: Mapping[int, Jump]
-    """Instruction index -> where it jumps, for every branch and call whose target is encoded in it."""
-    dropped: frozenset[int]
-    """Indices of instructions that become s_nop: s_clause that no longer hold, messages that would give vector
-    registers back too early."""
-    sites: int
-    """Instructions with something spliced in before or after them."""
-    added_instructions: int
-    refusals: tuple[Refusal, ...]
+    report: KernelReport
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
 
     @property
     def size(self) -> int:
         """Bytes, with the padding after the code."""
-        return self.layout.size + PREFETCH_PADDING
-
-    @property
-    def entry_offset(self) -> int:
-        """Byte offset at which the hardware is to start the kernel."""
-        stubs = ENTRY_STUBS if len(self.lifted.hardware_entries) > 1 else 0
-        return self.offset_of(self.lifted.kernel.entry) - stubs
-
-    def offset_of(self, address: int) -> int:
-        """Byte offset in the new code of the instruction that was at `address`."""
-        slot = int(np.searchsorted(self.lifted.code.addresses[self.slots], address))
-        if slot == len(self.slots) or int(self.lifted.code.addresses[self.slots[slot]]) != address:
-            raise PatchError("no instruction there", kernel=self.name, offset=address)
-        return int(self.layout.entry[slot])
+        return len(self.code)
 
 
 def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
-    """Bind the task's hooks and lay the kernel out.
+    """Bind the task's hooks, lay the kernel out and write its code.
 
     Args:
         strict: whether a hook that cannot be spliced in is an error; else it is among the kernel's `refusals`.
@@ -98,88 +102,285 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         PatchError, HookError: with the kernel and the offset where something cannot be done.
     """
     lifted = task.lifted
-    code = lifted.code
     splicer = Splicer(task, strict=strict)
-    payloads, points = splicer.payloads, splicer.points
-    broken = {clause.index for clause in lifted.clauses if not points.isdisjoint(range(clause.first, clause.last + 1))}
-    # Giving registers back early only lets other waves start earlier: do without.
-    taken_back = () if points.isdisjoint(lifted.released) else lifted.releases
+    sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
+    placed = _Placed(lifted, splicer.indices, splicer.behind, sizes)
+    words = placed.code(splicer.indices + splicer.behind)
+    symbols: dict[tuple[str, int, bool], list[NDArray[np.int64]]] = {}
+    by_payload = np.argsort(splicer.numbers, kind="stable")
+    ends = np.cumsum(np.bincount(splicer.numbers, minlength=len(splicer.payloads))).tolist()
+    instructions = begin = 0
+    for payload, end in zip(splicer.payloads, ends, strict=True):
+        at = placed.payloads[by_payload[begin:end]]
+        instructions += payload.instructions * len(at)
+        begin = end
+        code = np.frombuffer(payload.code, "<u4")
+        words[(at // 4)[:, None] + np.arange(len(code))] = code
+        for field in payload.references:
+            symbols.setdefault((field.symbol, field.addend, field.high), []).append(at + field.offset)
 
-    slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
-    slot_of = {index: slot for slot, index in enumerate(slots.tolist())}
-    sizes = code.size[slots].astype(np.int64)
-    before = np.zeros(len(slots), np.int64)
-    for (index, place), spliced in payloads.items():
-        total = sum(len(payload.code) for payload in spliced)
-        sizes[slot_of[index]] += total
-        if place == "before":
-            before[slot_of[index]] += total
-
-    address_of = {address: slot for slot, address in enumerate(code.addresses[slots].tolist())}
-    jumps = _jumps(lifted)
-    branches = []
-    for index, jump in jumps.items():
-        if jump.target not in address_of:
-            raise PatchError(
-                f"branch target {jump.target:#x} is not part of the lifted code",
-                kernel=lifted.kernel.name,
-                offset=int(code.addresses[index]),
-            )
-        branches.append(Branch(slot_of[index], address_of[jump.target]))
-    no_pool = np.zeros(len(slots), bool)
-    alignment = {}
-    for function in lifted.functions:
-        slot = address_of[function.entry]
-        alignment[slot] = ENTRY_ALIGNMENT if function.is_kernel else 4
-        no_pool[slot] = True
-    for clause in lifted.clauses:
-        for index in range(clause.first, clause.last + 1):
-            if index in slot_of:  # a clause may reach past code that is ever executed
-                no_pool[slot_of[index]] = True
-    lead = {}
-    if len(lifted.hardware_entries) > 1:
-        if lifted.hardware_entries != (lifted.kernel.entry, lifted.kernel.entry + PRELOAD_ENTRY):
-            raise PatchError("the hardware may start this kernel at unknown places", kernel=lifted.kernel.name)
-        lead[address_of[lifted.kernel.entry]] = ENTRY_STUBS
-    try:
-        layout = lay_out(sizes, before, alignment, branches, no_pool, lead)
-    except LuthierError as problem:
-        problem.kernel = lifted.kernel.name
-        raise
+    descriptor = lifted.kernel.descriptor.with_registers(
+        vgprs=splicer.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=splicer.sgprs or None
+    )
     return PatchedKernel(
-        lifted.kernel.name,
-        lifted,
-        slots,
-        layout,
-        {key: tuple(value) for key, value in payloads.items()},
-        splicer.budget,
+        lifted.kernel,
+        words.tobytes(),
+        placed.entry_offset,
+        tuple(SymbolFields(*key, np.concatenate(offsets).astype(np.uint32)) for key, offsets in symbols.items()),
+        tuple(placed.literals()),
+        tuple(tuple(placed.offset_of(target) for target in table.targets) for table in lifted.code_tables),
+        descriptor,
         splicer.sgprs,
         splicer.vgprs,
-        jumps,
-        frozenset(broken.union(taken_back)),
-        len({index for index, _ in payloads}),
-        splicer.instructions,
-        tuple(splicer.refusals),
+        _report(task, placed, descriptor, len(np.unique(splicer.indices)), instructions, tuple(splicer.refusals)),
     )
 
 
-def _jumps(lifted: LiftedRepresentation) -> dict[int, Jump]:
-    """Everything that jumps to an address it encodes, or will."""
-    targets = lifted.code.target
-    jumps = {
-        index: Jump(int(targets[index]), None)
-        for index, block in enumerate(lifted.block_of)
-        if block >= 0 and targets[index] != NO_TARGET
-    }
-    links = {call.index: call.link for function in lifted.functions for call in function.calls}
-    for direct in lifted.direct_jumps:
-        link = links.get(direct.index)
-        if link is None:
-            replacement = S_BRANCH[lifted.target.major]
-        else:
-            replacement = lifted.isa.assemble(f"s_call_b64 s[{link}:{link + 1}], 0").instructions.code
-        jumps[direct.index] = Jump(direct.target, replacement)
-    return jumps
+class _Jump(NamedTuple):
+    """A branch or call with a 16-bit word offset, as it will be in the new code."""
+
+    slot: int
+    target: int
+    """Slot it goes to."""
+    replacement: bytes | None
+    """New encoding without its offset, where a jump by register becomes a direct one."""
+
+
+class _Placed:
+    """The instructions of a kernel and its payloads at their new places.
+
+    Args:
+        indices, behind, sizes: [n] of each payload the instruction it belongs to, whether it comes after it, and its
+            bytes. Payloads at one place come in the order given.
+
+    Attributes:
+        slots: [m] instruction index of each slot, in address order: the instructions that control reaches.
+        payloads: [n] byte offset of each payload in the new code.
+    """
+
+    def __init__(
+        self,
+        lifted: LiftedRepresentation,
+        indices: NDArray[np.int64],
+        behind: NDArray[np.bool_],
+        sizes: NDArray[np.int64],
+    ) -> None:
+        self.lifted = lifted
+        code = lifted.code
+        self.slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
+        self._slot_of = np.full(len(code) + 1, -1)
+        self._slot_of[self.slots] = np.arange(len(self.slots))
+        self._slot_at = {address: slot for slot, address in enumerate(code.addresses[self.slots].tolist())}
+        self.old_sizes = code.size[self.slots].astype(np.int64)
+        self._jumps = self._find_jumps()
+        self.layout = self._lay_out(indices, behind, sizes)
+
+        slot = self._slot_of[indices]
+        place = 2 * slot + behind
+        order = np.argsort(place, kind="stable")
+        ends = np.cumsum(sizes[order])
+        starts = ends - sizes[order]
+        first = np.diff(place[order], prepend=-1) != 0
+        within = starts - starts[first][np.cumsum(first) - 1]
+        self.payloads = np.where(behind, (self.layout.instruction + self.old_sizes)[slot], self.layout.entry[slot])
+        self.payloads[order] += within
+
+    def offset_of(self, address: int) -> int:
+        """Byte offset in the new code of the instruction that was at `address`, of the first payload before it."""
+        slot = self._slot_at.get(address)
+        if slot is None:
+            raise PatchError("no instruction there", kernel=self.lifted.kernel.name, offset=address)
+        return int(self.layout.entry[slot])
+
+    @property
+    def entry_offset(self) -> int:
+        """Byte offset at which the hardware is to start the kernel."""
+        stubs = ENTRY_STUBS if len(self.lifted.hardware_entries) > 1 else 0
+        return self.offset_of(self.lifted.kernel.entry) - stubs
+
+    def _find_jumps(self) -> list[_Jump]:
+        """Everything that jumps to an address it encodes, or will."""
+        lifted, targets = self.lifted, self.lifted.code.target
+        encoded = self.slots[targets[self.slots] != NO_TARGET]
+        replacements: dict[int, tuple[int, bytes | None]] = {
+            index: (target, None) for index, target in zip(encoded.tolist(), targets[encoded].tolist(), strict=True)
+        }
+        links = {call.index: call.link for function in lifted.functions for call in function.calls}
+        for direct in lifted.direct_jumps:
+            link = links.get(direct.index)
+            if link is None:
+                replacement = S_BRANCH[lifted.target.major]
+            else:
+                replacement = lifted.isa.assemble(f"s_call_b64 s[{link}:{link + 1}], 0").instructions.code
+            replacements[direct.index] = direct.target, replacement
+        jumps = []
+        for index, (target, encoding) in replacements.items():
+            there = self._slot_at.get(target)
+            if there is None:
+                raise PatchError(
+                    f"branch target {target:#x} is not part of the lifted code",
+                    kernel=lifted.kernel.name,
+                    offset=int(lifted.code.addresses[index]),
+                )
+            jumps.append(_Jump(int(self._slot_of[index]), there, encoding))
+        return jumps
+
+    def _lay_out(self, indices: NDArray[np.int64], behind: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Layout:
+        lifted = self.lifted
+        slot = self._slot_of[indices]
+        whole = self.old_sizes + np.bincount(slot, sizes, len(self.slots)).astype(np.int64)
+        before = np.bincount(slot, np.where(behind, 0, sizes), len(self.slots)).astype(np.int64)
+        in_clause = np.zeros(len(lifted.code) + 1, np.int64)
+        for clause in lifted.clauses:  # one may reach past code that is ever executed
+            in_clause[clause.first] += 1
+            in_clause[min(clause.last + 1, len(lifted.code))] -= 1
+        no_pool = (np.cumsum(in_clause) > 0)[self.slots]
+        alignment = {}
+        for function in lifted.functions:
+            first = self._slot_at[function.entry]
+            alignment[first] = ENTRY_ALIGNMENT if function.is_kernel else 4
+            no_pool[first] = True
+        lead = {}
+        if len(lifted.hardware_entries) > 1:
+            if lifted.hardware_entries != (lifted.kernel.entry, lifted.kernel.entry + PRELOAD_ENTRY):
+                raise PatchError("the hardware may start this kernel at unknown places", kernel=lifted.kernel.name)
+            lead[self._slot_at[lifted.kernel.entry]] = ENTRY_STUBS
+        branches = [Branch(jump.slot, jump.target) for jump in self._jumps]
+        try:
+            return lay_out(whole, before, alignment, branches, no_pool, lead)
+        except LuthierError as problem:
+            problem.kernel = lifted.kernel.name
+            raise
+
+    # Bytes
+
+    def code(self, points: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The new code as 32-bit words, padding included, without the payloads and what depends on addresses.
+
+        Args:
+            points: index of every instruction that something is spliced in before.
+        """
+        layout, old = self.layout, self.lifted.code
+        words = np.full((layout.size + PREFETCH_PADDING) // 4, int.from_bytes(S_NOP, "little"), "<u4")
+        was = np.frombuffer(old.code, "<u4", len(old.code) // 4)
+        to, from_ = layout.instruction // 4, old.offset[self.slots] // 4
+        for word in range(int(self.old_sizes.max(initial=0)) // 4):
+            there = self.old_sizes > 4 * word
+            words[to[there] + word] = was[from_[there] + word]
+        for index in self._dropped(points):
+            words[to[self._slot_of[index]]] = int.from_bytes(S_NOP, "little")
+        self._write_branches(words.view(np.uint8).data)
+        return words
+
+    def _dropped(self, points: NDArray[np.int64]) -> Iterator[int]:
+        """Instructions that become s_nop: s_clause that no longer hold, messages that would give vector registers back
+        too early."""
+        lifted = self.lifted
+        spliced = np.zeros(len(lifted.code) + 1, bool)
+        spliced[points] = True
+        for clause in lifted.clauses:
+            if self._slot_of[clause.index] >= 0 and spliced[clause.first : clause.last + 1].any():
+                yield clause.index
+        # Giving registers back early only lets other waves start earlier: do without.
+        if lifted.releases and any(spliced[index] for index in lifted.released):
+            yield from lifted.releases
+
+    def _write_branches(self, out: memoryview) -> None:
+        """Branches and calls, the stubs at the entries and the islands."""
+        lifted, layout = self.lifted, self.layout
+        s_branch = S_BRANCH[lifted.target.major]
+        entry = layout.entry.tolist()
+
+        def set_offset(place: int, destination: int) -> None:
+            words = (destination - place - 4) // 4
+            if words == 0x3F and lifted.target.name.startswith(("gfx101", "gfx10-1")):
+                # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
+                raise PatchError(
+                    "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=lifted.kernel.name
+                )
+            struct.pack_into("<h", out, place, words)
+
+        instruction = layout.instruction.tolist()
+        for jump in self._jumps:
+            place = instruction[jump.slot]
+            if jump.replacement is not None:
+                out[place : place + len(jump.replacement)] = jump.replacement
+            hop = layout.hops.get(jump.slot)
+            set_offset(place, entry[jump.target] if hop is None else layout.island_offset(*hop))
+
+        if self.entry_offset != self.offset_of(lifted.kernel.entry):
+            for distance in (0, PRELOAD_ENTRY):
+                place = self.entry_offset + distance
+                out[place : place + 4] = s_branch
+                set_offset(place, self.offset_of(lifted.kernel.entry + distance))
+
+        for slot, (offset, targets) in layout.pools.items():
+            for number, place in enumerate(range(offset, offset + 4 + 4 * len(targets), 4)):
+                out[place : place + 4] = s_branch
+                if number == 0:
+                    set_offset(place, entry[slot])
+                    continue
+                target = targets[number - 1]
+                onward = next_hop(layout, slot, target, entry[target])
+                set_offset(place, entry[target] if onward is None else layout.island_offset(*onward))
+
+    def literals(self) -> Iterator[PcLiteral]:
+        """What is added to what s_getpc_b64 gave.
+
+        Raises:
+            PatchError: an addition has no literal.
+        """
+        lifted, code = self.lifted, self.lifted.code
+        table_of = {number: table for table, one in enumerate(lifted.code_tables) for number in one.references}
+        for number, reference in enumerate(lifted.pc_references):
+            if reference.kind == "computed":
+                continue
+            fields = []
+            for index in (reference.low, reference.high):
+                if code.size[index] != 8:
+                    raise PatchError(
+                        "the address of a PC-relative reference is added as an inline constant",
+                        kernel=lifted.kernel.name,
+                        offset=int(code.addresses[index]),
+                    )
+                fields.append(int(self.layout.instruction[self._slot_of[index]]) + 4)
+            code_offset = self.layout.instruction
+            pc = int(code_offset[self._slot_of[reference.getpc]]) + int(code.size[reference.getpc])
+            base: Literal["code", "memory"] | int = "memory"
+            target = reference.target
+            if number in table_of:
+                base = table_of[number]
+                target -= lifted.code_tables[base].address
+            elif reference.kind == "code":
+                base, target = "code", self.offset_of(target)
+            yield PcLiteral(fields[0], fields[1], pc, target, base, int(code.addresses[reference.low]))
+
+
+def _report(
+    task: InstrumentationTask,
+    placed: _Placed,
+    after: KernelDescriptor,
+    sites: int,
+    added_instructions: int,
+    refusals: tuple[Refusal, ...],
+) -> KernelReport:
+    lifted = task.lifted
+    before, size = lifted.kernel.descriptor, lifted.wave_size
+    return KernelReport(
+        lifted.kernel.name,
+        sites,
+        len(task.insertions) - len(refusals),
+        len(placed.slots),
+        added_instructions,
+        int(placed.old_sizes.sum()),
+        placed.layout.size,
+        (before.vgprs, after.vgprs),
+        (before.sgprs, after.sgprs),
+        (lifted.target.occupancy(before.vgprs, size), lifted.target.occupancy(after.vgprs, size)),
+        len(lifted.unknown),
+        len({insertion.at for insertion in task.insertions}),
+        refusals,
+    )
 
 
 def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tables: Sequence[int]) -> bytes:
@@ -189,116 +390,26 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
         kernel: from `patch_kernel`.
         base: where its first byte goes.
         symbols: address of every variable that payloads refer to.
-        tables: new address of each of the kernel's `code_tables`.
+        tables: new address of each of the kernel's `tables`.
 
     Raises:
-        PatchError: a reference to an unknown symbol, or one out of reach.
+        PatchError: a reference to an unknown symbol.
     """
-    lifted, layout, code = kernel.lifted, kernel.layout, kernel.lifted.code
-    out = bytearray(S_NOP * (kernel.size // 4))
-    literals = _pc_relative_literals(kernel, base, tables)
-    slot_at = {address: slot for slot, address in enumerate(code.addresses[kernel.slots].tolist())}
-    s_branch = S_BRANCH[lifted.target.major]
-
-    def set_offset(place: int, destination: int) -> None:
-        words = (destination - place - 4) // 4
-        if words == 0x3F and lifted.target.name.startswith(("gfx101", "gfx10-1")):
-            # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
-            raise PatchError("a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=kernel.name)
-        out[place : place + 2] = words.to_bytes(2, "little", signed=True)
-
-    old = memoryview(code.code)
-    rows = (kernel.slots, layout.instruction, layout.entry, code.offset[kernel.slots], code.size[kernel.slots])
-    for slot, (index, place, entry, offset, size) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
-        out[place : place + size] = S_NOP if index in kernel.dropped else old[offset : offset + size]
-        if index in literals:
-            out[place + size - 4 : place + size] = literals[index]
-        jump = kernel.jumps.get(index)
-        if jump is not None:
-            if jump.replacement is not None:
-                out[place : place + size] = jump.replacement
-            hop = layout.hops.get(slot)
-            there = int(layout.entry[slot_at[jump.target]])
-            set_offset(place, there if hop is None else layout.island_offset(*hop))
-        _write_payloads(out, entry, kernel.payloads.get((index, "before"), ()), base, symbols, kernel)
-        _write_payloads(out, place + size, kernel.payloads.get((index, "after"), ()), base, symbols, kernel)
-
-    if kernel.entry_offset != kernel.offset_of(lifted.kernel.entry):
-        for distance in (0, PRELOAD_ENTRY):
-            place = kernel.entry_offset + distance
-            out[place : place + 4] = s_branch
-            set_offset(place, kernel.offset_of(lifted.kernel.entry + distance))
-
-    for slot, (offset, targets) in layout.pools.items():
-        for number, place in enumerate(range(offset, offset + 4 + 4 * len(targets), 4)):
-            out[place : place + 4] = s_branch
-            if number == 0:
-                set_offset(place, int(layout.entry[slot]))
-                continue
-            target = targets[number - 1]
-            there = int(layout.entry[target])
-            onward = next_hop(layout, slot, target, there)
-            set_offset(place, there if onward is None else layout.island_offset(*onward))
-    return bytes(out)
-
-
-def _write_payloads(
-    out: bytearray,
-    place: int,
-    payloads: tuple[BoundPayload, ...],
-    base: int,
-    symbols: Mapping[str, int],
-    kernel: PatchedKernel,
-) -> None:
-    for payload in payloads:
-        out[place : place + len(payload.code)] = payload.code
-        for reference in payload.references:
-            if reference.symbol not in symbols:
+    words = np.frombuffer(kernel.code, "<u4").copy()
+    for field in kernel.symbols:
+        if field.symbol not in symbols:
+            raise PatchError(f"a hook refers to {field.symbol}, which the tool does not define", kernel=kernel.name)
+        values = symbols[field.symbol] + field.addend - (base + field.offsets.astype(np.int64))
+        words[field.offsets // 4] = (values >> 32 if field.high else values) & 0xFFFFFFFF
+    written: dict[int, int] = {}
+    for literal in kernel.literals:
+        origin = {"code": base, "memory": 0}[literal.base] if isinstance(literal.base, str) else tables[literal.base]
+        value = origin + literal.target - (base + literal.pc)
+        for offset, word in ((literal.low, value), (literal.high, value >> 32)):
+            word &= 0xFFFFFFFF
+            if written.setdefault(offset, word) != word:
                 raise PatchError(
-                    f"a hook refers to {reference.symbol}, which the tool does not define", kernel=kernel.name
+                    "one addition serves several PC-relative references", kernel=kernel.name, offset=literal.address
                 )
-            field_at = place + reference.offset
-            value = symbols[reference.symbol] + reference.addend - (base + field_at)
-            word = value >> 32 if reference.high else value
-            out[field_at : field_at + 4] = (word & 0xFFFFFFFF).to_bytes(4, "little")
-        place += len(payload.code)
-
-
-def _pc_relative_literals(kernel: PatchedKernel, base: int, tables: Sequence[int]) -> dict[int, bytes]:
-    """Instruction index -> new literal, for the additions to what s_getpc_b64 gave."""
-    lifted, code = kernel.lifted, kernel.lifted.code
-    literals: dict[int, bytes] = {}
-    slot_of = {index: slot for slot, index in enumerate(kernel.slots.tolist())}
-    moved = {
-        number: address
-        for table, address in zip(lifted.code_tables, tables, strict=True)
-        for number in table.references
-    }
-    for number, reference in enumerate(lifted.pc_references):
-        if reference.kind == "computed":
-            continue
-        pc = base + int(kernel.layout.instruction[slot_of[reference.getpc]]) + int(code.size[reference.getpc])
-        if number in moved:
-            target = moved[number] + reference.target - _table_of(lifted, number).address
-        else:
-            target = base + kernel.offset_of(reference.target) if reference.kind == "code" else reference.target
-        value = target - pc
-        for index, word in ((reference.low, value), (reference.high, value >> 32)):
-            bytes_ = (word & 0xFFFFFFFF).to_bytes(4, "little")
-            if code.size[index] != 8:
-                raise PatchError(
-                    "the address of a PC-relative reference is added as an inline constant",
-                    kernel=kernel.name,
-                    offset=int(code.addresses[index]),
-                )
-            if literals.setdefault(index, bytes_) != bytes_:
-                raise PatchError(
-                    "one addition serves several PC-relative references",
-                    kernel=kernel.name,
-                    offset=int(code.addresses[index]),
-                )
-    return literals
-
-
-def _table_of(lifted: LiftedRepresentation, reference: int) -> CodeTable:
-    return next(table for table in lifted.code_tables if reference in table.references)
+            words[offset // 4] = word
+    return words.tobytes()

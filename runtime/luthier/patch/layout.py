@@ -74,12 +74,13 @@ def lay_out(
         PatchError: no placement found.
     """
     pool_targets: dict[int, list[int]] = {}
+    ends = np.array([(branch.slot, branch.target) for branch in branches], np.int64).reshape(-1, 2).T
     for _ in range(MAX_ROUNDS):
         start, pool_at, end = _place(sizes, alignment, pool_targets, lead or {})
         instruction = start + before
-        too_far = [
-            branch for branch in branches if not _reaches(int(instruction[branch.slot]), int(start[branch.target]))
-        ]
+        distance = start[ends[1]] - (instruction[ends[0]] + 4)
+        beyond = (distance < -BRANCH_REACH - 4) | (distance > BRANCH_REACH)
+        too_far = [branches[number] for number in np.flatnonzero(beyond).tolist()]
         if not too_far:
             return Layout(start, instruction, {}, {}, end)
         if not pool_targets:

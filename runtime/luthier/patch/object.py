@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from luthier.errors import LuthierError, PatchError, ToolError
-from luthier.lifting import LiftedRepresentation, lift
+from luthier.lifting import lift
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
-from luthier.patch.report import KernelReport, PatchReport, Refusal, RefusedError
+from luthier.patch.report import PatchReport, Refusal, RefusedError
+from luthier.targets import Target
 from luthier.task import InstrumentationTask
 from luthier.tool_module import DeviceVariable, ToolModule
 
@@ -85,14 +86,14 @@ class _Work:
         self.strict = strict
         self.refused_kernels: list[Refusal] = []
         self._modules: dict[int, ToolModule] = {}
-        self._patched: list[tuple[PatchedKernel, InstrumentationTask]] = []
+        self._patched: list[PatchedKernel] = []
 
     def add(self, task: InstrumentationTask) -> None:
         """Patch one kernel."""
-        for insertion in task.insertions:
-            self._modules[id(insertion.hook.module)] = insertion.hook.module
+        for hook in {call.hook: None for _, _, call in task.insertions}:
+            self._modules[id(hook.module)] = hook.module
         try:
-            self._patched.append((patch_kernel(task, strict=self.strict), task))
+            self._patched.append(patch_kernel(task, strict=self.strict))
         except LuthierError as problem:
             if self.strict:
                 raise
@@ -105,7 +106,7 @@ class _Work:
             RefusedError: hooks or kernels were refused, and nothing is instrumented.
         """
         while True:
-            changed = [kernel for kernel, _ in self._patched if kernel.sites]
+            changed = [kernel for kernel in self._patched if kernel.report.sites]
             editor = ObjectEditor(self.object)
             variables, symbols = _place_variables(editor, list(self._modules.values()))
             try:
@@ -116,9 +117,9 @@ class _Work:
                 if self.strict:
                     raise problem.reason from None
                 self.refused_kernels.append(Refusal.of_kernel("layout", problem.name, problem.reason))
-                self._patched = [(kernel, task) for kernel, task in self._patched if kernel.name != problem.name]
+                self._patched = [kernel for kernel in self._patched if kernel.name != problem.name]
         report = PatchReport(
-            tuple(_report(kernel, task) for kernel, task in self._patched),
+            tuple(kernel.report for kernel in self._patched),
             {name: variable.size for name, variable in variables.items()},
             tuple(self.refused_kernels),
         )
@@ -185,21 +186,18 @@ def _place_code(
         except LuthierError as problem:
             raise _CannotWrite(kernel.name, problem) from problem
         editor.write(address, code)
-        for table, place in zip(kernel.lifted.code_tables, moved, strict=True):
-            for number, target in enumerate(table.targets):
-                editor.add_relocation(place + 8 * number, R_AMDGPU_RELATIVE64, address + kernel.offset_of(target))
+        for targets, place in zip(kernel.tables, moved, strict=True):
+            for number, target in enumerate(targets):
+                editor.add_relocation(place + 8 * number, R_AMDGPU_RELATIVE64, address + target)
         entry = address + kernel.entry_offset
-        original = kernel.lifted.kernel
-        descriptor = original.descriptor.with_registers(
-            vgprs=kernel.vgprs or None, agprs=original.agpr_count, sgprs=kernel.sgprs or None
-        )
-        descriptor = replace(descriptor, kernel_code_entry_byte_offset=entry - original.descriptor_address)
+        original = kernel.kernel
+        descriptor = replace(kernel.descriptor, kernel_code_entry_byte_offset=entry - original.descriptor_address)
         editor.write(original.descriptor_address, descriptor.encode())
         if object.symbol(original.name) is not None:
             editor.move_symbol(original.name, entry, kernel.size - kernel.entry_offset - PREFETCH_PADDING)
         for row in metadata.get("amdhsa.kernels", ()):
             if row.get(".name") == original.name:
-                _update_metadata(row, kernel, descriptor.vgprs, descriptor.sgprs)
+                _update_metadata(row, kernel, object.target.target, descriptor.vgprs, descriptor.sgprs)
     editor.set_metadata(metadata)
 
 
@@ -208,20 +206,19 @@ def _reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[
 
     A patched kernel calls its own copies of functions, so what it loads their addresses from must be its own too.
     """
-    size = sum(8 * len(table.targets) for kernel in patched for table in kernel.lifted.code_tables)
+    size = sum(8 * len(table) for kernel in patched for table in kernel.tables)
     place = editor.reserve(size, flags="rw", name=".luthier.got") if size else 0
     addresses: dict[str, list[int]] = {}
     for kernel in patched:
         addresses[kernel.name] = []
-        for table in kernel.lifted.code_tables:
+        for table in kernel.tables:
             addresses[kernel.name].append(place)
-            place += 8 * len(table.targets)
+            place += 8 * len(table)
     return addresses
 
 
-def _update_metadata(row: dict[str, Any], kernel: PatchedKernel, vgprs: int, sgprs: int) -> None:
+def _update_metadata(row: dict[str, Any], kernel: PatchedKernel, target: Target, vgprs: int, sgprs: int) -> None:
     """Register counts as the compiler reports them: what is used, not what is allocated."""
-    target = kernel.lifted.target
     if ".vgpr_count" in row and kernel.vgprs:
         used = kernel.vgprs
         if target.unified_vgprs and row.get(".agpr_count"):
@@ -229,26 +226,3 @@ def _update_metadata(row: dict[str, Any], kernel: PatchedKernel, vgprs: int, sgp
         row[".vgpr_count"] = max(row[".vgpr_count"], used)
     if ".sgpr_count" in row and kernel.sgprs:
         row[".sgpr_count"] = max(row[".sgpr_count"], min(kernel.sgprs + 6, sgprs))
-
-
-def _report(kernel: PatchedKernel, task: InstrumentationTask) -> KernelReport:
-    lifted: LiftedRepresentation = kernel.lifted
-    before, size = lifted.kernel.descriptor, lifted.wave_size
-    after = before.with_registers(
-        vgprs=kernel.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=kernel.sgprs or None
-    )
-    return KernelReport(
-        kernel.name,
-        kernel.sites,
-        len(task.insertions) - len(kernel.refusals),
-        len(kernel.slots),
-        kernel.added_instructions,
-        int(lifted.code.size[kernel.slots].sum()),
-        kernel.layout.size,
-        (before.vgprs, after.vgprs),
-        (before.sgprs, after.sgprs),
-        (lifted.target.occupancy(before.vgprs, size), lifted.target.occupancy(after.vgprs, size)),
-        len(lifted.unknown),
-        len({insertion.index for insertion in task.insertions}),
-        kernel.refusals,
-    )

@@ -11,16 +11,15 @@ import numpy as np
 from luthier.errors import HookError, LuthierError, PatchError
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.mc import OperandKind
-from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
+from luthier.patch.binding import Binding, Choices, Live, RegisterBudget
 from luthier.patch.copies import AGPRS, unit_text
 from luthier.patch.emission import BoundPayload, emit
-from luthier.patch.hazards import seam
+from luthier.patch.hazards import Seam, Seams
 from luthier.patch.report import Refusal, RefusalKind
-from luthier.payload import Argument, Template
+from luthier.payload import Template
 from luthier.payload.cache import template_for
 from luthier.payload.template import SGPRS, VGPRS, mask_of
-from luthier.task import Insertion, InstrumentationTask
-from luthier.tool_module import Hook
+from luthier.task import HookCall, Insertion, InstrumentationTask
 
 
 def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
@@ -54,39 +53,36 @@ def highest_vgpr(lifted: LiftedRepresentation) -> int:
     """
     code, isa = lifted.code, lifted.isa
     reached = np.repeat(np.array(lifted.block_of) >= 0, np.diff(code.operand_start))
-    registers = np.unique(code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))])
+    named = np.zeros(isa.register_count, bool)
+    named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
+    registers = np.flatnonzero(named)
     last = isa.register_first_unit[registers] + isa.register_unit_count[registers] - 1
     return int(last[(last >= VGPRS.start) & (last < VGPRS.stop)].max(initial=VGPRS.start - 1)) - VGPRS.start
 
 
-@dataclass(frozen=True)
-class Site:
-    """One insertion, compiled."""
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A call of a hook, compiled for one kernel."""
+
+    call: HookCall
+    template: Template
+    sources: tuple[int, ...]
+    """Register unit each input of the template is read from."""
+    reads: int
+    """Bit set of those units."""
+    missing: str | None
+    """The first register among its inputs and outputs that the kernel does not have, in words."""
+
+
+class Site(NamedTuple):
+    """One insertion."""
 
     number: int
     """Among the task's insertions."""
     insertion: Insertion
-    template: Template
-    sources: tuple[int, ...]
-    """Register unit each input of the template is read from."""
-
-    reads: int
-    """Bit set of those units."""
-    revives: int
-    """Bit set of those that the application does not read any more."""
-
-    @property
-    def point(self) -> int:
-        """Index of the instruction it runs before."""
-        return self.insertion.point
-
-
-class Bound(NamedTuple):
-    """A site with its registers, and the bytes that are spliced in there."""
-
-    site: Site
-    binding: Binding
-    payload: BoundPayload
+    point: int
+    """Index of the instruction it runs before."""
+    use: Use
 
 
 class _TooFewRegisters(PatchError):
@@ -100,11 +96,12 @@ class Splicer:
         strict: whether an insertion that cannot be spliced in is an error; else it is in `refusals`.
 
     Attributes:
-        payloads: (instruction index, place) -> what is spliced in there, in the order of insertion.
-        points: index of every instruction that something is spliced in before.
+        payloads: every payload that is spliced in somewhere.
+        indices: [n] for each insertion that is spliced in, in their order, the index of its instruction.
+        behind: [n] whether it comes after that instruction.
+        numbers: [n] position of its payload in `payloads`.
         refusals: what was left out.
         sgprs, vgprs: registers the kernel needs for what was spliced.
-        instructions: instructions spliced.
 
     Raises:
         LuthierError: the first insertion that is refused, if `strict`.
@@ -116,57 +113,59 @@ class Splicer:
         vgprs = max(self.budget.vgprs, highest_vgpr(task.lifted) + 1)
         agprs = task.lifted.kernel.descriptor.agprs
         self._files = ((SGPRS, self.budget.sgprs), (VGPRS, vgprs), (AGPRS, agprs))
-        self.payloads: dict[tuple[int, str], list[BoundPayload]] = {}
-        self.points: set[int] = set()
         self.refusals: list[Refusal] = []
-        self.sgprs = self.vgprs = self.instructions = 0
         self._strict = strict
-        self._recent: dict[Template, list[Binding]] = {}
-        self._emitted: dict[tuple[Template, Binding, tuple[str, ...], tuple[str, ...]], BoundPayload] = {}
-        self._failed: dict[tuple[Hook, tuple[Argument, ...]], LuthierError] = {}
-        prepared = [self._prepare(number, insertion) for number, insertion in enumerate(task.insertions)]
-        for site, binding, payload in self._bind_all([site for site in prepared if site is not None]):
-            self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
-            self.instructions += payload.instructions
-            self.points.add(site.point)
-            self.payloads.setdefault((site.insertion.index, site.insertion.place), []).append(payload)
+        self._uses: dict[HookCall, Use | LuthierError] = {}
+        self._seams = Seams(task.lifted)
+        self.payloads: list[BoundPayload] = []
+        self._emitted: dict[tuple[Template, Binding, Seam], int] = {}
+        spliced = self._bind_all(self._prepare(task.insertions))
+        self.indices = np.array([site.insertion.at for site, _ in spliced], np.int64)
+        self.behind = np.array([site.insertion.place == "after" for site, _ in spliced], bool)
+        self.numbers = np.array([number for _, number in spliced], np.int64)
         self.refusals.sort(key=lambda refusal: refusal.insertion or 0)
 
     # What is known before registers are chosen
 
-    def _prepare(self, number: int, insertion: Insertion) -> Site | None:
-        """An insertion compiled; None if it is refused."""
-        lifted, point = self.lifted, insertion.point
-        if point >= len(lifted.block_of) or lifted.block_of[point] < 0:
-            behind = PatchError("control does not come back to behind this instruction")
-            self._refuse(number, insertion, "hook", behind)
-            return None
-        restriction = lifted.restrictions.get(point)
-        if restriction is not None:
-            self._refuse(number, insertion, restriction, PatchError(f"no code can be inserted {restriction}"))
-            return None
-        key = insertion.hook, insertion.arguments
+    def _prepare(self, insertions: Sequence[Insertion]) -> list[Site]:
+        """The insertions that can be compiled; the others are refused."""
+        block_of, restrictions, uses = self.lifted.block_of, self.lifted.restrictions, self._uses
+        sites = []
+        for number, insertion in enumerate(insertions):
+            index, place, call = insertion
+            point = index + 1 if place == "after" else index
+            if point >= len(block_of) or block_of[point] < 0:
+                behind = PatchError("control does not come back to behind this instruction")
+                self._refuse(number, insertion, "hook", behind)
+                continue
+            restriction = restrictions.get(point)
+            if restriction is not None:
+                self._refuse(number, insertion, restriction, PatchError(f"no code can be inserted {restriction}"))
+                continue
+            use = uses.get(call)
+            if use is None:
+                use = uses[call] = self._compile(call)
+            if isinstance(use, LuthierError):
+                self._refuse(number, insertion, "hook", use)
+            elif use.missing is not None:
+                error = HookError(f"hook {call.hook.source} uses {use.missing}")
+                self._refuse(number, insertion, "no such register", error)
+            else:
+                sites.append(Site(number, insertion, point, use))
+        return sites
+
+    def _compile(self, call: HookCall) -> Use | LuthierError:
         try:
-            if key in self._failed:
-                raise self._failed[key]
-            template = template_for(*key, lifted.object.target, lifted.wave_size)
+            template = template_for(call.hook, call.arguments, self.lifted.object.target, self.lifted.wave_size)
         except LuthierError as problem:
-            self._failed[key] = problem
-            self._refuse(number, insertion, "hook", problem)
-            return None
+            return problem
         sources = []
         for taken in template.inputs:
             argument = taken.source.argument
-            operand = None if argument is None else insertion.registers[argument]
+            operand = None if argument is None else call.registers[argument]
             sources.append(taken.source.unit if operand is None else operand.units[taken.source.unit])
         missing = self._missing_register((*sources, *(output.destination for output in template.outputs)))
-        if missing is not None:
-            error = HookError(f"hook {insertion.hook.source} uses {missing}")
-            self._refuse(number, insertion, "no such register", error)
-            return None
-        reads = mask_of(sources)
-        revives = reads & ~int(lifted.liveness.live_before(point).active) if reads else 0
-        return Site(number, insertion, template, tuple(sources), reads, revives)
+        return Use(call, template, tuple(sources), mask_of(sources), missing)
 
     def _missing_register(self, units: Iterable[int]) -> str | None:
         """Registers that the kernel does not have hold nothing to read and keep nothing that is written: the first of
@@ -183,7 +182,7 @@ class Splicer:
         Raises:
             LuthierError: instead, if refusals are errors.
         """
-        address = self.lifted.columns.address[insertion.index]
+        address = self.lifted.columns.address[insertion.at]
         kernel = self.lifted.kernel.name
         if self._strict:
             error.object = error.object or self.lifted.object.name
@@ -195,8 +194,8 @@ class Splicer:
 
     # Registers and code
 
-    def _bind_all(self, sites: list[Site]) -> list[Bound]:
-        """Registers and code for every site that can have them.
+    def _bind_all(self, sites: list[Site]) -> list[tuple[Site, int]]:
+        """For every site that can have registers the position of its payload in `payloads`.
 
         What is left out must leave no trace: a site that fails and has changed what is live is taken out of the
         liveness, and all others get another try.
@@ -204,24 +203,28 @@ class Splicer:
         exec_mask = self.lifted.effect_table.exec
         while True:
             liveness, disturbing = self._with_what_hooks_do(sites)
-            any_lanes = {site.point for site in sites if site.template.destinations & exec_mask}
-            self._recent.clear()
-            bound: list[Bound] = []
+            any_lanes = {site.point for site in sites if site.use.template.destinations & exec_mask}
+            self.sgprs = self.vgprs = 0
+            self._choices: dict[Template, Choices] = {}
+            self._known: dict[tuple[Use, int, int, int, Seam], int] = {}
+            bound: list[tuple[Site, int]] = []
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
             for site in sites:
-                registers = liveness.live_before(site.point)
-                live = Live(int(registers.active), int(registers.all_lanes))
-                if site.point in any_lanes or site.reads >> AGPRS.start:
-                    # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not
-                    # documented.
-                    live = Live(live.all_lanes, live.all_lanes)
+                _, insertion, point, use = site
+                active, inactive = liveness.bits_before(point)
+                all_lanes = active | inactive
+                # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
+                if point in any_lanes or use.reads >> AGPRS.start:
+                    active = all_lanes
+                seam = self._seams.at(point, insertion.at)
                 try:
-                    binding = self._bind(site, live)
-                    bound.append(Bound(site, binding, self._emit(site, binding)))
+                    number = self._payload(use, Live(active, all_lanes), seam)
                 except _TooFewRegisters as problem:
                     failed.append((site, "too few registers", problem))
                 except LuthierError as problem:
                     failed.append((site, "hook", problem))
+                else:
+                    bound.append((site, number))
                 if failed and self._strict:
                     break
             gone = {site.number for site, _, _ in failed if site.number in disturbing}
@@ -237,41 +240,53 @@ class Splicer:
         what a later hook is to see, nor lanes that a hook turns on or off."""
         reads: dict[int, int] = {}
         changes: dict[int, int] = {}
+        sites = [site for site in sites if site.use.reads or site.use.template.destinations]
         for site in sites:
-            if site.template.destinations:
-                changes[site.point] = changes.get(site.point, 0) | site.template.destinations
+            if site.use.template.destinations:
+                changes[site.point] = changes.get(site.point, 0) | site.use.template.destinations
         disturbing = set()
         for site in sites:
             # What the application reads later may not be what a hook reads now, where another one writes.
-            read = site.reads if changes else site.revives
+            read = site.use.reads
+            if read and not changes:
+                read &= ~int(self.lifted.liveness.live_before(site.point).active)
             if read:
                 reads[site.point] = reads.get(site.point, 0) | read
-            if read or site.template.destinations:
+            if read or site.use.template.destinations:
                 disturbing.add(site.number)
         lifted = self.lifted.also_reading(reads) if reads else self.lifted
         return (lifted.also_changing(changes) if changes else lifted).liveness, disturbing
 
-    def _bind(self, site: Site, live: Live) -> Binding:
-        recent = self._recent.setdefault(site.template, [])
-        wave_size = self.lifted.wave_size
-        for binding in recent:
-            if is_valid(binding, site.template, site.sources, live, wave_size):
-                return binding
-        made = bind(site.template, site.sources, live, self.budget, wave_size)
-        if made is None:
-            raise _TooFewRegisters(
-                f"not enough dead or spare registers for hook {site.insertion.hook.source}: "
-                f"it needs {sum(group.count for group in site.template.groups)} and the kernel may have "
-                f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs"
-            )
-        recent.insert(0, made)
-        del recent[8:]
-        return made
+    def _payload(self, use: Use, live: Live, seam: Seam) -> int:
+        """Position in `payloads` of what a point gets.
 
-    def _emit(self, site: Site, binding: Binding) -> BoundPayload:
-        before, after = seam(self.lifted, site.point, site.insertion.index)
-        key = site.template, binding, before, after
-        payload = self._emitted.get(key)
-        if payload is None:
-            payload = self._emitted[key] = emit(self.lifted.isa, *key)
-        return payload
+        Raises:
+            LuthierError: it cannot have it.
+        """
+        choices = self._choices.get(use.template)
+        if choices is None:
+            choices = self._choices[use.template] = Choices(use.template, self.budget, self.lifted.wave_size)
+        # All that matters as long as there is no other binding.
+        key = use, choices.made, live.active & choices.heeded, live.all_lanes & choices.heeded_in_all_lanes, seam
+        number = self._known.get(key)
+        if number is None:
+            binding = choices.choose(use.sources, live)
+            if binding is None:
+                raise _TooFewRegisters(
+                    f"not enough dead or spare registers for hook {use.call.hook.source}: "
+                    f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
+                    f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs"
+                )
+            number = self._emit(use.template, binding, seam)
+            self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
+            key = use, choices.made, live.active & choices.heeded, live.all_lanes & choices.heeded_in_all_lanes, seam
+            self._known[key] = number
+        return number
+
+    def _emit(self, template: Template, binding: Binding, seam: Seam) -> int:
+        key = template, binding, seam
+        number = self._emitted.get(key)
+        if number is None:
+            self.payloads.append(emit(self.lifted.isa, template, binding, *seam))
+            number = self._emitted[key] = len(self.payloads) - 1
+        return number
