@@ -160,15 +160,15 @@ class InstrumentationTask:
         lifted = self.lifted
         if not 0 <= index < len(lifted.block_of) or lifted.block_of[index] < 0:
             raise HookError(f"there is no reachable instruction {index}", kernel=lifted.kernel.name)
-        # Equal numbers of different types are different arguments; so are 0.0 and -0.0, of one type.
-        key = hook, arguments, *map(type, arguments), *(str(one) for one in arguments if isinstance(one, float))
+        key = hook, arguments, *map(type, arguments)  # equal numbers of different types are different arguments
         try:
             call = self._calls.get(key)
         except TypeError:  # unhashable: nothing that can be passed
             call = None
         if call is None:
             call = self._call(hook, arguments)
-            self._calls[key] = call
+            if not any(isinstance(argument, float) for argument in arguments):  # 0.0 and -0.0 are equal
+                self._calls[key] = call
         if place == "after" and lifted.code.flags[index] & _PASSES_ON:
             raise HookError(
                 "no hook can run after an instruction that passes control on",

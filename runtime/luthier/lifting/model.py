@@ -219,12 +219,12 @@ class Instruction:
     @property
     def is_vector(self) -> bool:
         """Executed once a lane, under EXEC: VALU, vector memory, LDS, export."""
-        return not self.is_scalar
+        return not self.opcode.is_scalar
 
     @property
     def is_scalar(self) -> bool:
         """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
-        return bool(self.flags & (InstructionFlag.SALU | InstructionFlag.SMEM)) or self.opcode.pseudo.startswith("S_")
+        return self.opcode.is_scalar
 
     @property
     def block(self) -> int:

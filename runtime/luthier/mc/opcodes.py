@@ -50,6 +50,11 @@ class Opcode:
     """False for code generation's pseudo instructions, which have no encoding."""
 
     @cached_property
+    def is_scalar(self) -> bool:
+        """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
+        return bool(self.flags & (InstructionFlag.SALU | InstructionFlag.SMEM)) or self.pseudo.startswith("S_")
+
+    @cached_property
     def operand_index(self) -> dict[str, int]:
         """Operand name -> position."""
         return {operand.name: index for index, operand in enumerate(self.operands) if operand.name}

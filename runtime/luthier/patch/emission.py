@@ -41,22 +41,38 @@ def _snippet(isa: Isa, text: str) -> tuple[bytes, int]:
     return assembly.instructions.code, len(assembly.instructions)
 
 
+@functools.lru_cache(maxsize=1024)
+def _renamable(isa: Isa, template: Template) -> tuple[list[int], list[tuple[int, int]]]:
+    """Which of the body's operands name registers of its groups, and the register and its first unit of each."""
+    grouped = {unit for group in template.groups for unit in range(group.first, group.first + group.count)}
+    positions, registers = [], []
+    for position in np.flatnonzero(template.code.operand_kind == int(OperandKind.REGISTER)).tolist():
+        register = int(template.code.operand_value[position])
+        first = int(isa.register_first_unit[register])
+        if first in grouped:
+            positions.append(position)
+            registers.append((register, first))
+    return positions, registers
+
+
+@functools.lru_cache(maxsize=65536)
+def _register_like(isa: Isa, register: int, unit: int) -> int:
+    renamed = isa.register_like(register, unit)
+    if renamed is None:
+        count = int(isa.register_unit_count[register])
+        raise PatchError(f"no register of {count} units at unit {unit}", target=str(isa.target))
+    return renamed
+
+
 @functools.lru_cache(maxsize=4096)
-def _renamed_registers(isa: Isa, template: Template, binding: Binding) -> tuple[bytes, tuple[int, ...]]:
+def _renamed_registers(isa: Isa, template: Template, binding: Binding) -> tuple[bytes, list[int]]:
     """The template's body encoded with the binding's registers, and each instruction's byte offset (and the end)."""
     units = dict(binding.units)
+    positions, registers = _renamable(isa, template)
     values = template.code.operand_value.copy()
-    for position in np.flatnonzero(template.code.operand_kind == OperandKind.REGISTER):
-        register = int(values[position])
-        first, count = int(isa.register_first_unit[register]), int(isa.register_unit_count[register])
-        if first not in units:
-            continue
-        renamed = isa.register_like(register, units[first])
-        if renamed is None:
-            raise PatchError(f"no register of {count} units at unit {units[first]}", target=str(isa.target))
-        values[position] = renamed
+    values[positions] = [_register_like(isa, register, units[first]) for register, first in registers]
     code, offsets = isa.encode(replace(template.code, operand_value=values))
-    return code, (*(int(offset) for offset in offsets[: len(template.code)]), len(code))
+    return code, offsets.tolist()
 
 
 @functools.lru_cache(maxsize=4096)
