@@ -26,6 +26,8 @@ class Isa:
     def __init__(self, cpu: str, features: str) -> None: ...
     def decode(self, code: bytes | bytearray | memoryview, address: int, patient: bool = False) -> _Columns:
         """`patient` offers LLVM all bytes that follow each instruction: the same result, slower; for tests."""
+    def listing(self, code: bytes, address: int) -> list[tuple[int, int, str | None, int | None]]:
+        """Offset, size, text and branch target of every instruction, without NumPy; None where there is no such."""
     def encode(
         self,
         opcode: NDArray[np.int32],

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from luthier.errors import ToolError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from luthier.task import InstrumentationTask
 
 ENTRY_POINT_GROUP = "luthier.tools"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from luthier.errors import DecodeError, TargetError
 from luthier.mc import NO_TARGET, InstructionFlag, Isa, OperandKind
+from luthier.mc.listing import instruction_rows
 from luthier.targets import TARGETS, target_named
 
 # One of each encoding family, both wave sizes where there are two; the fuzz tests visit all targets.
@@ -227,3 +229,17 @@ def test_results_that_keep_a_part_of_the_destination(target: str, source: str) -
     assert isa.encode(decoded)[0] == made.code
     at = isa.opcode(int(decoded.opcode[0])).operand_index
     assert decoded.operands(0)[at["vdst_in"]] == decoded.operands(0)[at["vdst"]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_of_text_are_what_the_columns_say(target: str) -> None:
+    isa = Isa.of(target)
+    data = random.Random(target).randbytes(40_000) + b"\x01\x02"
+    code = isa.decode(data, 0x1000)
+    rows = instruction_rows(isa.target, isa.wave_size, data, 0x1000)
+    assert (code.opcode < 0).any()
+    assert (code.target != NO_TARGET).any()
+    assert [row.address for row in rows] == code.addresses.tolist()
+    assert [row.encoding for row in rows] == [code.bytes_of(index) for index in range(len(code))]
+    assert [row.text for row in rows] == isa.texts(code)
+    assert [NO_TARGET if row.target is None else row.target for row in rows] == code.target.tolist()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luthier.errors import ObjectError
-from luthier.mc import NO_TARGET, InstructionArray, Isa
+from luthier.mc.listing import Row, instruction_rows
 from luthier.objects import CodeObject, load_objects
 from luthier.targets import TargetId
 
@@ -27,18 +27,6 @@ class Part:
     size: int
     kernel: bool
     wave_size: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """One instruction."""
-
-    address: int
-    encoding: bytes
-    text: str
-    """As LLVM prints it."""
-    target: int | None
-    """The address it branches to or calls, where it names one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,19 +96,7 @@ def parts(found: CodeObject, kernel: str | None = None) -> list[Part]:
 
 def rows(found: CodeObject, part: Part) -> list[Row]:
     """The instructions of one part."""
-    isa = Isa.of(found.target, part.wave_size)
-    code = isa.decode(found.read(part.address, part.size), part.address)
-    return [
-        Row(address, code.bytes_of(index), text, None if target == NO_TARGET else target)
-        for index, (address, text, target) in enumerate(
-            zip(_addresses(code), isa.texts(code), code.target.tolist(), strict=True)
-        )
-    ]
-
-
-def _addresses(code: InstructionArray) -> list[int]:
-    addresses: list[int] = code.addresses.tolist()
-    return addresses
+    return instruction_rows(found.target, part.wave_size, found.read(part.address, part.size), part.address)
 
 
 def labels(listed: list[tuple[Part, list[Row]]]) -> dict[int, str]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier import _mc
-from luthier.errors import DecodeError, TargetError
-from luthier.mc import _operand_names
+from luthier.errors import DecodeError
 from luthier.mc.instructions import Assembly, Fixup, InstructionArray, InstructionFlag
+from luthier.mc.native import data_text, make, native_isa
 from luthier.mc.opcodes import Opcode, OperandInfo
 from luthier.mc.registers import Register, Unit
 from luthier.targets import Target, TargetId
@@ -51,24 +51,9 @@ class Isa:
         return _isa(target, target.target.default_wave_size if wave_size is None else wave_size)
 
     def __init__(self, target: TargetId, wave_size: int) -> None:
-        if wave_size not in target.target.wave_sizes:
-            raise TargetError(f"{target.target.name} has no wave size {wave_size}", target=str(target))
         self.target = target
         self.wave_size = wave_size
-        features = []
-        if target.target.major >= 10:
-            features += [f"{'+' if wave_size == size else '-'}wavefrontsize{size}" for size in (32, 64)]
-        if target.target.major == 12:
-            # Halves of registers in 16-bit instructions, as on GFX11. Without, LLVM reads them as whole registers or
-            # not at all.
-            features.append("+real-true16")
-        for name, setting in (("xnack", target.xnack), ("sramecc", target.sramecc)):
-            if setting is not None:
-                features.append(f"{'+' if setting else '-'}{name}")
-        try:
-            self._native = _native(target.target.name, ",".join(features))
-        except _mc.McError as problem:
-            raise TargetError(problem.args[0], target=str(target)) from None
+        self._native = native_isa(target, wave_size)
         self.register_count = self._native.register_count
         self._opcodes: dict[int, Opcode] = {}
 
@@ -133,7 +118,7 @@ class Isa:
             )
         except _mc.McError as problem:
             raise DecodeError(problem.args[0], target=str(self.target)) from None
-        return [next(printed) if code.opcode[index] >= 0 else _data_text(code.bytes_of(index)) for index in which]
+        return [next(printed) if code.opcode[index] >= 0 else data_text(code.bytes_of(index)) for index in which]
 
     def encode(self, code: InstructionArray) -> tuple[bytes, NDArray[np.int32]]:
         """Encode from opcodes and operands alone: the bytes, and [n + 1] the offset of each instruction and the end.
@@ -310,20 +295,7 @@ def _opcode_numbers() -> dict[str, int]:
 
 @functools.cache
 def _any() -> _mc.Isa:
-    return _native("gfx942", "")
-
-
-def _native(cpu: str, features: str) -> _mc.Isa:
-    _set_operand_names()
-    return _mc.Isa(cpu, features)
-
-
-@functools.cache
-def _set_operand_names() -> None:
-    anchors = list(_operand_names.ANCHORS)
-    numbers = zip(anchors, _mc.opcode_numbers(anchors), strict=True)
-    opcodes = {name: number for name, number in numbers if number >= 0}
-    _mc.set_operand_names(_operand_names.calibrate(opcodes, _mc.named_operand_positions))
+    return make("gfx942", "")
 
 
 @functools.cache
@@ -339,9 +311,3 @@ def _register_classes() -> dict[str, list[int]]:
 @functools.cache
 def _register_class_name(number: int) -> str:
     return _any().register_class_name(number)
-
-
-def _data_text(data: bytes) -> str:
-    if len(data) == 4:
-        return f".long {int.from_bytes(data, 'little'):#010x}"
-    return ".byte " + ", ".join(f"{byte:#04x}" for byte in data)

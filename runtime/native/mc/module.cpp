@@ -43,6 +43,44 @@ OperandColumns borrowed(const In<int32_t> &opcode, const In<int32_t> &start, con
   return {opcode.data(), size_t(opcode.size()), start.data(), kind.data(), value.data(), size_t(kind.size())};
 }
 
+/// Decodes a buffer without the interpreter lock.
+Instructions decoded(const Isa &isa, const py::buffer &code, uint64_t address, bool patient) {
+  const py::buffer_info info = code.request();
+  if (info.ndim != 1 || info.itemsize != 1 || (info.size > 1 && info.strides[0] != 1))
+    throw McError("code must be one contiguous run of bytes");
+  llvm::ArrayRef<uint8_t> bytes(static_cast<const uint8_t *>(info.ptr), size_t(info.size));
+  py::gil_scoped_release release;
+  return isa.decode(bytes, address, patient);
+}
+
+/// (offset, size, text, address it branches to) of every instruction; None for a text or an address that is not there.
+py::list listing(const Isa &isa, const py::buffer &code, uint64_t address) {
+  const Instructions all = decoded(isa, code, address, false);
+  std::vector<int32_t> opcode, start{0};
+  std::vector<uint8_t> kind;
+  std::vector<int64_t> value, addresses;
+  for (size_t i = 0; i < all.opcode.size(); ++i) {
+    if (all.opcode[i] < 0)
+      continue;
+    const auto from = all.operandStart[i], to = all.operandStart[i + 1];
+    opcode.push_back(all.opcode[i]);
+    kind.insert(kind.end(), all.operandKind.begin() + from, all.operandKind.begin() + to);
+    value.insert(value.end(), all.operandValue.begin() + from, all.operandValue.begin() + to);
+    start.push_back(int32_t(kind.size()));
+    addresses.push_back(all.offset[i] + int64_t(address));
+  }
+  const std::vector<std::string> texts = isa.print(
+      {opcode.data(), opcode.size(), start.data(), kind.data(), value.data(), kind.size()}, addresses.data());
+  py::list rows;
+  auto text = texts.begin();
+  for (size_t i = 0; i < all.opcode.size(); ++i) {
+    const bool good = all.opcode[i] >= 0;
+    rows.append(py::make_tuple(all.offset[i], all.size[i], good ? py::object(py::str(*text++)) : py::none(),
+                               all.target[i] == NoTarget ? py::object(py::none()) : py::int_(all.target[i])));
+  }
+  return rows;
+}
+
 py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
   if (opcode >= isa.instructions().getNumOpcodes())
     throw McError("opcode " + std::to_string(opcode) + " does not exist");
@@ -111,18 +149,10 @@ PYBIND11_MODULE(_mc, m) {
       .def(
           "decode",
           [](const Isa &isa, const py::buffer &code, uint64_t address, bool patient) {
-            const py::buffer_info info = code.request();
-            if (info.ndim != 1 || info.itemsize != 1 || (info.size > 1 && info.strides[0] != 1))
-              throw McError("code must be one contiguous run of bytes");
-            llvm::ArrayRef<uint8_t> bytes(static_cast<const uint8_t *>(info.ptr), size_t(info.size));
-            Instructions instructions;
-            {
-              py::gil_scoped_release release;
-              instructions = isa.decode(bytes, address, patient);
-            }
-            return columns(std::move(instructions));
+            return columns(decoded(isa, code, address, patient));
           },
           py::arg("code"), py::arg("address"), py::arg("patient") = false)
+      .def("listing", &listing, py::arg("code"), py::arg("address"))
       .def(
           "encode",
           [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind,
