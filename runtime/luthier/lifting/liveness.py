@@ -48,7 +48,8 @@ class Liveness:
     """Liveness at every point of a `LiftedRepresentation`."""
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
-        self._lifted = lifted
+        # Not the kernel itself: that holds this, and should be let go as soon as nobody uses it.
+        self._blocks, self._block_of = lifted.blocks, lifted.block_of
         touched = lifted.read_by_inserted
         for units in lifted.changed_by_inserted.values():
             touched |= units
@@ -80,17 +81,17 @@ class Liveness:
 
     def live_in(self, block: int) -> RegisterSet:
         """What is live at the start of a block."""
-        return self._point(self._lifted.blocks[block], 0)
+        return self._point(self._blocks[block], 0)
 
     def live_out(self, block: int) -> RegisterSet:
         """What is live behind the last instruction of a block."""
-        return self.live_after(self._lifted.blocks[block].last)
+        return self.live_after(self._blocks[block].last)
 
     def _block(self, index: int) -> BasicBlock:
-        number = self._lifted.block_of[index]
+        number = self._block_of[index]
         if number < 0:
             raise IndexError(f"instruction {index} is never reached")
-        return self._lifted.blocks[number]
+        return self._blocks[number]
 
     def _points(self, block: BasicBlock) -> bytes:
         points = self._inside.get(block.index)

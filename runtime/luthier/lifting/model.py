@@ -326,7 +326,7 @@ class LiftedRepresentation:
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
     _flow: _mc.Flow | None = field(repr=False, default=None)
 
-    @cached_property
+    @property
     def instructions(self) -> InstructionSequence:
         """Views of all instructions."""
         return InstructionSequence(self)

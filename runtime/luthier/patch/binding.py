@@ -64,12 +64,12 @@ class Binding:
     @functools.cached_property
     def sgprs(self) -> int:
         """SGPRs a kernel needs for this binding."""
-        return max((unit + 1 for unit in _bits(self.temporaries) if unit in SGPRS), default=0)
+        return (self.temporaries & _range_mask(SGPRS.start, len(SGPRS))).bit_length()
 
     @functools.cached_property
     def vgprs(self) -> int:
         """VGPRs a kernel needs for this binding."""
-        return max((unit + 1 - VGPRS.start for unit in _bits(self.temporaries) if unit in VGPRS), default=0)
+        return (self.temporaries >> VGPRS.start & _range_mask(0, len(VGPRS))).bit_length()
 
 
 def _bits(mask: int) -> Iterable[int]:
@@ -235,7 +235,7 @@ def _bind(
     vector = _Allocator([mask & ~keep for mask in vectors])
     units: dict[int, int] = {}
     for group in template.groups:
-        first = _direct_place(group, template, sources)
+        first = _direct_place(group, template, sources) if sources else None
         if first is None:
             allocator = scalar if group.first in SGPRS else vector
             first = allocator.take(group.count, group.alignment, group.first % group.alignment, group.below)

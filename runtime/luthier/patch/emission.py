@@ -140,7 +140,9 @@ def emit(
             add_text(restore)
         place_of.append(size)
         if index < len(template.code):
-            add(body[offsets[index] : offsets[index + 1]], 1)
+            pieces.append(body[offsets[index] : offsets[index + 1]])
+            size += offsets[index + 1] - offsets[index]
+    instructions += len(template.code)
     add_text([*final, *after])
 
     code = bytearray(b"".join(pieces))
