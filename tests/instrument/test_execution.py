@@ -13,7 +13,7 @@ from luthier.errors import BuildError, HookError
 from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.mc import InstructionFlag
 from luthier.objects import CodeObject, load_object
-from luthier.patch import RefusedError, patch_object, splicing
+from luthier.patch import RefusedError, binding, patch_object
 from luthier.patch.binding import RegisterBudget
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool
@@ -282,17 +282,17 @@ def test_parked_sgprs_come_back(
 ) -> None:
     """With hardly an SGPR to spare, live ones are kept in lanes of a VGPR."""
     bound = []
-    real = splicing.bind
+    real = binding.bind
 
     def few(*arguments):
         template, sources, live, budget, wave_size = arguments
-        binding = real(template, sources, live, RegisterBudget(8, budget.vgprs, 8, budget.vgpr_limit), wave_size)
-        bound.append(binding)
-        return binding or real(*arguments)
+        scarce = real(template, sources, live, RegisterBudget(8, budget.vgprs, 8, budget.vgpr_limit), wave_size)
+        bound.append(scarce)
+        return scarce or real(*arguments)
 
-    monkeypatch.setattr(splicing, "bind", few)
+    monkeypatch.setattr(binding, "bind", few)
     assert_equal(verify_kernel(load_object(app(name, target)), counter(), PLANS[name]))
-    assert any(binding is not None and binding.parked for binding in bound)
+    assert any(scarce is not None and scarce.parked for scarce in bound)
 
 
 @pytest.mark.parametrize("target", TARGETS)

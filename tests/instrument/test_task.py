@@ -1,0 +1,80 @@
+"""What a task keeps of the hooks that are inserted, and what patching keeps of a task."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+from luthier.errors import HookError
+from luthier.lifting import lift
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask, reg
+from luthier.tool_module import ToolModule
+
+HOOKS = """
+__device__ uint64_t total = 0;
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&total, 1); }
+LUTHIER_HOOK_ANNOTATE take(uint32_t x) { luthier::sAtomicAdd<uint64_t>(&total, x); }
+LUTHIER_HOOK_ANNOTATE real(float x) { luthier::sAtomicAdd<uint64_t>(&total, x > 0 ? 1 : 2); }
+"""
+KERNELS = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void first(unsigned *out) { out[threadIdx.x] = blockIdx.x; }
+extern "C" __global__ void second(unsigned *out) { out[threadIdx.x] += blockIdx.x; }
+extern "C" __global__ void third(unsigned *out) { out[threadIdx.x] *= blockIdx.x; }
+"""
+
+
+@pytest.fixture(scope="module")
+def module(make_module) -> ToolModule:
+    return make_module(HOOKS, "gfx942")
+
+
+@pytest.fixture(scope="module")
+def three(compile_object) -> CodeObject:
+    return load_object(compile_object(KERNELS, "gfx942"))
+
+
+def test_insertions_share_equal_calls_only(module: ToolModule, three: CodeObject) -> None:
+    task = InstrumentationTask(lift(three, "first"))
+    for _ in range(2):
+        for argument in (0, 1, True, False, reg("v0"), reg("s0")):
+            task.insert_hook_before(0, module.take, argument)
+    calls = [insertion.call for insertion in task.insertions]
+    assert calls[:6] == calls[6:]
+    assert len({call.arguments for call in calls if call.registers == (None,)}) == 2
+    for value in (0.0, -0.0, 0, 1.5):
+        task.insert_hook_before(0, module.real, value)
+    texts = [insertion.call.arguments[0] for insertion in task.insertions[12:]]
+    assert texts[0] == texts[2] != texts[1] != texts[3]
+
+
+@pytest.mark.parametrize("argument", [[1], {}, "v0", None])
+def test_what_cannot_be_passed(module: ToolModule, three: CodeObject, argument: object) -> None:
+    task = InstrumentationTask(lift(three, "first"))
+    with pytest.raises(HookError, match="cannot be passed as i32"):
+        task.insert_hook_before(0, module.take, argument)  # type: ignore[arg-type]
+    assert not task.insertions
+
+
+def test_lifted_kernels_are_let_go(module: ToolModule, three: CodeObject) -> None:
+    """Without the garbage collector: an object may have thousands of kernels."""
+    lifted: list[weakref.ref[object]] = []
+    alive: list[int] = []
+
+    def instrument(task: InstrumentationTask) -> None:
+        alive.append(sum(one() is not None for one in lifted))
+        lifted.append(weakref.ref(task.lifted))
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.count)
+
+    gc.disable()
+    try:
+        report = patch_object(three, instrument).report
+        alive.append(sum(one() is not None for one in lifted))
+    finally:
+        gc.enable()
+    assert [kernel.sites > 0 for kernel in report.kernels] == [True] * 3
+    assert alive == [0] * 4
