@@ -237,7 +237,9 @@ class Finish:
         if self.scales(v.width):
             rounding = self.mode & 3 if v.width == 32 else self.mode >> 2 & 3
             factor = n.from_float({1: 2.0, 2: 4.0, 3: 0.5}[self.omod], v.width)
-            if not n.is_nan(v):
+            if n.is_nan(v):
+                v = n.quieted(v)
+            else:
                 v = flushed(n.multiply(flushed(v), factor, rounding))
                 v = v._replace(bits=0) if n.is_zero(v) else v
         if self.clamp:
