@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from luthier.mc import Isa
+from luthier.isa import Isa
 from run import Row
 
-SOURCE = Path(__file__).parent.parent / "tests/mc/inputs/corpus.c"
+SOURCE = Path(__file__).parent.parent / "tests/isa/inputs/corpus.c"
 BYTES = 1_500_000
 """Code to decode: the compiled text over and over."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice
-from luthier.mc import Isa
+from luthier.isa import Isa
 from run import Row
 
 from luthier_build.toolchain import Toolchain
@@ -185,7 +185,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from bench_emulator import counting_work
 if sys.argv[2] == "off":
-    from luthier.emulator.wave import WaveBuilder
+    from luthier.emulator.ir.wave import WaveBuilder
     WaveBuilder.count = WaveBuilder.uncount = lambda self: None
 print(*counting_work(sys.argv[3:]))
 """

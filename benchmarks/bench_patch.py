@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench_lift import library
 from luthier.lifting import LiftedRepresentation, lift
+from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object, load_objects
 from luthier.patch import patch_object
 from luthier.patch.kernel import patch_kernel
@@ -18,7 +19,6 @@ from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
 from luthier.processes import run
 from luthier.task import InstrumentationTask
-from luthier.tool_module import ToolModule
 from run import Row
 
 from luthier_build.compile import compile_device

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from luthier.errors import BuildError, ObjectError, ToolError
+from luthier.module import BITCODE_SECTION, read_manifest
 from luthier.objects import CodeObject, load_object
-from luthier.tool_module import BITCODE_SECTION, read_manifest
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from luthier.errors import BuildError, ConstantError, LuthierError, WaveSizeError
-from luthier.mc import Isa
+from luthier.isa import Isa
+from luthier.isa.targets import TargetId
+from luthier.module import Hook, ToolModule
 from luthier.patch.binding import Live, RegisterBudget, bind
 from luthier.patch.emission import emit
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload.cache import template_for
 from luthier.payload.template import VGPRS
-from luthier.targets import TargetId
-from luthier.tool_module import Hook, ToolModule
 
 from luthier_build.jobs import run_all
 

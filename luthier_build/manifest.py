@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from luthier import __version__
 from luthier.errors import BuildError
-from luthier.tool_module import ToolModule
+from luthier.module import ToolModule
 
 from luthier_build.sources import SourceDeclaration
 

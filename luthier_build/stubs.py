@@ -34,8 +34,8 @@ def stub(manifest: Manifest) -> str:
         f'"""Device module {manifest.module!r} of {manifest.package}, for {targets}. {GENERATED}"""',
         "from collections.abc import Mapping\n\n"
         "from luthier import Hook as Hook\n"
-        "from luthier.targets import TargetId\n"
-        "from luthier.tool_module import DeviceVariable",
+        "from luthier.isa.targets import TargetId\n"
+        "from luthier.module import DeviceVariable",
         "hooks: Mapping[str, Hook]\nvariables: Mapping[str, DeviceVariable]\n"
         + _docstring("\n".join(_variable_line(variable) for variable in manifest.variables)),
         "targets: tuple[TargetId, ...]\n",

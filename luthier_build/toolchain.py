@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from luthier.errors import BuildError
+from luthier.isa.targets import TargetId
 from luthier.processes import run
-from luthier.targets import TargetId
 
 from luthier_build.device_library import find_library, library_for
 

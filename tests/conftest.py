@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from effort import is_todays
 from kept import FOLDER, ROOT
+from luthier.module import ToolModule
 from luthier.tool import Tool
-from luthier.tool_module import ToolModule
 
 from luthier_build.compile import compile_device
 from luthier_build.workspace import build_folder
@@ -61,7 +61,7 @@ def make_module() -> MakeModule:
 @pytest.fixture(scope="session")
 def counter(make_module: MakeModule) -> type[Tool]:
     """The tool of examples/instr_count with a module compiled here."""
-    import luthier.tool_module as tool_module
+    from luthier.module import tool_module
 
     source = (ROOT / "examples/instr_count/luthier_instr_count/device.hip").read_text()
     made = make_module(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from luthier.tool_module import ToolModule
+from luthier.module import ToolModule
 
 from luthier_build.check import problems_of_module, raise_problems
 

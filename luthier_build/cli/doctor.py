@@ -80,7 +80,7 @@ def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "mi
 
 
 def _native() -> str:
-    from luthier.mc import Isa
+    from luthier.isa import Isa
 
     return f"LLVM MC decodes {Isa.of('gfx942').texts(Isa.of('gfx942').decode(bytes.fromhex('000081bf')))[0]!r}"
 

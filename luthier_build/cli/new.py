@@ -74,7 +74,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from luthier import ExecutionCounts, InstrumentationTask, Tool
-from luthier.mc import InstructionFlag
+from luthier.isa import InstructionFlag
 
 from @package@ import device
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from luthier.lifting import Instruction as Instruction
     from luthier.lifting import LiftedRepresentation as LiftedRepresentation
     from luthier.lifting import lift as lift
+    from luthier.module import Hook as Hook
+    from luthier.module import ToolModule as ToolModule
     from luthier.objects import CodeObject as CodeObject
     from luthier.objects import load_object as load_object
     from luthier.objects import load_objects as load_objects
@@ -26,19 +28,17 @@ if TYPE_CHECKING:
     from luthier.task import reg as reg
     from luthier.tool import ExecutionCounts as ExecutionCounts
     from luthier.tool import Tool as Tool
-    from luthier.tool_module import Hook as Hook
-    from luthier.tool_module import ToolModule as ToolModule
 
 _MODULE_OF = {
     "CodeObject": "luthier.objects",
     "ExecutionCounts": "luthier.tool",
-    "Hook": "luthier.tool_module",
+    "Hook": "luthier.module",
     "Instruction": "luthier.lifting",
     "InstrumentationTask": "luthier.task",
     "LiftedRepresentation": "luthier.lifting",
     "PatchedObject": "luthier.patch",
     "Tool": "luthier.tool",
-    "ToolModule": "luthier.tool_module",
+    "ToolModule": "luthier.module",
     "lift": "luthier.lifting",
     "load_object": "luthier.objects",
     "load_objects": "luthier.objects",

@@ -1,4 +1,4 @@
-"""LLVM's MC layer for AMDGPU, native. Use `luthier.mc`, which gives it types and errors."""
+"""LLVM's MC layer for AMDGPU, native. Use `luthier.isa`, which gives it types and errors."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from luthier.errors import HookError
+from luthier.isa import InstructionFlag, OperandKind
 from luthier.lifting import Instruction, LiftedRepresentation
-from luthier.mc import InstructionFlag, OperandKind
+from luthier.module import Hook, Parameter
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload.intrinsics import units_of_type
-from luthier.tool_module import Hook, Parameter
 
 Place = Literal["before", "after"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import BuildError
-from luthier.tool_module import ToolModule
+from luthier.module import ToolModule
 
 from luthier_build.bitcode import DeviceContents, HookFunction
 from luthier_build.manifest import Hook, Manifest, Parameter, Variable, make_manifest
@@ -70,7 +70,7 @@ def test_a_type_checker_knows_the_hooks(tmp_path: Path) -> None:
         text=True,
     ).stdout
     note, error = (line.partition(": ")[2] for line in done.splitlines() if line.startswith("user.py:"))
-    assert note == 'note: Revealed type is "luthier.tool_module.Hook"'
+    assert note == 'note: Revealed type is "luthier.module.tool_module.Hook"'
     assert error.startswith('error: Module has no attribute "coutn"')
 
 

@@ -158,8 +158,8 @@ def test_emulator_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool of docs/writing-tools.md, in a real kernel: its counter is what NumPy counts."""
-    import luthier.tool_module as tool_module
     from luthier import ToolModule, open_device
+    from luthier.module import tool_module
 
     document = ROOT / "docs/writing-tools.md"
     (device,) = blocks(document, "cpp")

@@ -21,9 +21,9 @@ import numpy as np
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice, layout, memory
 from luthier.emulator.constants import inline_bytes
-from luthier.emulator.coverage import NOT_COMPUTE, samples
+from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
 from luthier.errors import LuthierError
-from luthier.mc import InstructionArray, Isa
+from luthier.isa import InstructionArray, Isa
 from luthier.objects import CodeObject, ObjectEditor
 
 PAGE = mmap.PAGESIZE

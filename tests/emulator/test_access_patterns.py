@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import run_assembly
-from luthier.emulator.memory import Memory
+from luthier.emulator.inspection.bench import run_assembly
+from luthier.emulator.running.memory import Memory
 from luthier.errors import EmulationError
 
 pytestmark = pytest.mark.rotating(3)

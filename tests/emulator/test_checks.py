@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning, Finding, Module
-from luthier.emulator.checks import Kind, kind_of
+from luthier.emulator.inspection.checks import Kind, kind_of
 from luthier.errors import DeviceError, EmulationError
 
 TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200")

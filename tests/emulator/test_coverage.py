@@ -11,14 +11,14 @@ import pytest
 from effort import EMULATED, EVERYTHING
 from llvmlite import ir
 from luthier.cli.main import main
-from luthier.emulator.bind import Binder
-from luthier.emulator.builder import FloatMode
-from luthier.emulator.coverage import NOT_COMPUTE, coverage
-from luthier.emulator.declare import Unsupported
-from luthier.emulator.emit import emit
-from luthier.emulator.samples import samples
-from luthier.emulator.variant import Variant
-from luthier.mc import Isa
+from luthier.emulator.binding.bind import Binder
+from luthier.emulator.inspection.coverage import NOT_COMPUTE, coverage
+from luthier.emulator.inspection.samples import samples
+from luthier.emulator.ir.builder import FloatMode
+from luthier.emulator.ir.declare import Unsupported
+from luthier.emulator.ir.variant import Variant
+from luthier.emulator.native.emit import emit
+from luthier.isa import Isa
 
 TARGETS = EMULATED if EVERYTHING else ("gfx906", "gfx950", "gfx1151", "gfx1201")
 

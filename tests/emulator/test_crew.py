@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from luthier.emulator.crew import Crew
+from luthier.emulator.running.crew import Crew
 
 
 def test_shares_run_at_the_same_time_on_kept_threads() -> None:
@@ -69,8 +69,8 @@ def test_an_interrupt_aborts_and_waits() -> None:
 
 def test_a_child_process_starts_its_own() -> None:
     import numpy as np
-    from luthier.emulator.bench import run_assembly
-    from luthier.emulator.crew import CREW
+    from luthier.emulator.inspection.bench import run_assembly
+    from luthier.emulator.running.crew import CREW
 
     CREW.spread(lambda share: None, [1, 2], pytest.fail)
     run_assembly("gfx942", "v_mov_b32 v1, v0", {0: np.arange(64, dtype=np.uint32)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import run_assembly
+from luthier.emulator.inspection.bench import run_assembly
 
 LEAST, DENORMAL, ONE, LARGE = 0x00800000, 0x00000001, 0x3F800000, 0x7F000000
 NAN, KEPT, FLUSHED = 0x7FC00000, 0x3F0, 0x3C0

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from luthier.devices import open_device
 from luthier.emulator import Module
-from luthier.emulator.bench import run_assembly
-from luthier.emulator.memory import Memory
+from luthier.emulator.inspection.bench import run_assembly
+from luthier.emulator.running.memory import Memory
 from luthier.errors import DeviceError, EmulationError, LuthierError, ObjectError
 from luthier.objects import ObjectEditor, load_object
 

@@ -10,11 +10,11 @@ import os
 import numpy as np
 import pytest
 from effort import EVERYTHING, FUZZ
-from luthier.emulator.bench import run_assembly
-from luthier.emulator.coverage import NOT_COMPUTE, samples
-from luthier.emulator.memory import Memory
+from luthier.emulator.inspection.bench import run_assembly
+from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
+from luthier.emulator.running.memory import Memory
 from luthier.errors import EmulationError
-from luthier.mc import Isa
+from luthier.isa import Isa
 
 STEP = 1 if EVERYTHING else max(1, 20 // FUZZ)
 

@@ -18,7 +18,7 @@ from effort import EMULATED, EVERYTHING
 from luthier.devices import open_device
 from luthier.emulator import KernelHandle, Module
 from luthier.errors import EmulationError
-from luthier.targets import target_named
+from luthier.isa.targets import target_named
 
 from luthier_build.toolchain import Toolchain
 

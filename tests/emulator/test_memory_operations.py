@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import WaveState, run_assembly
-from luthier.emulator.memory import Allocation, Memory
+from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.emulator.running.memory import Allocation, Memory
 from numpy.typing import NDArray
 
 RNG = np.random.default_rng(5)

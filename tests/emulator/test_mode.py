@@ -8,7 +8,7 @@ from pathlib import Path
 import luthier
 import numpy as np
 import pytest
-from luthier.emulator.bench import DEFAULT_MODE, WaveState, run_assembly
+from luthier.emulator.inspection.bench import DEFAULT_MODE, WaveState, run_assembly
 from luthier.errors import EmulationError
 
 from luthier_build.toolchain import Toolchain

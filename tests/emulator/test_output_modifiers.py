@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import run_assembly
+from luthier.emulator.inspection.bench import run_assembly
 
 TARGETS = {"gfx906": 64, "gfx90a": 64, "gfx942": 64, "gfx1030": 32, "gfx1100": 32, "gfx1201": 32}
 FORMATS = {16: (np.float16, np.uint16), 32: (np.float32, np.uint32), 64: (np.float64, np.uint64)}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import WaveState, run_assembly
-from luthier.emulator.memory import Memory
+from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.emulator.running.memory import Memory
 from luthier.errors import EmulationError
 
 RNG = np.random.default_rng(23)

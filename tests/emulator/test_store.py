@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier.cache import cache_root
-from luthier.emulator.store import Store
+from luthier.emulator.native.store import Store
 
 LAUNCH = """
 import sys
 import numpy as np
-from luthier.emulator.bench import run_assembly
-from luthier.emulator.machine import machine_code
+from luthier.emulator.inspection.bench import run_assembly
+from luthier.emulator.native.machine import machine_code
 state = run_assembly("gfx942", "v_add_u32 v1, v0, v0\\ns_mul_i32 s4, s2, 7\\nv_cvt_f32_u32 v2, v1",
                      {0: np.arange(64, dtype=np.uint32)}, {2: 6})
 print(machine_code().compiled, state.sgpr(4), int(state.vgpr(1)[5]), float(state.vgpr(2).view(np.float32)[63]),
@@ -139,7 +139,7 @@ def test_many_keys_at_once(tmp_path: Path) -> None:
 def test_changed_sources_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process with old sources in memory makes is not kept once they have changed."""
     store = Store(tmp_path / "b.sqlite")
-    from luthier.emulator import sources
+    from luthier.emulator.native import sources
 
     real = list(sources._files())
     changed = tmp_path / "changed.py"
@@ -153,7 +153,7 @@ def test_changed_sources_keep_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_fingerprint_covers_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from luthier.emulator import sources
+    from luthier.emulator.native import sources
 
     copies = []
     for number, path in enumerate(sources._files()):
@@ -203,7 +203,7 @@ def test_the_command_tells_and_empties(
 
 
 def test_a_child_process_has_its_own_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from luthier.emulator import store as module
+    from luthier.emulator.native import store as module
 
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
     module.store.cache_clear()

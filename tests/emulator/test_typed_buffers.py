@@ -13,8 +13,8 @@ from pathlib import Path
 import luthier
 import numpy as np
 import pytest
-from luthier.emulator.bench import WaveState, run_assembly
-from luthier.emulator.memory import Allocation, Memory
+from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.emulator.running.memory import Allocation, Memory
 from luthier.errors import EmulationError
 
 from luthier_build.toolchain import Toolchain

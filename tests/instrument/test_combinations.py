@@ -17,12 +17,12 @@ from hook_model import AGPR, EXEC, M0, SCC, SUPPORT, VCC, VGPR, WORD, HookModel,
 from kept import compiled, kept
 from luthier.devices import open_device
 from luthier.errors import HookError
+from luthier.isa.targets import TargetId, target_named
+from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from luthier.payload.cache import template_for
-from luthier.targets import TargetId, target_named
 from luthier.task import InstrumentationTask
-from luthier.tool_module import ToolModule
 
 from luthier_build.toolchain import Toolchain
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from luthier.errors import PatchError
-from luthier.mc import Isa
+from luthier.isa import Isa
 from luthier.patch.copies import needs_spare, parallel_copy, unit_text
 
 V, A, SCC, SPARE = 256, 512, 128, 90

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import PatchError
+from luthier.isa import InstructionFlag
 from luthier.launch_plan import LaunchPlan
-from luthier.mc import InstructionFlag
 from luthier.objects import CodeObject, load_object
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool

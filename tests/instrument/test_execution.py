@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from luthier.devices import open_device
 from luthier.errors import BuildError, HookError
+from luthier.isa import InstructionFlag
 from luthier.launch_plan import LaunchPlan, read_plans
-from luthier.mc import InstructionFlag
+from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import RefusedError, binding, patch_object
 from luthier.patch.binding import RegisterBudget
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool
-from luthier.tool_module import ToolModule
 from luthier.verify import KernelVerdict, verify_kernel
 
 from luthier_build.compile import compile_device

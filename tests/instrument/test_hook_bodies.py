@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hook_bodies import BODIES, Body, device_source, host_source
 from luthier.devices import open_device
+from luthier.module import ToolModule
 from luthier.objects import load_object
 from luthier.patch import patch_object
 from luthier.processes import run
 from luthier.task import InstrumentationTask, RegisterOperand
-from luthier.tool_module import ToolModule
 
 from luthier_build.compile import compile_device
 from luthier_build.settings import Settings

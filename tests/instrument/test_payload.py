@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 import llvmlite.binding as llvm
 import pytest
 from luthier.errors import DecodeError, HookError, ToolError
-from luthier.mc import InstructionArray, Isa, OperandKind
+from luthier.isa import InstructionArray, Isa, OperandKind
+from luthier.isa.targets import TargetId
 from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
 from luthier.payload.cache import template_for
 from luthier.payload.isolation import in_child
 from luthier.payload.template import mask_of
-from luthier.targets import TargetId
 
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
 EVERY_GENERATION = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]

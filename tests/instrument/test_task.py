@@ -8,10 +8,10 @@ import weakref
 import pytest
 from luthier.errors import HookError
 from luthier.lifting import lift
+from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from luthier.task import InstrumentationTask, reg
-from luthier.tool_module import ToolModule
 
 HOOKS = """
 __device__ uint64_t total = 0;

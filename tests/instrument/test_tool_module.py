@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import ToolError
+from luthier.isa.targets import TargetId
+from luthier.module import ToolModule
 from luthier.objects import load_objects
 from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
-from luthier.targets import TargetId
-from luthier.tool_module import ToolModule
 
 SOURCE = """
 __managed__ uint32_t counter = 9;

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from luthier.emulator.bench import WaveState, run_assembly
-from luthier.emulator.memory import Memory
+from luthier.emulator.inspection.bench import WaveState, run_assembly
+from luthier.emulator.running.memory import Memory
 from luthier.errors import DecodeError, EmulationError
-from luthier.lifting import registers as r
+from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
+from luthier.isa import units as r
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.semantics import Lanes
-from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from numpy.typing import NDArray
 
 VGPRS, AGPRS = 64, 32

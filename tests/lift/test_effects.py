@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from luthier.lifting import registers as r
+from luthier.isa import Isa
+from luthier.isa import units as r
+from luthier.isa.units import UnitSet
 from luthier.lifting.effects import Columns, Effects, EffectTable
-from luthier.lifting.registers import UnitSet
 from luthier.lifting.semantics import Lanes
-from luthier.mc import Isa
 
 
 def effects_of(target: str, text: str, wave_size: int | None = None) -> Effects:

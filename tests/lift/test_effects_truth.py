@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from effort import EVERYTHING, FUZZ
 from lift_truth import Bench, Impossible
-from luthier.emulator.coverage import NOT_COMPUTE, samples
+from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
 from luthier.errors import EmulationError
-from luthier.lifting import registers as r
+from luthier.isa import Isa
+from luthier.isa import units as r
 from luthier.lifting.semantics import Control, control_of
-from luthier.mc import Isa
 
 STEP = 1 if EVERYTHING else 8
 TARGETS = [("gfx950", 64), ("gfx1151", 32), ("gfx1201", 64)]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import ObjectError
+from luthier.isa.targets import TARGETS, Target, target_named
 from luthier.objects import DESCRIPTOR_SIZE, KernelDescriptor, load_object
 from luthier.objects.elf import ElfFile
-from luthier.targets import TARGETS, Target, target_named
 
 Compile = Callable[..., Path]
 Tool = Callable[..., str]

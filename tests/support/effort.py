@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from luthier.targets import TARGETS
+from luthier.isa.targets import TARGETS
 
 Item = TypeVar("Item")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from luthier.errors import ObjectError
-from luthier.mc.listing import Row, instruction_rows
+from luthier.isa.listing import Row, instruction_rows
+from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, load_objects
-from luthier.targets import TargetId
 
 _PADDING = {"s_nop", "s_code_end", ".long", ".byte"}
 """What fills the space between functions."""

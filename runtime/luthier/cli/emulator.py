@@ -6,8 +6,8 @@ import argparse
 
 from luthier.cache import VARIABLE
 from luthier.cli.common import end_progress, print_json, show_progress
-from luthier.emulator.coverage import coverage, report
-from luthier.emulator.store import store_file
+from luthier.emulator.inspection.coverage import coverage, report
+from luthier.emulator.native.store import store_file
 
 TARGETS = (
     *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"),

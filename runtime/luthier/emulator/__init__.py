@@ -8,37 +8,37 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from luthier.emulator import sources as sources  # before any other module of the package: it says why
+from luthier.emulator.native import sources as sources  # before any other module of the package: it says why
 
 if TYPE_CHECKING:
-    from luthier.emulator.checks import CheckWarning as CheckWarning
-    from luthier.emulator.checks import Finding as Finding
-    from luthier.emulator.debug import Step as Step
-    from luthier.emulator.debug import TraceRecorder as TraceRecorder
-    from luthier.emulator.debugger import DebugSession as DebugSession
-    from luthier.emulator.device import DeviceBuffer as DeviceBuffer
-    from luthier.emulator.device import EmulatedDevice as EmulatedDevice
-    from luthier.emulator.device import KernelHandle as KernelHandle
-    from luthier.emulator.device import Module as Module
-    from luthier.emulator.device import Variable as Variable
-    from luthier.emulator.stats import AddressCounts as AddressCounts
-    from luthier.emulator.stats import BlockCounts as BlockCounts
-    from luthier.emulator.stats import LaunchStats as LaunchStats
+    from luthier.emulator.inspection.checks import CheckWarning as CheckWarning
+    from luthier.emulator.inspection.checks import Finding as Finding
+    from luthier.emulator.inspection.debug import Step as Step
+    from luthier.emulator.inspection.debug import TraceRecorder as TraceRecorder
+    from luthier.emulator.inspection.debugger import DebugSession as DebugSession
+    from luthier.emulator.running.device import DeviceBuffer as DeviceBuffer
+    from luthier.emulator.running.device import EmulatedDevice as EmulatedDevice
+    from luthier.emulator.running.device import KernelHandle as KernelHandle
+    from luthier.emulator.running.device import Module as Module
+    from luthier.emulator.running.device import Variable as Variable
+    from luthier.emulator.running.stats import AddressCounts as AddressCounts
+    from luthier.emulator.running.stats import BlockCounts as BlockCounts
+    from luthier.emulator.running.stats import LaunchStats as LaunchStats
 
 _MODULE_OF = {
-    "AddressCounts": "stats",
-    "BlockCounts": "stats",
-    "CheckWarning": "checks",
-    "DebugSession": "debugger",
-    "DeviceBuffer": "device",
-    "EmulatedDevice": "device",
-    "Finding": "checks",
-    "KernelHandle": "device",
-    "LaunchStats": "stats",
-    "Module": "device",
-    "Step": "debug",
-    "TraceRecorder": "debug",
-    "Variable": "device",
+    "AddressCounts": "running.stats",
+    "BlockCounts": "running.stats",
+    "CheckWarning": "inspection.checks",
+    "DebugSession": "inspection.debugger",
+    "DeviceBuffer": "running.device",
+    "EmulatedDevice": "running.device",
+    "Finding": "inspection.checks",
+    "KernelHandle": "running.device",
+    "LaunchStats": "running.stats",
+    "Module": "running.device",
+    "Step": "inspection.debug",
+    "TraceRecorder": "inspection.debug",
+    "Variable": "running.device",
 }
 
 __all__ = sorted(_MODULE_OF)

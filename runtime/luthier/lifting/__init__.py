@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from luthier.isa.units import RegisterSet, UnitSet
 from luthier.lifting.effects import Effects, IndexMode
 from luthier.lifting.lifter import lift
 from luthier.lifting.liveness import Liveness
@@ -19,7 +20,6 @@ from luthier.lifting.model import (
     Restriction,
     Unknown,
 )
-from luthier.lifting.registers import RegisterSet, UnitSet
 from luthier.lifting.semantics import Control, Lanes
 
 __all__ = [

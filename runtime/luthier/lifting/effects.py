@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier import _mc
-from luthier.lifting import registers as r
+from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
+from luthier.isa import units as r
 from luthier.lifting import semantics as sem
 from luthier.lifting.forms import EMPTY_WAY, exec_rule, mask_form
 from luthier.lifting.semantics import Control, Lanes
-from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 
 
 class Effects(NamedTuple):

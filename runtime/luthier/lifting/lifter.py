@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 from luthier.errors import LiftError
-from luthier.lifting import registers as r
+from luthier.isa import InstructionArray, Isa
+from luthier.isa import units as r
 from luthier.lifting.addresses import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.explore import Explorer, Resolution
@@ -28,7 +29,6 @@ from luthier.lifting.regions import Regions, find_regions
 from luthier.lifting.semantics import Control
 from luthier.lifting.slots import CodeSlots
 from luthier.lifting.text import MOST_ANALYSES, text_of
-from luthier.mc import InstructionArray, Isa
 from luthier.objects import CodeObject, Kernel, load_object
 
 _ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")

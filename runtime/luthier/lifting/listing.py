@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from luthier.isa.units import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST, RegisterSet
 from luthier.lifting.model import BasicBlock, CallSite, Function, LiftedRepresentation
-from luthier.lifting.registers import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST, RegisterSet
 
 
 def live_counts(live: RegisterSet) -> dict[str, int]:

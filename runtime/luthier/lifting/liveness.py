@@ -33,9 +33,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from luthier import _mc
-from luthier.lifting import registers as r
+from luthier.isa import units as r
+from luthier.isa.units import RegisterSet, UnitSet
 from luthier.lifting.effects import Effects, unit_bytes
-from luthier.lifting.registers import RegisterSet, UnitSet
 
 if TYPE_CHECKING:
     from luthier.lifting.model import BasicBlock, LiftedRepresentation

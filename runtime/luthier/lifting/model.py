@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
+from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
+from luthier.isa.targets import Target
+from luthier.isa.units import SCALAR_MASK, UnitSet
 from luthier.lifting.effects import Columns, Effects, EffectTable, IndexMode
-from luthier.lifting.registers import SCALAR_MASK, UnitSet
 from luthier.lifting.semantics import Lanes
-from luthier.mc import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.objects import CodeObject, Kernel
-from luthier.targets import Target
 
 if TYPE_CHECKING:
     from luthier import _mc

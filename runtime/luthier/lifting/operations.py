@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from luthier.lifting import registers as r
+from luthier.isa import OperandKind
+from luthier.isa import units as r
 from luthier.lifting.effects import Columns, Effects
 from luthier.lifting.semantics import Lanes
 from luthier.lifting.values import (
@@ -30,7 +31,6 @@ from luthier.lifting.values import (
     near_of,
     pair_of,
 )
-from luthier.mc import OperandKind
 
 Results: TypeAlias = dict[Key, Values | None]
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import LiftError
+from luthier.isa import InstructionArray, Isa
 from luthier.lifting.effects import Columns
 from luthier.lifting.semantics import Control, control_of
-from luthier.mc import InstructionArray, Isa
 from luthier.objects import CodeObject
 
 if TYPE_CHECKING:

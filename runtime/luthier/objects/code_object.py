@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from luthier.errors import LuthierError, ObjectError
+from luthier.isa.targets import TargetId, target_of_mach
 from luthier.objects import elf as E
 from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
 from luthier.objects.metadata import (
@@ -22,7 +23,6 @@ from luthier.objects.metadata import (
     entry,
     numbers,
 )
-from luthier.targets import TargetId, target_of_mach
 
 ABI_OF_ELF_VERSION = {1: 3, 2: 4, 3: 5, 4: 6}
 """EI_ABIVERSION -> code object version (ELFABIVERSION_AMDGPU_HSA_V3 to V6)."""

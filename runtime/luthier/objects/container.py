@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from luthier.errors import ObjectError, TargetError
+from luthier.isa.targets import TargetId
 from luthier.objects import elf as E
 from luthier.objects.bundles import BUNDLE_MAGIC, FAT_BINARY_MAGICS, Entry, bundles, opened
 from luthier.objects.code_object import CodeObject, read_target
 from luthier.objects.embedded import embedded_images
 from luthier.objects.place import Place
-from luthier.targets import TargetId
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 THIN_ARCHIVE_MAGIC = b"!<thin>\n"

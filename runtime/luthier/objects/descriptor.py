@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from luthier.errors import ObjectError
-from luthier.targets import Target
+from luthier.isa.targets import Target
 
 DESCRIPTOR_SIZE = 64
 

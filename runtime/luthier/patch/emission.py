@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from luthier.errors import PatchError
-from luthier.mc import Isa, OperandKind
+from luthier.isa import Isa, OperandKind
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import copy_text, parallel_copy, unit_text
 from luthier.patch.hazards import waits_after_readlane, waits_around_outputs

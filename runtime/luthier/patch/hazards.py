@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from luthier.isa import InstructionFlag
+from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
-from luthier.mc import InstructionFlag
-from luthier.targets import Target
 
 MATRIX_WAIT_STATES = 19
 """Most that a vector write may have to wait for a matrix instruction still reading or writing its registers."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError, PatchError
+from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
-from luthier.mc import NO_TARGET
 from luthier.objects import Kernel, KernelDescriptor
 from luthier.patch.layout import Branch, Layout, lay_out, next_hop
 from luthier.patch.report import KernelReport, Refusal

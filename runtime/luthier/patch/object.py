@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from luthier.errors import LuthierError, PatchError, ToolError
+from luthier.isa.targets import Target
 from luthier.lifting import lift
+from luthier.module import DeviceVariable, ToolModule
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.patch.report import PatchReport, Refusal, RefusedError
-from luthier.targets import Target
 from luthier.task import InstrumentationTask
-from luthier.tool_module import DeviceVariable, ToolModule
 
 R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from luthier.errors import HookError, LuthierError, PatchError
+from luthier.isa import OperandKind
 from luthier.lifting import LiftedRepresentation, Liveness
-from luthier.mc import OperandKind
 from luthier.patch.binding import Binding, Choices, Live, RegisterBudget
 from luthier.patch.copies import AGPRS, unit_text
 from luthier.patch.emission import BoundPayload, emit

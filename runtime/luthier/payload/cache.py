@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 
 from luthier.errors import LuthierError, ToolError
-from luthier.mc import Isa
+from luthier.isa import Isa
+from luthier.isa.targets import TargetId
+from luthier.module import Hook
 from luthier.payload.codegen import Argument, generate
 from luthier.payload.template import Template, make_template
-from luthier.targets import TargetId
-from luthier.tool_module import Hook
 
 
 @functools.lru_cache(maxsize=1024)

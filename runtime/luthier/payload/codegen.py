@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from luthier.errors import HookError, WaveSizeError
+from luthier.isa.targets import Target, TargetId
 from luthier.payload.allowed import check_body
 from luthier.payload.intrinsics import DECLARATIONS, Lowering, inline_assembly, lower_intrinsics, units_of_type
 from luthier.payload.isolation import in_child
-from luthier.targets import Target, TargetId
 
 TRIPLE = "amdgcn-amd-amdhsa"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from luthier.errors import ConstantError, HookError
-from luthier.targets import Target
+from luthier.isa.targets import Target
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from luthier.errors import DecodeError, HookError
-from luthier.mc import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind
+from luthier.isa import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind
 from luthier.payload.codegen import Input, PayloadAssembly
 
 SCC, VCC, M0, EXEC = 128, (106, 107), 124, (126, 127)

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator.memory import Memory
-from luthier.emulator.program import Code
-from luthier.emulator.report import explain
-from luthier.emulator.worker import StoppedWorker, get_field
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.report import explain
+from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.worker import StoppedWorker, get_field
 from luthier.errors import DeviceError
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
-from luthier.emulator import start as abi
-from luthier.emulator.program import Code
-from luthier.emulator.worker import put_field
+from luthier.emulator.binding.program import Code
+from luthier.emulator.running import start as abi
+from luthier.emulator.running.worker import put_field
 from luthier.errors import DeviceError, LuthierError, ObjectError
-from luthier.mc import Isa
+from luthier.isa import Isa
+from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, KernelDescriptor
 from luthier.run.space import SharedSpace
-from luthier.targets import TargetId
 
 
 @dataclass

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from luthier.emulator import layout
-from luthier.emulator import start as abi
 from luthier.emulator.constants import inline_bytes
-from luthier.emulator.machine import machine_code
+from luthier.emulator.native.machine import machine_code
+from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, LuthierError
 from luthier.run import protocol
 from luthier.run.faults import describe

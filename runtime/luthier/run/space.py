@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.emulator.memory import host_bytes
+from luthier.emulator.running.memory import host_bytes
 from luthier.errors import DeviceError
 
 BASE = 0x2000_0000_0000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from luthier.errors import DeviceError
-from luthier.targets import TargetId
+from luthier.isa.targets import TargetId
 
 COMPUTE_UNITS = 8
 """Few, since programs size their grids by them."""

@@ -8,7 +8,7 @@ using namespace llvm;
 namespace luthier {
 namespace {
 
-// Public flags; keep in step with luthier.mc.InstructionFlag (a test compares them through module constants).
+// Public flags; keep in step with luthier.isa.InstructionFlag (a test compares them through module constants).
 enum Flag : uint32_t {
   Branch = 1u << 0,
   Conditional = 1u << 1,
@@ -42,7 +42,7 @@ enum Flag : uint32_t {
   Interpolation = 1u << 29,
 };
 
-// Bits of MCInstrDesc::TSFlags in LLVM 22 (SIInstrFlags in the private SIDefines.h); tests/mc/test_opcodes.py proves
+// Bits of MCInstrDesc::TSFlags in LLVM 22 (SIInstrFlags in the private SIDefines.h); tests/isa/test_opcodes.py proves
 // each against opcodes whose class is known from their name.
 namespace ts {
 constexpr uint64_t bit(int n) { return uint64_t(1) << n; }

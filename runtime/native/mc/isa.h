@@ -83,7 +83,7 @@ struct OperandColumns {
   size_t operands;
 };
 
-/// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.mc._operand_names and given to
+/// Numbers of LLVM's operand names (llvm::AMDGPU::OpName), found by luthier.isa._operand_names and given to
 /// setOperandNames.
 struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
@@ -184,7 +184,7 @@ private:
   const std::vector<uint32_t> &flags_ = tables_.flags;
 };
 
-/// What an instruction is, for every opcode alike; the bits are public (luthier.mc.InstructionFlag).
+/// What an instruction is, for every opcode alike; the bits are public (luthier.isa.InstructionFlag).
 uint32_t instructionFlags(const llvm::MCInstrDesc &real, const llvm::MCInstrDesc &generic, llvm::StringRef name);
 
 /// LLVM's table of opcodes.

@@ -1,4 +1,4 @@
-// Python bindings: luthier._mc. The typed interface for users is luthier.mc.
+// Python bindings: luthier._mc. The typed interface for users is luthier.isa.
 #include "isa.h"
 
 #include "../lifting/bindings.h"
@@ -128,7 +128,7 @@ int opcodeNumber(const llvm::MCInstrInfo &instructions, llvm::StringRef name) {
 } // namespace
 
 PYBIND11_MODULE(_mc, m) {
-  m.doc() = "LLVM's MC layer for AMDGPU. Use luthier.mc.";
+  m.doc() = "LLVM's MC layer for AMDGPU. Use luthier.isa.";
   initializeLLVM();
   m.attr("LLVM_VERSION") = LLVM_VERSION_STRING;
   luthier::flow::bindFlow(m);

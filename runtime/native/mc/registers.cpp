@@ -9,7 +9,7 @@ using namespace llvm;
 namespace luthier {
 namespace {
 
-// First unit of each file and of each special register; keep in step with luthier.mc.Unit.
+// First unit of each file and of each special register; keep in step with luthier.isa.Unit.
 enum Unit : int32_t {
   Sgpr = 0,
   FlatScratchSgpr = 102,

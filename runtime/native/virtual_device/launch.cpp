@@ -13,7 +13,7 @@ constexpr uint64_t kNoLimit = uint64_t{1} << 62;
 constexpr uint32_t kResidentGroups = 1024;
 constexpr auto kPatience = std::chrono::seconds(5);  // of a cooperative launch in which nothing moves
 
-// The buffer descriptor of scratch; as luthier.emulator.start.scratch_descriptor says.
+// The buffer descriptor of scratch; as luthier.emulator.running.start.scratch_descriptor says.
 void put_scratch_descriptor(char *place, uint64_t base, uint64_t lane_bytes) {
   const uint64_t low = (base & 0xFFFFFFFFFFFF) | (lane_bytes & 0x3FFF) << 48;
   const uint32_t high[2] = {0xFFFFFFFF, static_cast<uint32_t>(1u << 23 | (lane_bytes >> 14 & 0xF) << 15)};

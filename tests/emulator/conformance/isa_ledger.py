@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from isa_documents import base_name, text_of
-from luthier.mc import Isa, Opcode
-from luthier.mc.instructions import InstructionFlag
+from luthier.isa import Isa, Opcode
+from luthier.isa.instructions import InstructionFlag
 
 NOTHING: list[tuple[str, str]] = [
     (r"[sv]_nop|ds_nop|v_pipeflush|s_code_end", "does nothing by definition"),

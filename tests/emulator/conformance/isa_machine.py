@@ -38,8 +38,8 @@ from isa_operands import (
 )
 from isa_pseudocode import compile_text
 from isa_state import EXEC, M0, VCC, State
-from luthier.mc import Isa
-from luthier.mc.instructions import InstructionFlag
+from luthier.isa import Isa
+from luthier.isa.instructions import InstructionFlag
 
 ALL_DENORMALS = 0xF0
 """MODE in which none is flushed."""

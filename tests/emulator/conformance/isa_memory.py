@@ -13,7 +13,7 @@ from isa_numbers import V, make
 from isa_operands import Expected, Instruction, Operand, Unmodelled
 from isa_pseudocode import compile_text
 from isa_state import EXEC, LDS_SIZE, M0, SCRATCH, State
-from luthier.mc.instructions import InstructionFlag
+from luthier.isa.instructions import InstructionFlag
 from numpy.typing import NDArray
 
 STRIDE = 32

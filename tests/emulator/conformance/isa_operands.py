@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import isa_numbers as n
 from isa_state import VCC, State
-from luthier.mc import InstructionArray, Isa, Opcode
-from luthier.mc.instructions import InstructionFlag, OperandKind
+from luthier.isa import InstructionArray, Isa, Opcode
+from luthier.isa.instructions import InstructionFlag, OperandKind
 
 SCC_UNIT = 128
 NEG, ABS, OP_SEL, OP_SEL_HI, SEXT = 1, 2, 4, 8, 16

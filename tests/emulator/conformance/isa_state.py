@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from luthier.emulator import layout
-from luthier.emulator.memory import Arena, Memory
-from luthier.emulator.program import Code
-from luthier.emulator.report import explain
-from luthier.emulator.worker import Worker, get_field, put_field, table_key
-from luthier.mc import Isa
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.report import explain
+from luthier.emulator.running.memory import Arena, Memory
+from luthier.emulator.running.worker import Worker, get_field, put_field, table_key
+from luthier.isa import Isa
 from numpy.typing import NDArray
 
 ROWS = 160

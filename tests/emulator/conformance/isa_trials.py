@@ -13,10 +13,10 @@ from isa_memory import immediate as memory_immediate
 from isa_memory import is_memory, prepare
 from isa_operands import SEXT, Instruction, float_width, is_packed, result_width, source_widths, view
 from isa_state import EXEC, M0, MODE, MODES, ROWS, VCC, State
-from luthier.emulator.coverage import samples
+from luthier.emulator.inspection.coverage import samples
 from luthier.errors import LuthierError
-from luthier.mc import InstructionArray, Isa
-from luthier.mc.instructions import InstructionFlag, OperandKind
+from luthier.isa import InstructionArray, Isa
+from luthier.isa.instructions import InstructionFlag, OperandKind
 from numpy.typing import NDArray
 
 VECTOR_PLACES = {

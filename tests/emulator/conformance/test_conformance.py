@@ -21,9 +21,9 @@ from isa_ledger import ELSEWHERE, not_here, texts
 from isa_memory import MemoryMachine
 from isa_state import EXEC, MODES, Bench
 from isa_trials import FLOAT_NAME, PLANS, build, initial, instruction, mode_for, seed_of
-from luthier.emulator.coverage import coverage, samples
+from luthier.emulator.inspection.coverage import coverage, samples
 from luthier.errors import LuthierError
-from luthier.mc import Isa
+from luthier.isa import Isa
 
 JUMP = re.compile(r"\bPC\b")
 MARK = 96

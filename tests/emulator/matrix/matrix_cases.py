@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from luthier.emulator.bench import WaveState, run_assembly
+from luthier.emulator.inspection.bench import WaveState, run_assembly
 from matrix_sums import FORMATS, Number, bits_of, decode, encode, round_to
 
 Place = Callable[[int, int], "tuple[int, int, int] | None"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import run_assembly
-from luthier.emulator.samples import samples
-from luthier.mc import Isa
+from luthier.emulator.inspection.bench import run_assembly
+from luthier.emulator.inspection.samples import samples
+from luthier.isa import Isa
 from matrix_cases import INDEX, execute, expect, random_codes, run, same
 from matrix_places import mfma, scaled, smfmac, wmma
 

@@ -12,10 +12,10 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from llvmlite import ir
-from luthier.emulator.builder import MASK, SCC, Builder, FloatMode
-from luthier.emulator.declare import Form, OperandSpec, Operation
+from luthier.emulator.ir.builder import MASK, SCC, Builder, FloatMode
+from luthier.emulator.ir.declare import Form, OperandSpec, Operation
+from luthier.emulator.ir.values import Value, flatten
 from luthier.emulator.operations import operations_of
-from luthier.emulator.values import Value, flatten
 
 LANES = 64
 PTR = ir.PointerType()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import run_assembly
+from luthier.emulator.inspection.bench import run_assembly
 
 LANES = np.arange(64, dtype=np.uint32)
 VALUES = LANES * np.uint32(0x01010101) + 7

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from luthier.emulator.bench import run_assembly
+from luthier.emulator.inspection.bench import run_assembly
 
 # kind: exponent bits, fraction bits, bias, encoding of what is special
 FORMATS = {

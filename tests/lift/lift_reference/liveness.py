@@ -30,8 +30,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from luthier.lifting import registers as r
-from luthier.lifting.registers import RegisterSet, UnitSet
+from luthier.isa import units as r
+from luthier.isa.units import RegisterSet, UnitSet
 
 from lift_reference.lane_flow import BlockLanes, LaneFlow, SegmentLanes
 from lift_reference.segments import cut_blocks

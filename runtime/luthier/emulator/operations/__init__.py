@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from luthier.emulator.declare import Operation
+from luthier.emulator.ir.declare import Operation
 from luthier.emulator.operations import (
     buffer,
     buffer_typed,

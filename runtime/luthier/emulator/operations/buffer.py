@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from luthier.emulator import layout
-from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.builder import SCC
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.memory_code import (
+from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.ir.builder import SCC
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_global,
     fault_if_any,
@@ -21,9 +21,9 @@ from luthier.emulator.memory_code import (
     scatter,
     scatter_small,
 )
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.operations.flat import small_row, to_lds
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

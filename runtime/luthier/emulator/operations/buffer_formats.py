@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from luthier.emulator.builder import I32
+from luthier.emulator.ir.builder import I32
+from luthier.emulator.ir.memory_code import fault
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.layout import FAULT_FORMAT, FAULT_NARROWED, FAULT_SCALED
-from luthier.emulator.memory_code import fault
-from luthier.emulator.values import Value
-from luthier.emulator.wave import WaveBuilder
 
 KINDS = ("UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT")
 """Numeric formats by GFX9's number."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 import operator
 
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.memory_code import fault_if_any, gather, scatter, scatter_small
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.layout import FAULT_ELEMENT, FAULT_SELECT
-from luthier.emulator.memory_code import fault_if_any, gather, scatter, scatter_small
 from luthier.emulator.operations.buffer import PLACE, STATIC, BufferAccess, buffer_access, no_failure
 from luthier.emulator.operations.buffer_formats import DataFormat
 from luthier.emulator.operations.flat import to_lds
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.variant import Access
 from luthier.emulator.operations.number_formats import EIGHT_BIT
 from luthier.emulator.operations.small_floats import block_scale, block_unscale, decode, encode
 from luthier.emulator.operations.valu_bits import next_random
-from luthier.emulator.types import Type
-from luthier.emulator.values import Value
-from luthier.emulator.variant import Access
 
 if TYPE_CHECKING:
-    from luthier.emulator.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 
@@ -240,7 +240,7 @@ def _packed(codes: list[Value]) -> list[Value]:
 
 def _floats(slot: Slot, kind: str, count: int) -> list[Value]:
     """Elements of a source, denormals kept."""
-    from luthier.emulator.operands import read_typed
+    from luthier.emulator.ir.operands import read_typed
 
     rows = [slot.row(index) for index in range(count * Type.parse(kind).bits // 32)]
     values = read_typed(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.builder import I64
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.memory_code import (
+from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.ir.builder import I64
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_global,
     check_lds,
@@ -17,8 +17,8 @@ from luthier.emulator.memory_code import (
     scatter_rows,
     scatter_small,
 )
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.values import Value
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.values import Value
 
 FRACTION_BITS = {16: 10, 32: 23, 64: 52}
 BIAS = {16: 15, 32: 127, 64: 1023}

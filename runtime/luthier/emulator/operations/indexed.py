@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from luthier.emulator import layout
-from luthier.emulator.builder import I64
-from luthier.emulator.declare import OperationTable, Unsupported
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
+from luthier.emulator.ir.builder import I64
+from luthier.emulator.ir.declare import OperationTable, Unsupported
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.values import Value
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.values import Value
 
 if TYPE_CHECKING:
-    from luthier.emulator.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.builder import I32, I64, PTR
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.layout import FAULT_LDS, GRID_BARRIERS, LAUNCH, RETRY
-from luthier.emulator.memory_code import (
+from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.ir.builder import I32, I64, PTR
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_lds,
     each_lane,
@@ -24,11 +23,12 @@ from luthier.emulator.memory_code import (
     scatter_small,
     spill,
 )
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.layout import FAULT_LDS, GRID_BARRIERS, LAUNCH, RETRY
 from luthier.emulator.operations.flat import small_row
 from luthier.emulator.operations.transpose import exchanged
-from luthier.emulator.types import Type
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

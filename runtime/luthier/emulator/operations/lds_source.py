@@ -6,13 +6,13 @@ shares).
 
 from __future__ import annotations
 
-from luthier.emulator.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.declare import OperationTable, Unsupported
-from luthier.emulator.memory_code import check_aligned, check_lds, gather, scatter
+from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
+from luthier.emulator.ir.declare import OperationTable, Unsupported
+from luthier.emulator.ir.memory_code import check_aligned, check_lds, gather, scatter
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.operations.buffer import PLACE, STATIC, buffer_access
-from luthier.emulator.types import Type
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

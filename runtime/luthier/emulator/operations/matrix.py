@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.operations import matrix_layout as layout
 from luthier.emulator.operations.matrix_code import Product, Scale, Side, multiply
 from luthier.emulator.operations.matrix_numbers import Chain, model_of
 from luthier.emulator.operations.number_formats import EIGHT_BIT, FORMATS, format_of
 
 if TYPE_CHECKING:
-    from luthier.emulator.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from luthier.emulator.builder import I8, I32, I64, PTR
+from luthier.emulator.ir.builder import I8, I32, I64, PTR
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.variant import FloatMode
 from luthier.emulator.operations.matrix_layout import Result, Source
 from luthier.emulator.operations.matrix_numbers import Fields, Model
 from luthier.emulator.operations.number_formats import Format
-from luthier.emulator.types import Type
-from luthier.emulator.values import Value
-from luthier.emulator.variant import FloatMode
 
 if TYPE_CHECKING:
-    from luthier.emulator.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 BROADCASTS = (None, (32, 0), (32, 1), None, (16, 0), (16, 1), (16, 2), (16, 3))
 """By BLGP: which lanes of B all groups of lanes get, as size and number of the group. 3 rotates by 16 instead."""

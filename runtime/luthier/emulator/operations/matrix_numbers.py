@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from luthier.emulator.builder import I32, I64
+from luthier.emulator.ir.builder import I32, I64
+from luthier.emulator.ir.rounding import sticky
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.number_formats import Format, float_value, integer_value
-from luthier.emulator.rounding import sticky
-from luthier.emulator.values import Value
 
 if TYPE_CHECKING:
-    from luthier.emulator.wave import WaveBuilder
+    from luthier.emulator.ir.wave import WaveBuilder
 
 Fields = tuple[Value, ...]
 """What of an element a sum needs: its value, or significand, exponent and value."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.values import Value
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.values import Value
 
 
 @dataclass(frozen=True)

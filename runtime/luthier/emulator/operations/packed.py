@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.operands import finish_float, flush_input
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.operands import finish_float, flush_input
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.valu_int import clamps, narrow
 from luthier.emulator.operations.valu_minmax import (
     Choice,
@@ -15,7 +16,6 @@ from luthier.emulator.operations.valu_minmax import (
     spreading_maximum,
     spreading_minimum,
 )
-from luthier.emulator.values import Value
 
 operations = OperationTable()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.values import Value
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.values import Value
 
 operations = OperationTable()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.values import Value
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.values import Value
 
 if TYPE_CHECKING:
-    from luthier.emulator.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.compare import FLOAT_RELATIONS, Relation
 from luthier.emulator.operations.convert import pack
 from luthier.emulator.operations.valu_minmax import (
@@ -15,7 +16,6 @@ from luthier.emulator.operations.valu_minmax import (
     spreading_maximum,
     spreading_minimum,
 )
-from luthier.emulator.values import Value
 
 operations = OperationTable()
 

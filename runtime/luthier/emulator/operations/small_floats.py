@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from luthier.emulator.builder import Builder
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.floats import clamp_integer, power_of_two
 from luthier.emulator.operations.number_formats import float_value, format_of
-from luthier.emulator.values import Value
 
 
 def decode(b: Builder, x: Value, kind: str) -> Value:

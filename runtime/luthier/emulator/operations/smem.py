@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from luthier.emulator.atomics import ATOMICS, Atomic, apply_atomic
-from luthier.emulator.builder import I64, PTR
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.memory_code import check_scalar
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
+from luthier.emulator.ir.atomics import ATOMICS, Atomic, apply_atomic
+from luthier.emulator.ir.builder import I64, PTR
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.memory_code import check_scalar
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

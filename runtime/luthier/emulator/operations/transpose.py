@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.memory_code import each_lane, fault, gather, scatter
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.layout import FAULT_LANES
-from luthier.emulator.memory_code import each_lane, fault, gather, scatter
 from luthier.emulator.operations.flat import PLACE, checked
-from luthier.emulator.values import Value
-from luthier.emulator.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

@@ -6,13 +6,13 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.valu_int import byte_differences, clamps
-from luthier.emulator.values import Value
 
 if TYPE_CHECKING:
-    from luthier.emulator.wave import Slot, WaveBuilder
+    from luthier.emulator.ir.wave import Slot, WaveBuilder
 
 operations = OperationTable()
 

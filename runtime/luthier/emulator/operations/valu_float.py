@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.operands import flush_denormal, flush_input
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.operands import flush_denormal, flush_input
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.floats import exponent_field, infinity, is_negative, quiet, scale_by_power
-from luthier.emulator.values import Value
 
 operations = OperationTable()
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.floats import is_negative, is_signalling, quiet
-from luthier.emulator.values import Value
 
 operations = OperationTable()
 

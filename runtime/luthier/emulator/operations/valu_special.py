@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from luthier.emulator.builder import Builder
-from luthier.emulator.declare import OperationTable
-from luthier.emulator.operands import flush_denormal
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.operands import flush_denormal
+from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.floats import exponent_field, power_of_two, quieted, scale, split
-from luthier.emulator.values import Value
 
 operations = OperationTable()
 

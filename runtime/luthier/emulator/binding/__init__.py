@@ -1,0 +1,1 @@
+"""From decoded instructions to records: the function and the operands of each."""

@@ -1,0 +1,426 @@
+"""From an instruction unlike those seen before to a variant and how its record is filled in. See `records`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from luthier.emulator import layout
+from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
+from luthier.emulator.constants import inline_offset
+from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
+from luthier.emulator.ir.dpp import is_defined
+from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
+from luthier.emulator.operations import operations_of
+from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
+from luthier.isa import InstructionArray, Isa, Opcode
+from luthier.isa.instructions import InstructionFlag, OperandKind
+
+_SUFFIX = re.compile(r"(_e32|_e64|_dpp8|_dpp|_sdwa)+$")
+_DPP_FIELDS = ("dpp_ctrl", "row_mask", "bank_mask", "bound_ctrl", "fi", "dpp8")
+_DPP8_FETCH_INACTIVE = 0xEA
+_HALF_MATRIX = ("v_wmma_f16_", "v_swmmac_f16_")
+_REGISTER = int(OperandKind.REGISTER)
+_KEEPS_HIGH = {"v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16"}
+"""Operations of GFX9 whose 16-bit result leaves the other half alone, unlike their legacy forms (ISA documents). LLVM
+and Mesa take the same of v_mac_f16, v_madak_f16 and v_madmk_f16, where the documents say that it is cleared."""
+_NEVER_SCALED = {"v_dot2_f16_f16", "v_dot2_bf16_bf16"}
+"""Operations with one float as a result that OMOD does not apply to (RDNA3's and RDNA4's documents)."""
+_SELECTIONS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
+
+
+_ADDRESSING = {"OFFEN": 1, "IDXEN": 2, "BOTHEN": 3, "ADDR64": 4}
+"""Bit 0: the VGPR holds an offset; bit 1: it holds an index (before the offset)."""
+
+
+def operation_name(opcode: Opcode) -> str:
+    """The mnemonic without its encoding suffix, under which the operation is declared."""
+    return _SUFFIX.sub("", opcode.mnemonic)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a declared operand is in an opcode's operand list."""
+
+    operand: int
+    """Index, or -1."""
+    modifiers: int
+    name: str
+    """Its name there; of an implicit operand ``vcc``, ``target``, ``zero`` (an absent immediate) or ``none``."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is the same for every instruction of one opcode."""
+
+    operation: Operation
+    name: str
+    results: tuple[_Place, ...]
+    sources: tuple[_Place, ...]
+    packed: bool
+    selects_halves: bool
+    """Packed, and with op_sel and op_sel_hi; else both halves of each source are where they are."""
+    sdwa: dict[str, int]
+    """Positions of the SDWA selections of src0 and src1; empty for another encoding."""
+    dpp: dict[str, int]
+    """Positions of the DPP fields."""
+    src0_modifiers: int
+    static: tuple[tuple[str, int], ...]
+    """Modifier name and operand index."""
+    extra: tuple[tuple[str, int], ...]
+    """Modifiers that are in the opcode, not in an operand."""
+    writes_exec: bool
+    results_dropped: bool
+    roles: tuple[tuple[int, int], ...]
+    """Operand positions that decide the code, each with its role."""
+
+
+def _is_relative(operation: Operation, spec: OperandSpec, relative: int) -> bool:
+    """Whether VGPR indexing applies to an operand: those of vector operations, by M0's four bits."""
+    if operation.form not in (Form.LANE, Form.PACKED):
+        return False
+    bit = 3 if spec.is_result else {"src0": 0, "src1": 1, "src2": 2}.get(spec.name)
+    return bit is not None and bool(relative >> bit & 1)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What instructions alike in all but register numbers and immediates share."""
+
+    variant: Variant
+    recipe: tuple[Step, ...]
+
+
+class Binder:
+    """Binds the instructions of one processor and wave size; keeps a plan an opcode."""
+
+    def __init__(self, isa: Isa) -> None:
+        self.isa = isa
+        self.major = isa.target.target.major
+        self.wave_size = isa.wave_size
+        target = isa.target
+        self._clears_halves = target.target.supports_sramecc if target.sramecc is None else target.sramecc
+        """Under SRAMECC a 16-bit load writes 0 to the other half; LLVM counts on nothing else unless told it is off."""
+        self._plans: dict[int, tuple[_Plan, ...] | Unsupported] = {}
+        self._registers = Registers(isa)
+
+    def roles(self, code: InstructionArray, index: int) -> tuple[tuple[int, int], ...]:
+        """Operand positions that decide the code of instructions with the opcode of this one, each with its role.
+
+        Raises:
+            Unsupported: no operation of that name.
+        """
+        return tuple(role for plan in self._plans_of(code, index) for role in plan.roles)
+
+    def bind(self, code: InstructionArray, index: int, target: int | None, mode: FloatMode) -> Shape:
+        """The shape of one instruction.
+
+        Args:
+            target: distance in records to the branch target, if it has one.
+
+        Raises:
+            Unsupported: no operation of that name, or an operand that is not modelled.
+        """
+        plans = self._plans_of(code, index)
+        operands = [(int(kind), value) for kind, value in code.operands(index)]
+        recipe: list[Step] = []
+        variants = [self._variant(plan, operands, recipe, target, mode) for plan in plans]
+        if len(recipe) > layout.RECORD_SLOTS:
+            raise Unsupported("more operands than a record holds")
+        return Shape(variants[0] if len(variants) == 1 else replace(variants[0], second=variants[1]), tuple(recipe))
+
+    def _plans_of(self, code: InstructionArray, index: int) -> tuple[_Plan, ...]:
+        number = int(code.opcode[index])
+        if number < 0:
+            raise Unsupported("undecodable bytes")
+        plans = self._plans.get(number)
+        if plans is None:
+            try:
+                plans = self._plan(self.isa.opcode(number), code, index)
+            except Unsupported as problem:
+                plans = problem
+            self._plans[number] = plans
+        if isinstance(plans, Unsupported):
+            raise plans
+        return plans
+
+    # Plans ----------------------------------------------------------------------------------------------------------
+
+    def _plan(self, opcode: Opcode, code: InstructionArray, index: int) -> tuple[_Plan, ...]:
+        table = operations_of(self.major)
+        if opcode.name.startswith("V_DUAL_"):
+            halves = [half.strip().split(" ")[0] for half in self.isa.text(code, index).split("::")]
+            return tuple(
+                self._one_plan(opcode, table, _SUFFIX.sub("", half).replace("v_dual_", "v_"), suffix)
+                for half, suffix in zip(halves, "XY", strict=True)
+            )
+        return (self._one_plan(opcode, table, operation_name(opcode), ""),)
+
+    def _one_plan(self, opcode: Opcode, table: dict[str, Operation], name: str, suffix: str) -> _Plan:
+        operation = table.get(name) or table.get(f"{name}_dual")
+        if operation is None:
+            raise Unsupported(reason(name))
+        for (refused, form), why in FORMS.items():
+            if name == refused and form in opcode.name:
+                raise Unsupported(why)
+        if self.wave_size == 64 and name in WAVE32_ONLY:
+            raise Unsupported(WAVE32_ONLY[name])
+        # What is tied to a result is that register, half and all.
+        positions = {
+            operand.name: operand.tied_to if operand.tied_to >= 0 else index
+            for index, operand in enumerate(opcode.operands)
+            if operand.name
+        }
+        sources = tuple(self._place(spec, positions, suffix) for spec in operation.sources)
+        results = tuple(self._place(spec, positions, suffix) for spec in operation.results)
+        selects = not positions.keys().isdisjoint(("dpp_ctrl", "dpp8", "src0_sel"))
+        if operation.form is Form.WAVE and sources and selects:
+            raise Unsupported(f"{name} with lanes or parts of registers selected")
+        wanted = ["clamp", "omod", "dst_sel", "dst_unused", *operation.static]
+        if "gds" in positions and not name.startswith("ds_gws_"):
+            wanted.append("gds")
+        static = tuple((key, positions[key]) for key in wanted if key in positions and not suffix)
+        extra = []
+        if "_TFE_" in opcode.name or ("tfe" in positions and "addressing" in operation.static):
+            extra.append(("tfe", 1))
+        if "d16" in name and self._clears_halves:
+            extra.append(("sramecc", 1))
+        if "addressing" in operation.static:
+            kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
+            extra.append(("addressing", _ADDRESSING[kind[1]] if kind else 0))
+        writes_exec = name.startswith("v_cmpx_")
+        return _Plan(
+            operation,
+            name,
+            results,
+            sources,
+            bool(opcode.flags & InstructionFlag.PACKED),
+            "op_sel_hi" in positions,
+            {key: positions[f"{key}_sel"] for key in ("src0", "src1") if f"{key}_sel" in positions},
+            {key: positions[key] for key in _DPP_FIELDS if key in positions},
+            positions.get("src0_modifiers", -1),
+            static,
+            tuple(extra),
+            writes_exec,
+            writes_exec and self.major >= 10,
+            self._roles(operation, (*results, *sources), positions, static),
+        )
+
+    @staticmethod
+    def _roles(
+        operation: Operation,
+        places: tuple[_Place, ...],
+        positions: dict[str, int],
+        static: tuple[tuple[str, int], ...],
+    ) -> tuple[tuple[int, int], ...]:
+        roles = {positions[key]: MODIFIER for key in (*_DPP_FIELDS, *_SELECTIONS) if key in positions}
+        roles |= {position: MODIFIER for name, position in positions.items() if name.endswith("_modifiers")}
+        roles |= {position: MODIFIER for _, position in static}
+        for spec, place in zip((*operation.results, *operation.sources), places, strict=True):
+            if place.operand >= 0 and not spec.is_immediate:
+                roles.setdefault(place.operand, 64 if spec.type.bits == 64 else 32)
+        return tuple(roles.items())
+
+    def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str) -> _Place:
+        if spec.type.kind == "scc" or spec.name in ("target", "following"):
+            return _Place(-1, -1, "none" if spec.type.kind == "scc" else spec.name)
+        if spec.name == "vcc":
+            return _Place(-1, -1, "vcc")
+        names = [f"{spec.name}{suffix}", f"v{spec.name}{suffix}"]
+        if suffix and spec.name == "imm":
+            names.append("imm")
+        if spec.name == "old":
+            names = ["vdst_in", "vdst"]
+        for name in names:
+            if name in positions:
+                return _Place(positions[name], positions.get(f"{name}_modifiers", -1), name)
+        if spec.is_immediate:
+            return _Place(-1, -1, "zero")
+        if spec.type.kind == "mask":
+            return _Place(-1, -1, "vcc")
+        if spec.name == "src2" and f"vdst{suffix}" in positions:
+            return _Place(positions[f"vdst{suffix}"], positions.get("src2_modifiers", -1), "src2")
+        if spec.name.startswith("src") and not spec.is_result and "simm16" in positions:
+            return _Place(positions["simm16"], -1, "simm16")
+        return _Place(-1, -1, "none")
+
+    # Instructions ---------------------------------------------------------------------------------------------------
+
+    def _variant(
+        self,
+        plan: _Plan,
+        operands: list[tuple[int, int]],
+        recipe: list[Step],
+        target: int | None,
+        mode: FloatMode,
+    ) -> Variant:
+        operation = plan.operation
+        results = tuple(
+            self._access(plan, spec, place, operands, recipe, target, mode.relative)
+            for spec, place in zip(operation.results, plan.results, strict=True)
+        )
+        sources = tuple(
+            self._access(plan, spec, place, operands, recipe, target, mode.relative)
+            for spec, place in zip(operation.sources, plan.sources, strict=True)
+        )
+        if mode.fp16_ovfl and plan.name.startswith(_HALF_MATRIX):
+            raise Unsupported("sums of 16 bits under MODE.FP16_OVFL are not modelled")
+        modifiers = list(plan.extra)
+        for key, position in plan.static:
+            value = operands[position][1]
+            if value and key == "gds":
+                raise Unsupported("the global data share does not exist here")
+            if key == "omod" and not self._scales(operation, plan.name, mode):
+                continue
+            if value or key in ("dst_sel", "dst_unused"):
+                modifiers.append((key, value))
+        if plan.writes_exec:
+            modifiers.append(("writes_exec", 1))
+        if operation.form is Form.CONTROL and target is not None and target <= 0:
+            modifiers.append(("backward", 1))
+        return Variant(
+            plan.name,
+            self.wave_size,
+            self._generation(operation, plan.name),
+            results,
+            sources,
+            tuple(modifiers),
+            self._float_mode(operation, plan.name, mode) if operation.uses_float else None,
+            self._dpp(plan, operands),
+            processor=self.isa.target.target.name if operation.processors else "",
+        )
+
+    def _scales(self, operation: Operation, name: str, mode: FloatMode) -> bool:
+        """Whether OMOD counts: for results that are one float, and up to GFX11 only where MODE has neither IEEE nor
+        denormal results of that width (ISA documents, "Output Operand Modifiers")."""
+        result = operation.results[0].type
+        if result.kind != "f" or result.count > 1 or operation.form is Form.PACKED or name in _NEVER_SCALED:
+            return False
+        return self.major >= 12 or not (mode.ieee or mode.denormals(result.bits) & 2)
+
+    def _float_mode(self, operation: Operation, name: str, mode: FloatMode) -> FloatMode:
+        """The part of MODE that the code depends on. FP16_OVFL is about numbers of 16 and 8 bits. GFX12 has neither
+        DX10_CLAMP nor IEEE: it clamps as under the first, and what depends on the second is gone."""
+        if self.major >= 12:
+            mode = replace(mode, dx10_clamp=True, ieee=True)
+        small = any(part in name for part in ("f16", "fp8", "bf8"))
+        half = small or any(spec.type.kind == "f" and spec.type.bits == 16 for spec in operation.results)
+        return replace(mode, relative=0, fp16_ovfl=mode.fp16_ovfl and half)
+
+    def _generation(self, operation: Operation, name: str) -> int:
+        """The generation a variant is compiled for: the oldest that shares the operation, so that they share the
+        code."""
+        if operation.generations:
+            return self.major
+        return next(major for major in (9, 10, 11, 12) if operations_of(major).get(name) is operation)
+
+    def _dpp(self, plan: _Plan, operands: list[tuple[int, int]]) -> Dpp | None:
+        positions = plan.dpp
+        if "dpp8" in positions:
+            inactive = operands[positions["fi"]][1] if "fi" in positions else 0
+            fetch = inactive in (1, _DPP8_FETCH_INACTIVE)
+            # Lanes that are off read as zero; DPP8 never keeps a lane from being written.
+            return Dpp(-1, operands[positions["dpp8"]][1], bound_control=True, fetch_inactive=fetch)
+        if "dpp_ctrl" not in positions:
+            return None
+        values = {key: operands[position][1] for key, position in positions.items()}
+        if not is_defined(values["dpp_ctrl"], self.isa.target.target):
+            raise Unsupported(f"the reserved DPP control {values['dpp_ctrl']:#x}")
+        return Dpp(
+            values["dpp_ctrl"],
+            0,
+            values["row_mask"],
+            values["bank_mask"],
+            bool(values.get("bound_ctrl", 0)),
+            bool(values.get("fi", 0)),
+        )
+
+    def _access(
+        self,
+        plan: _Plan,
+        spec: OperandSpec,
+        place: _Place,
+        operands: list[tuple[int, int]],
+        recipe: list[Step],
+        target: int | None,
+        relative: int,
+    ) -> Access:
+        if place.operand < 0:
+            return self._implicit(plan, place, recipe, target)
+        kind, value = operands[place.operand]
+        if kind == _REGISTER:
+            access = self._register_access(spec, place.operand, value, recipe)
+        elif spec.is_immediate:
+            recipe.append((Fill.SIGNED16 if place.name == "simm16" else Fill.IMMEDIATE, place.operand))
+            return Access("i")
+        else:
+            access = self._constant(plan, spec, place.operand, value, recipe)
+        if place.modifiers >= 0 and "src0_modifiers" not in plan.operation.static:
+            access = self._modified(plan, spec, access, operands[place.modifiers][1])
+        if plan.sdwa and place.name in ("src0", "src1"):
+            access = replace(access, sdwa=operands[plan.sdwa[place.name]][1])
+        if access.kind == "v" and relative and _is_relative(plan.operation, spec, relative):
+            access = replace(access, relative=True)
+        if spec.is_result and spec.type.bits == 16 and spec.type.count == 1:
+            access = self._half_result(plan, access, operands)
+        return access
+
+    def _implicit(self, plan: _Plan, place: _Place, recipe: list[Step], target: int | None) -> Access:
+        if place.name == "target":
+            if target is None:
+                raise Unsupported("a branch to no instruction")
+            recipe.append((Fill.TARGET, 0))
+            return Access("i")
+        if place.name == "following":
+            recipe.append((Fill.FOLLOWING, 0))
+            return Access("i")
+        if place.name == "zero":
+            recipe.append((Fill.FIXED, 0))
+            return Access("i")
+        if place.name == "vcc":
+            recipe.append((Fill.FIXED, layout.WAVE["sink"] if plan.results_dropped else layout.VCC))
+            return Access("s")
+        return Access("-")
+
+    def _constant(self, plan: _Plan, spec: OperandSpec, position: int, value: int, recipe: list[Step]) -> Access:
+        bits = 64 if spec.type.bits == 64 else 32
+        if inline_offset(value, bits) is not None:
+            recipe.append((Fill.INLINE64 if bits == 64 else Fill.INLINE32, position))
+            splat = spec.type.count > 1 and spec.type.units > 1
+            return Access("c" if splat or (plan.operation.form is Form.PACKED and bits == 32) else "s")
+        recipe.append((Fill.IMMEDIATE, position))
+        if bits == 32:
+            return Access("k")
+        recipe.append((Fill.HIGH, position))
+        return Access("K")
+
+    def _register_access(self, spec: OperandSpec, position: int, number: int, recipe: list[Step]) -> Access:
+        token = self._registers.place(number).token
+        kind, half = token[0], token[1:]
+        if kind == "?":
+            raise Unsupported(f"register {half}")
+        if kind == "-":
+            return Access("-")
+        if kind == "0" and spec.is_result:
+            recipe.append((Fill.FIXED, layout.WAVE["sink"]))
+            return Access("s")
+        recipe.append((Fill.REGISTER, position))
+        if kind == "v":
+            return Access("v", high=half == "h", whole=not half)
+        return Access("s", high=half == "h")
+
+    def _modified(self, plan: _Plan, spec: OperandSpec, access: Access, bits: int) -> Access:
+        """Source modifiers as LLVM's SISrcMods: 1 neg, 2 abs or neg_hi, 4 op_sel, 8 op_sel_hi or the result's op_sel,
+        16 sext."""
+        if plan.packed:
+            select = (bool(bits & 4), bool(bits & 8)) if plan.selects_halves else (False, True)
+            return replace(access, neg=bool(bits & 1), neg_high=bool(bits & 2), select=select)
+        high = access.high or (bool(bits & 4) and spec.type.bits == 16)
+        return replace(access, neg=bool(bits & 1), abs=bool(bits & 2), high=high, extend=bool(bits & 16))
+
+    def _half_result(self, plan: _Plan, access: Access, operands: list[tuple[int, int]]) -> Access:
+        """A 16-bit result: GFX9 mostly clears the other half (unless op_sel picks the high one), later generations keep
+        it."""
+        if access.whole and plan.src0_modifiers >= 0 and not plan.sdwa and operands[plan.src0_modifiers][1] & 8:
+            return replace(access, high=True, whole=False)
+        return replace(access, whole=access.whole and self.major == 9 and plan.name not in _KEEPS_HIGH)

@@ -1,0 +1,293 @@
+"""A loaded code object as the emulator runs it: its image in memory, its decoded code, its record tables."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.binding.records import NO_BRANCH, Mode, RecordBinder
+from luthier.emulator.ir.variant import Access, FloatMode, Variant
+from luthier.emulator.native.machine import machine_code
+from luthier.isa import InstructionArray, Isa
+from luthier.isa.instructions import NO_TARGET, InstructionFlag, OperandKind
+
+RECORD_TYPE = np.dtype(
+    [("function", "<u8"), ("count", "<u8"), ("lanes", "<u8"), ("slots", "<u4", (layout.RECORD_SLOTS,))]
+)
+NO_RECORD = 0xFFFFFFFF
+_ENDS = int(InstructionFlag.BARRIER)
+_ENDS_OR_CALLS = int(InstructionFlag.BARRIER | InstructionFlag.CALL)
+
+
+def float_mode(key: int) -> FloatMode:
+    """What the key of a record table stands for: MODE's low bits, and above them the relative operands."""
+    return FloatMode(
+        *(key & 3, key >> 2 & 3, key >> 4 & 3, key >> 6 & 3),
+        *(bool(key >> 8 & 1), bool(key >> 9 & 1), key >> 10 & 15, bool(key >> layout.OVERFLOW_KEY_SHIFT & 1)),
+    )
+
+
+Zeros = Callable[[int, Any], NDArray[Any]]
+"""Makes a zeroed array of so many elements of a type."""
+
+
+class RecordTable:
+    """The master copy of a program's records for one value of MODE; threads run on copies."""
+
+    def __init__(self, size: int, empty: int, zeros: Zeros = np.zeros) -> None:
+        self.records = zeros(size, RECORD_TYPE)
+        self.records["function"] = empty
+        self.bound = np.zeros(size, np.bool_)
+        self.version = 0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an instruction cannot be executed."""
+
+    index: int
+    reason: str
+
+
+class Code:
+    """The decoded code of one object for one wave size.
+
+    Instructions are bound to operations only when control can reach them: from a kernel's entry, then from wherever an
+    indirect jump leads.
+
+    Args:
+        ranges: addresses and bytes.
+        zeros: makes what compiled code reads: the index of records by address, and the records.
+    """
+
+    def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]], zeros: Zeros = np.zeros) -> None:
+        self.isa = isa
+        self._binder = RecordBinder(isa)
+        self.parts: list[InstructionArray] = [isa.decode(data, address) for address, data in ranges]
+        self.base = min((part.address for part in self.parts), default=0)
+        end = max((part.address + len(part.code) for part in self.parts), default=0)
+        self.size = end - self.base
+        self._zeros = zeros
+        self.index = zeros((self.size + 3) // 4 + 1, np.uint32)
+        self.index[:] = NO_RECORD
+        self._starts: list[int] = []
+        count = 0
+        for part in self.parts:
+            self._starts.append(count)
+            places = (part.addresses - self.base) // 4
+            aligned = part.addresses % 4 == 0
+            self.index[places[aligned]] = np.arange(len(part), dtype=np.uint32)[aligned] + count
+            count += len(part) + 1  # one more record stands for running off the end
+        self.count = count
+        self._stops, self._falls_through, self._leads_to = self._find_stops()
+        self._lock = threading.RLock()
+        self._tables: dict[int, RecordTable] = {}
+        self.refusals: dict[int, Refusal] = {}
+        self.vgprs = np.zeros(count, np.int32)
+        """By record: VGPRs up to the last one that the instruction names; 0 where it is not bound."""
+        self.agprs = np.zeros(count, np.int32)
+        self._unbound, self._unsupported = (
+            machine_code().address(Variant(name, isa.wave_size, isa.target.target.major))
+            for name in ("luthier_unbound", "luthier_unsupported")
+        )
+        self.begin = self.count
+        """The record where stepped waves start."""
+
+    @functools.cached_property
+    def sgprs(self) -> NDArray[np.int32]:
+        """By record: SGPRs up to the last one that the instruction names, VCC and other specials not counted."""
+        result = np.zeros(self.count, np.int32)
+        for start, part in zip(self._starts, self.parts, strict=True):
+            registers = np.where(part.operand_kind == int(OperandKind.REGISTER), part.operand_value, 0)
+            numbers, which = np.unique(registers, return_inverse=True)
+            places = [self.isa.register(int(number)) if number else None for number in numbers]
+            ends = [
+                place.first_unit + place.unit_count if place and 0 <= place.first_unit < 102 else 0 for place in places
+            ]
+            owners = np.repeat(np.arange(len(part)), np.diff(part.operand_start))
+            np.maximum.at(result, start + owners, np.array([0, *ends], np.int32)[1 + which])
+        return result
+
+    # Places ---------------------------------------------------------------------------------------------------------
+
+    def locate(self, record: int) -> tuple[InstructionArray, int] | None:
+        """The decoded array and position of a record; None past the end of a range."""
+        for start, part in zip(reversed(self._starts), reversed(self.parts), strict=True):
+            if record >= start:
+                position = record - start
+                return (part, position) if position < len(part) else None
+        return None
+
+    def record_at(self, address: int) -> int | None:
+        """The record of the instruction at a virtual address."""
+        offset = address - self.base
+        if offset < 0 or offset >= self.size or offset % 4:
+            return None
+        record = int(self.index[offset // 4])
+        return None if record == NO_RECORD else record
+
+    def address_of(self, record: int) -> int:
+        """Virtual address of a record's instruction."""
+        place = self.locate(record)
+        if place is None:
+            part, position = self.locate(record - 1) or (self.parts[0], 0)
+            return part.address + int(part.offset[position]) + int(part.size[position])
+        part, position = place
+        return part.address + int(part.offset[position])
+
+    def addresses(self) -> NDArray[np.int64]:
+        """Virtual address of every record; -1 for the ones that stand for running off the end."""
+        columns = []
+        for part in self.parts:
+            columns += [part.addresses, np.array([-1], np.int64)]
+        return np.concatenate(columns) if columns else np.zeros(0, np.int64)
+
+    def opcodes(self) -> NDArray[np.int32]:
+        """LLVM opcode of every record, -1 where there is none."""
+        columns = []
+        for part in self.parts:
+            columns += [part.opcode, np.array([-1], np.int32)]
+        return np.concatenate(columns) if columns else np.zeros(0, np.int32)
+
+    def text(self, record: int) -> str:
+        """Assembly text of a record's instruction."""
+        place = self.locate(record)
+        return "the end of the code" if place is None else self.isa.text(*place)
+
+    # Binding --------------------------------------------------------------------------------------------------------
+
+    def table(self, key: int) -> RecordTable:
+        """The master table for a table key."""
+        with self._lock:
+            found = self._tables.get(key)
+            if found is None:
+                found = self._tables[key] = RecordTable(self.count + 1, self._unbound, self._zeros)
+            return found
+
+    def start_at(self, records: NDArray[np.void], entry: int) -> None:
+        """Let the begin record of a thread's copy lead to `entry`."""
+        variant = Variant("luthier_begin", self.isa.wave_size, 9, sources=(Access("i"),))
+        records["function"][self.begin] = machine_code().address(variant)
+        records["slots"][self.begin, 0] = (entry - self.begin) * layout.RECORD.size & 0xFFFFFFFF
+
+    def ensure(self, key: int, *records: int) -> None:
+        """Bind all that control can reach from `records` without an indirect jump, in the table `key`."""
+        table = self.table(key)
+        with self._lock:
+            if table.bound[list(records)].all():
+                return
+            reached = self._reach(records, table.bound)
+            mode = Mode(float_mode(key), bool(key & layout.STEPPING), bool(key & layout.SKIPPING))
+            for start, part in zip(self._starts, self.parts, strict=True):
+                here = reached[(reached >= start) & (reached <= start + len(part))]
+                self._bind(table.records, start, part, here, mode)
+            table.bound[reached] = True
+            table.version += 1
+
+    def _bind(
+        self,
+        records: NDArray[np.void],
+        start: int,
+        part: InstructionArray,
+        reached: NDArray[np.intp],
+        mode: Mode,
+    ) -> None:
+        """Fill in the records of one range."""
+        positions = reached - start
+        inside = positions < len(part)
+        for record in reached[~inside].tolist():
+            self._refuse(records, record, "control runs off the end of the code")
+        reached, positions = reached[inside], positions[inside]
+        addresses = part.target[positions]
+        branches = addresses != NO_TARGET
+        found = self._records_at(addresses)
+        astray = branches & (found == NO_RECORD)
+        undecodable = part.opcode[positions] < 0
+        for row in np.flatnonzero(astray | undecodable).tolist():
+            middle = f"a branch into the middle of an instruction or out of the code, {int(addresses[row]):#x}"
+            self._refuse(records, int(reached[row]), "undecodable bytes" if undecodable[row] else middle)
+        targets = np.where(branches, found.astype(np.int64) - reached, NO_BRANCH)
+        good = ~(astray | undecodable)
+        reached, positions, targets = reached[good], positions[good], targets[good]
+        if not len(reached):
+            return
+        following = part.address + part.offset[positions] + part.size[positions] - self.base
+        bound = self._binder.bind(part, positions, targets, following, mode)
+        records["slots"][reached] = bound.slots
+        records["function"][reached] = bound.functions
+        self.vgprs[reached], self.agprs[reached] = bound.vgprs, bound.agprs
+        for row, reason in bound.refusals.items():
+            self._refuse(records, int(reached[row]), reason)
+
+    def _refuse(self, records: NDArray[np.void], record: int, reason: str) -> None:
+        self.refusals[record] = Refusal(record, reason)
+        records["function"][record] = self._unsupported
+
+    def refresh(self, table: RecordTable, records: NDArray[np.void], version: int) -> int:
+        """Bring a thread's copy of a table from `version` up to date; counts stay. The new version."""
+        with self._lock:
+            if version != table.version:
+                changed = records["function"] != table.records["function"]
+                changed[self.begin] = False
+                records["slots"][changed] = table.records["slots"][changed]
+                records["function"][changed] = table.records["function"][changed]
+            return table.version
+
+    def reach(self, *records: int) -> NDArray[np.intp]:
+        """All records that control can reach from `records` without an indirect jump."""
+        return self._reach(records, np.zeros(self.count, np.bool_))
+
+    def spans(self, records: NDArray[np.intp]) -> list[tuple[int, int]]:
+        """The first address of `records`, and the one behind the last, in each range that has any."""
+        found = []
+        for start, part in zip(self._starts, self.parts, strict=True):
+            here = records[(records >= start) & (records < start + len(part))] - start
+            if here.size:
+                last = int(here.max())
+                begin, end = int(part.offset[here.min()]), int(part.offset[last]) + int(part.size[last])
+                found.append((part.address + begin, part.address + end))
+        return found
+
+    def _reach(self, starts: Iterable[int], bound: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Records reachable from `starts` that are not in `bound`, passing through none that is."""
+        reached = np.zeros(self.count, np.bool_)
+        work = list(starts)
+        while work:
+            index = work.pop()
+            if reached[index] or bound[index]:
+                continue
+            # What follows up to the next stop is reached, too.
+            at = int(np.searchsorted(self._stops, index))
+            last = int(self._stops[at])
+            reached[index : last + 1] = True
+            if self._falls_through[at]:
+                work.append(last + 1)
+            if self._leads_to[at] != NO_RECORD:
+                work.append(int(self._leads_to[at]))
+        return np.flatnonzero(reached & ~bound[: self.count])
+
+    def _find_stops(self) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.uint32]]:
+        """Records after which the next one does not simply follow: whether it may, and the record branched to."""
+        stops, falls, leads = [np.zeros(0, np.intp)], [np.zeros(0, np.bool_)], [np.zeros(0, np.uint32)]
+        for start, part in zip(self._starts, self.parts, strict=True):
+            branches = part.target != NO_TARGET
+            ends = (part.flags.astype(np.int64) & _ENDS_OR_CALLS == _ENDS) | (part.opcode < 0)
+            places = np.flatnonzero(branches | ends)
+            stops += [places + start, np.array([start + len(part)])]
+            falls += [~ends[places], np.zeros(1, np.bool_)]
+            leads += [self._records_at(part.target[places]), np.array([NO_RECORD], np.uint32)]
+        return np.concatenate(stops), np.concatenate(falls), np.concatenate(leads)
+
+    def _records_at(self, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The record of the instruction at each virtual address; NO_RECORD where there is none."""
+        # NO_TARGET is so far off that subtracting from it would wrap around.
+        inside = (addresses >= self.base) & (addresses < self.base + self.size) & (addresses % 4 == 0)
+        found = self.index[np.where(inside, addresses - self.base, 0) // 4]
+        return np.where(inside, found, np.uint32(NO_RECORD))

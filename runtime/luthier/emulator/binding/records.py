@@ -1,0 +1,316 @@
+"""From decoded instructions to the contents of their records, all at once.
+
+Instructions that are alike in all but register numbers and immediates have one *shape*: the symbol of their machine
+code, and a recipe for the places of a record. A shape is worked out once, by `bind.Binder`, and kept on disk; so in a
+later process neither the operations nor LLVM's code generator are needed.
+
+What tells shapes apart is a row of numbers: the opcode, whether the instruction branches, and a token for each operand
+that decides the code (`bind.Binder.roles` says which): the value of a modifier, the kind of a register, or whether a
+constant is an inline one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
+from luthier.emulator.constants import inline_offsets
+from luthier.emulator.ir.variant import FloatMode, Variant
+from luthier.emulator.native.machine import machine_code
+from luthier.emulator.native.store import store
+from luthier.isa import InstructionArray, Isa
+from luthier.isa.instructions import OperandKind
+
+if TYPE_CHECKING:
+    from luthier.emulator.binding.bind import Binder
+
+NO_BRANCH = np.iinfo(np.int64).max
+"""Distance of an instruction that branches nowhere."""
+_TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
+_UNKNOWN_REGISTER = 1000
+"""Token of a register that is not modelled, plus its number."""
+_INLINE, _LITERAL = -1, -2
+_REGISTER = int(OperandKind.REGISTER)
+
+
+class _Known(NamedTuple):
+    """A shape as it is kept."""
+
+    symbol: str
+    recipe: Sequence[Step] = ()
+    refusal: str = ""
+    """Why there is no code; then the rest is empty."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What the table that records are for decides of their code."""
+
+    float_mode: FloatMode
+    stepping: bool
+    skipping: bool = False
+    """Vector instructions do nothing (GFX9, MODE.VSKIP)."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """What goes into records, one row an instruction."""
+
+    functions: NDArray[np.uint64]
+    """0 where the instruction is refused."""
+    slots: NDArray[np.uint32]
+    vgprs: NDArray[np.int32]
+    """VGPRs up to the last one that the instruction names."""
+    agprs: NDArray[np.int32]
+    refusals: dict[int, str]
+    """By row: why an instruction cannot be executed."""
+
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def _distinct(items: list[Item]) -> tuple[list[Item], NDArray[np.intp], list[int]]:
+    """The different ones, for each item which one it is, and where each comes first. (`np.unique` would sort, and
+    brings in more of NumPy than all this takes.)"""
+    numbers: dict[Item, int] = {}
+    inverse = [numbers.setdefault(item, len(numbers)) for item in items]
+    first: list[int] = []
+    for place, number in enumerate(inverse):
+        if number == len(first):
+            first.append(place)
+    return list(numbers), np.array(inverse, np.intp), first
+
+
+class RecordBinder:
+    """Fills in the records of one processor and wave size."""
+
+    def __init__(self, isa: Isa) -> None:
+        self.isa = isa
+        self._registers = Registers(isa)
+        self._places = np.full((4, isa.register_count), -1, np.int64)
+        """By LLVM register number: token, offset in a wave, VGPRs and AGPRs up to its last one."""
+        self._roles: dict[int, tuple[tuple[int, int], ...] | str] = {}
+        """By opcode: operand positions that decide the code with their roles, or why there is no operation."""
+        self._shapes: dict[tuple[Mode, bytes], _Known] = {}
+
+    @functools.cached_property
+    def _binder(self) -> Binder:
+        from luthier.emulator.binding.bind import (
+            Binder,  # and with it all operations and llvmlite: only where they are needed
+        )
+
+        return Binder(self.isa)
+
+    def bind(
+        self,
+        code: InstructionArray,
+        indices: NDArray[np.intp],
+        targets: NDArray[np.int64],
+        following: NDArray[np.int64],
+        mode: Mode,
+    ) -> Records:
+        """Bind the instructions at `indices`, which are decodable.
+
+        Args:
+            targets: distance in records to each one's branch target, or `NO_BRANCH`.
+            following: code offset of the instruction after each.
+        """
+        opcodes = code.opcode[indices]
+        starts = code.operand_start[indices].astype(np.intp)
+        counts = code.operand_start[indices + 1] - starts
+        width = int(counts.max(initial=0))
+        columns = np.arange(width)
+        present = columns < counts[:, None]
+        flat = np.where(present, starts[:, None] + columns, 0)
+        values = np.where(present, code.operand_value[flat], 0)
+        is_register = present & (code.operand_kind[flat] == _REGISTER)
+        self._place(values[is_register])
+        roles = self._role_matrix(code, indices, opcodes, width)
+        rows = np.zeros((len(indices), width + 2), np.int64)
+        rows[:, 0] = opcodes
+        rows[:, 1] = np.where(targets == NO_BRANCH, 0, np.where(targets > 0, 1, 2))
+        rows[:, 2:] = self._tokens(values, is_register, roles)
+        keys = [key.rstrip(b"\0") for key in rows.view(f"S{rows.itemsize * (width + 2)}").ravel().tolist()]
+        numbers, shape_of, first = _distinct(keys)
+        shapes = self._look_up(numbers, code, indices[first], targets[first], mode)
+        functions, refused = self._functions(shapes, code, indices[first], targets[first], mode)
+        what = np.zeros((len(shapes), layout.RECORD_SLOTS), np.int8)
+        where = np.zeros((len(shapes), layout.RECORD_SLOTS), np.int64)
+        for number, shape in enumerate(shapes):
+            for place, (fill, position) in enumerate(shape.recipe):
+                what[number, place], where[number, place] = fill, position
+        slots, vgprs, agprs = self._fill(what[shape_of], where[shape_of], values, targets, following)
+        refusals = {row: refused[number] for row, number in enumerate(shape_of.tolist()) if number in refused}
+        return Records(functions[shape_of], slots, vgprs, agprs, refusals)
+
+    # Rows -----------------------------------------------------------------------------------------------------------
+
+    def _place(self, numbers: NDArray[np.int64]) -> None:
+        """Have the places of these registers at hand."""
+        for number in set(numbers[self._places[0, numbers] < 0].tolist()):
+            place = self._registers.place(number)
+            token = _TOKENS.get(place.token, _UNKNOWN_REGISTER + number)
+            self._places[:, number] = token, place.slot, place.vgprs, place.agprs
+
+    def _role_matrix(
+        self, code: InstructionArray, indices: NDArray[np.intp], opcodes: NDArray[np.int32], width: int
+    ) -> NDArray[np.int8]:
+        """The role of every operand; 0 of those that do not decide the code."""
+        unique, inverse, first = _distinct(opcodes.tolist())
+        missing = {number: row for number, row in zip(unique, first, strict=True) if number not in self._roles}
+        keeper = store()
+        prefix = f"roles {self.isa.target} {self.isa.wave_size} "
+        if missing and keeper is not None:
+            kept = keeper.get(f"{prefix}{number}".encode() for number in missing)
+            for number in missing:
+                value = kept.get(f"{prefix}{number}".encode())
+                if value is not None:
+                    roles = json.loads(value)
+                    self._roles[number] = roles if isinstance(roles, str) else tuple(map(tuple, roles))
+        fresh = {}
+        for number, row in missing.items():
+            if number not in self._roles:
+                fresh[f"{prefix}{number}".encode()] = self._find_roles(code, int(indices[row]), number)
+        if keeper is not None:
+            keeper.put(fresh)
+        table = np.zeros((len(unique), width), np.int8)
+        for row, number in enumerate(unique):
+            known = self._roles[number]
+            for position, role in () if isinstance(known, str) else known:
+                table[row, position] = role
+        return table[inverse]
+
+    def _find_roles(self, code: InstructionArray, index: int, number: int) -> bytes:
+        from luthier.emulator.ir.declare import Unsupported
+
+        try:
+            self._roles[number] = self._binder.roles(code, index)
+        except Unsupported as problem:
+            self._roles[number] = str(problem)
+        return json.dumps(self._roles[number]).encode()
+
+    def _tokens(
+        self, values: NDArray[np.int64], is_register: NDArray[np.bool_], roles: NDArray[np.int8]
+    ) -> NDArray[np.int64]:
+        tokens = np.where(roles == MODIFIER, values, 0)
+        decides = roles > MODIFIER
+        registers = decides & is_register
+        tokens[registers] = self._places[0, values[registers]]
+        for width in (32, 64):
+            constants = decides & ~is_register & (roles == width)
+            tokens[constants] = np.where(inline_offsets(values[constants], width) != 0, _INLINE, _LITERAL)
+        return tokens
+
+    # Shapes ---------------------------------------------------------------------------------------------------------
+
+    def _look_up(
+        self,
+        keys: list[bytes],
+        code: InstructionArray,
+        indices: NDArray[np.intp],
+        targets: NDArray[np.int64],
+        mode: Mode,
+    ) -> list[_Known]:
+        """The shape of each key, of which an instruction is given."""
+        missing = {key: row for row, key in enumerate(keys) if (mode, key) not in self._shapes}
+        keeper = store()
+        prefix = f"shape {self.isa.target} {self.isa.wave_size} {mode} ".encode()
+        if missing and keeper is not None:
+            kept = keeper.get(prefix + key for key in missing)
+            for key in missing:
+                value = kept.get(prefix + key)
+                if value is not None:
+                    self._shapes[mode, key] = _Known(*json.loads(value))
+        fresh = {}
+        for key, row in missing.items():
+            if (mode, key) not in self._shapes:
+                shape = self._shapes[mode, key] = self._find(code, int(indices[row]), int(targets[row]), mode)
+                fresh[prefix + key] = json.dumps(shape).encode()
+        if keeper is not None:
+            keeper.put(fresh)
+        return [self._shapes[mode, key] for key in keys]
+
+    def _find(self, code: InstructionArray, index: int, target: int, mode: Mode) -> _Known:
+        from luthier.emulator.ir.declare import Unsupported
+
+        try:
+            variant, recipe = self._variant(code, index, target, mode)
+        except Unsupported as problem:
+            return _Known("", (), str(problem))
+        return _Known(variant.symbol, recipe)
+
+    def _variant(self, code: InstructionArray, index: int, target: int, mode: Mode) -> tuple[Variant, tuple[Step, ...]]:
+        if mode.skipping and not self.isa.opcode(int(code.opcode[index])).pseudo.startswith("S_"):
+            return Variant("s_nop", self.isa.wave_size, 9, stepping=mode.stepping), ()
+        shape = self._binder.bind(code, index, None if target == NO_BRANCH else target, mode.float_mode)
+        return replace(shape.variant, stepping=mode.stepping), shape.recipe
+
+    def _functions(
+        self,
+        shapes: list[_Known],
+        code: InstructionArray,
+        indices: NDArray[np.intp],
+        targets: NDArray[np.int64],
+        mode: Mode,
+    ) -> tuple[NDArray[np.uint64], dict[int, str]]:
+        """Host address of each shape's function, 0 where there is none, and by shape why."""
+        rows = {shape.symbol: row for row, shape in enumerate(shapes) if not shape.refusal}
+
+        def variant_of(symbol: str) -> Variant:
+            row = rows[symbol]
+            return self._variant(code, int(indices[row]), int(targets[row]), mode)[0]
+
+        addresses = machine_code().addresses(rows, variant_of)
+        functions = np.zeros(len(shapes), np.uint64)
+        refused: dict[int, str] = {}
+        for row, shape in enumerate(shapes):
+            if shape.symbol in addresses:
+                functions[row] = addresses[shape.symbol]
+            else:
+                refused[row] = shape.refusal or machine_code().refusal(shape.symbol)
+        return functions, refused
+
+    # Records --------------------------------------------------------------------------------------------------------
+
+    def _fill(
+        self,
+        what: NDArray[np.int8],
+        where: NDArray[np.int64],
+        values: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        following: NDArray[np.int64],
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.int32]]:
+        """Slots, and VGPRs and AGPRs up to the last one named, of every instruction."""
+        from_operand = (what != Fill.NOTHING) & (what < Fill.TARGET)
+        if values.shape[1] == 0:
+            values = np.zeros((len(values), 1), np.int64)
+        picked = np.take_along_axis(values, np.where(from_operand, where, 0), axis=1)
+        slots = np.zeros(what.shape, np.int64)
+        registers = what == Fill.REGISTER
+        slots[registers] = self._places[1, picked[registers]]
+        counts = np.zeros((2, *what.shape), np.int32)
+        counts[:, registers] = self._places[2:, picked[registers]]
+        branches = np.where(targets == NO_BRANCH, 0, targets * layout.RECORD.size)
+        for fill, filled in (
+            (Fill.IMMEDIATE, picked),
+            (Fill.SIGNED16, (picked & 0xFFFF) - ((picked & 0x8000) << 1)),
+            (Fill.HIGH, picked >> 32),
+            (Fill.TARGET, np.broadcast_to(branches[:, None], what.shape)),
+            (Fill.FOLLOWING, np.broadcast_to(following[:, None], what.shape)),
+            (Fill.FIXED, where),
+        ):
+            chosen = what == fill
+            slots[chosen] = filled[chosen]
+        for fill, width in ((Fill.INLINE32, 32), (Fill.INLINE64, 64)):
+            chosen = what == fill
+            slots[chosen] = inline_offsets(picked[chosen], width)
+        vgprs, agprs = counts.max(axis=2, initial=0)
+        return (slots & 0xFFFFFFFF).astype(np.uint32), vgprs, agprs

@@ -1,0 +1,93 @@
+"""What binding needs to know of operands: where registers are in a wave, and how places of a record are filled in."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from luthier.emulator import layout
+from luthier.isa import Isa
+
+MODIFIER = 1
+"""Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be."""
+
+_SPECIAL = {
+    "SRC_SHARED_BASE": "shared_base",
+    "SRC_SHARED_LIMIT": "shared_limit",
+    "SRC_PRIVATE_BASE": "private_base",
+    "SRC_PRIVATE_LIMIT": "private_limit",
+    "SRC_POPS_EXITING_WAVE_ID": "pops_exiting_wave_id",
+}
+
+
+class Fill(enum.IntEnum):
+    """How a place of a record is filled in: from the operand at a position of the instruction, or otherwise."""
+
+    NOTHING = 0
+    REGISTER = 1
+    IMMEDIATE = 2
+    SIGNED16 = 3
+    INLINE32 = 4
+    INLINE64 = 5
+    HIGH = 6
+    TARGET = 7
+    FOLLOWING = 8
+    FIXED = 9
+    """With the number that stands for the position."""
+
+
+Step = tuple[int, int]
+"""A `Fill` and the operand's position."""
+
+
+class RegisterPlace(NamedTuple):
+    """Where a register is."""
+
+    token: str
+    """What decides the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``-`` no register, ``0`` the null
+    register, ``?`` with the name of one that is not modelled."""
+    slot: int
+    """Offset in a wave."""
+    vgprs: int = 0
+    """VGPRs up to its last one."""
+    agprs: int = 0
+
+
+class Registers:
+    """Where the registers of one processor are in a wave."""
+
+    def __init__(self, isa: Isa) -> None:
+        self._isa = isa
+        self._agprs = layout.VECTORS + 256 * 4 * isa.wave_size
+        self._places: dict[int, RegisterPlace] = {}
+
+    def place(self, number: int) -> RegisterPlace:
+        """Where a register is, by its LLVM number."""
+        found = self._places.get(number)
+        if found is None:
+            found = self._places[number] = self._find(number)
+        return found
+
+    def _find(self, number: int) -> RegisterPlace:
+        if number == 0:
+            return RegisterPlace("-", 0)
+        register = self._isa.register(number)
+        unit, count, name = register.first_unit, register.unit_count, register.name
+        half = ("h" if "HI16" in name else "l") if register.half else ""
+        row = 4 * self._isa.wave_size
+        if unit >= 512:
+            return RegisterPlace(f"v{half}", self._agprs + (unit - 512) * row, agprs=unit - 512 + count)
+        if unit >= 256:
+            return RegisterPlace(f"v{half}", layout.VECTORS + (unit - 256) * row, vgprs=unit - 256 + count)
+        if name.endswith(("VCCZ", "EXECZ")):
+            return RegisterPlace(f"?{name}", 0)
+        if 0 <= unit < 128:
+            return RegisterPlace(f"s{half}", 4 * unit)
+        if unit in layout.UNIT_OFFSETS:
+            return RegisterPlace("s", layout.UNIT_OFFSETS[unit])
+        if name.startswith("SGPR_NULL"):
+            return RegisterPlace("0", layout.WAVE["zero"])
+        for prefix, field in _SPECIAL.items():
+            if name.startswith(prefix):
+                return RegisterPlace("s", layout.WAVE[field] + (4 if name.endswith("_HI") else 0))
+        return RegisterPlace(f"?{name}", 0)

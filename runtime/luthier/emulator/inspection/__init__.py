@@ -1,0 +1,1 @@
+"""Looking at a kernel while it runs: debugger, traces, checks, counts, coverage."""

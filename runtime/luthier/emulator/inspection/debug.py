@@ -1,0 +1,88 @@
+"""Looking at a kernel while it runs: single steps, breakpoints, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from luthier.emulator import layout
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.registers import WaveRegisters
+from luthier.emulator.running.worker import Worker, get_field
+
+
+@dataclass(frozen=True)
+class Step:
+    """A wave about to execute an instruction."""
+
+    code: Code
+    worker: Worker
+    record: int
+    workgroup: int
+    wave: int
+    """Index in its work-group."""
+    registers: WaveRegisters
+
+    @property
+    def address(self) -> int:
+        """Virtual address of the instruction in the code object."""
+        return self.code.address_of(self.record)
+
+    @property
+    def text(self) -> str:
+        """The instruction."""
+        return self.code.text(self.record)
+
+    def __str__(self) -> str:
+        return f"work-group {self.workgroup} wave {self.wave} {self.address:#x} {self.text}"
+
+
+Trace = Callable[[Step], object]
+"""Called before an instruction; returning False ends the launch."""
+
+
+def step_of(code: Code, worker: Worker) -> Step:
+    """Where the wave that stopped last is."""
+    wave = worker.current()
+    return Step(
+        code,
+        worker,
+        worker.record_of(wave),
+        worker.group_field("number"),
+        get_field(wave, layout.WAVE, "index"),
+        WaveRegisters(wave, code.isa.wave_size),
+    )
+
+
+class TraceEntry(NamedTuple):
+    """One executed wave-instruction."""
+
+    workgroup: int
+    wave: int
+    address: int
+    exec: int
+    """EXEC before it."""
+    text: str
+
+
+class TraceRecorder:
+    """A trace that is kept: pass it as `trace` of a launch, then read `entries`.
+
+    Args:
+        limit: entries to keep; the launch goes on without more.
+    """
+
+    def __init__(self, limit: int = 1_000_000) -> None:
+        self.limit = limit
+        self.entries: list[TraceEntry] = []
+        self._texts: dict[int, str] = {}
+
+    def __call__(self, step: Step) -> None:
+        if len(self.entries) >= self.limit:
+            return
+        address = step.address
+        text = self._texts.get(address)
+        if text is None:
+            text = self._texts[address] = step.text
+        self.entries.append(TraceEntry(step.workgroup, step.wave, address, step.registers.exec, text))

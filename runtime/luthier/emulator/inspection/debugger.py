@@ -1,0 +1,253 @@
+"""A kernel under a person's control: stopped, stepped, run to breakpoints."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.registers import WaveRegisters
+from luthier.emulator.running.memory import host_bytes
+from luthier.emulator.running.stats import LaunchStats
+from luthier.errors import DeviceError
+
+if TYPE_CHECKING:
+    from luthier.emulator.running.device import KernelHandle
+
+Stop = Callable[[Step], bool]
+
+
+class DebugSession:
+    """A launch that stops before instructions.
+
+    It begins stopped before the first instruction of the first wave. Instructions of all waves are shown one after
+    another, in the order in which they execute; a wave runs until it ends, waits, or has used its turn. What a stop
+    shows (`where`, registers, LDS) is the live state: it may be changed, and is something else after the next step.
+
+    Close a session (it is a context manager): until then no other launch runs on the device. Argument arrays receive
+    their results when the kernel has ended or the session is closed; before that, read them with `memory`.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelHandle,
+        arguments: Sequence[Any],
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        dynamic_lds: int,
+    ) -> None:
+        device = kernel.module.device
+        if device.session is not None:
+            raise DeviceError("another debug session is open on this device", kernel=kernel.name)
+        self.kernel = kernel
+        self.where: Step | None = None
+        """The wave about to execute an instruction; None when the kernel has ended."""
+        self.stats: LaunchStats | None = None
+        """Counts of the launch, once it has ended."""
+        self._breakpoints: set[int] = set()
+        self._until: Stop = lambda step: True
+        self._events: queue.SimpleQueue[Step | LaunchStats | BaseException] = queue.SimpleQueue()
+        self._go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        sizes: dict[str, Any] = {"grid": grid, "block": block, "dynamic_lds": dynamic_lds}
+        self._thread = threading.Thread(
+            target=self._launch, args=(tuple(arguments), sizes), name="luthier-debug", daemon=True
+        )
+        device.session = self._thread
+        self._thread.start()
+        self._wait()
+
+    # Going on -------------------------------------------------------------------------------------------------------
+
+    def step(self, count: int = 1) -> Step | None:
+        """Execute `count` instructions, of whatever waves are next; where that leads, None at the end of the kernel.
+
+        Raises:
+            EmulationError: the kernel fails; the session is over.
+        """
+        if count < 1:
+            raise DeviceError(f"cannot make {count} steps", kernel=self.kernel.name)
+        left = count
+
+        def enough(step: Step) -> bool:
+            nonlocal left
+            left -= 1
+            return left <= 0
+
+        return self._resume(enough)
+
+    def step_wave(self) -> Step | None:
+        """Execute until the wave that is stopped now is about to execute its next instruction, or a breakpoint is
+        reached; None if the kernel ends first.
+
+        Raises:
+            EmulationError: the kernel fails; the session is over.
+        """
+        here = self._stopped()
+        group, wave = here.workgroup, here.wave
+        return self._resume(
+            lambda step: (step.workgroup == group and step.wave == wave) or step.address in self._breakpoints
+        )
+
+    def run(self, until: Stop | None = None) -> Step | None:
+        """Execute up to a breakpoint, or to a step for which `until` holds; None at the end of the kernel.
+
+        Raises:
+            EmulationError: the kernel fails; the session is over.
+        """
+        return self._resume(lambda step: step.address in self._breakpoints or (until is not None and until(step)))
+
+    def finish(self) -> LaunchStats:
+        """Execute to the end whatever the breakpoints; the counts.
+
+        Raises:
+            EmulationError: the kernel fails.
+        """
+        if self.where is not None:
+            self._resume(lambda step: False)
+        if self.stats is None:
+            raise DeviceError("the session was closed before the kernel ended", kernel=self.kernel.name)
+        return self.stats
+
+    def close(self) -> None:
+        """End the launch where it is. Closing twice does nothing."""
+        if self.where is not None:
+            self.where = None
+            self._go_on.put(False)
+        self._thread.join()
+
+    # Breakpoints ----------------------------------------------------------------------------------------------------
+
+    @property
+    def breakpoints(self) -> frozenset[int]:
+        """Virtual addresses in the code object."""
+        return frozenset(self._breakpoints)
+
+    def break_at(self, address: int | None = None, *, offset: int | None = None) -> int:
+        """Stop before an instruction: by its virtual address in the code object, or its offset in bytes from the
+        kernel's entry. The virtual address.
+
+        Raises:
+            DeviceError: no instruction begins there.
+        """
+        place = self._place(address, offset)
+        code = self.kernel.module.code(self.kernel.kernel.wave_size)
+        if code.record_at(place) is None:
+            raise DeviceError(f"no instruction begins at {place:#x}", kernel=self.kernel.name, offset=place)
+        self._breakpoints.add(place)
+        return place
+
+    def clear(self, address: int | None = None, *, offset: int | None = None) -> None:
+        """Remove a breakpoint; all of them if none is named."""
+        if address is None and offset is None:
+            self._breakpoints.clear()
+        else:
+            self._breakpoints.discard(self._place(address, offset))
+
+    def _place(self, address: int | None, offset: int | None) -> int:
+        if (address is None) == (offset is None):
+            raise DeviceError("a breakpoint is either an address or an offset", kernel=self.kernel.name)
+        return address if address is not None else self.kernel.kernel.entry + (offset or 0)
+
+    # Looking --------------------------------------------------------------------------------------------------------
+
+    @property
+    def registers(self) -> WaveRegisters:
+        """Registers of the stopped wave."""
+        return self._stopped().registers
+
+    @property
+    def wave_count(self) -> int:
+        """Waves of a work-group."""
+        return self._stopped().worker.group_field("wave_count")
+
+    def wave(self, index: int) -> WaveRegisters:
+        """Registers of another wave of the work-group, by its index.
+
+        Raises:
+            DeviceError: there is none.
+        """
+        here = self._stopped()
+        if not 0 <= index < self.wave_count:
+            raise DeviceError(f"the work-group has {self.wave_count} waves, none is {index}", kernel=self.kernel.name)
+        return WaveRegisters(here.worker.wave(index), here.registers.wave_size)
+
+    def waves(self) -> list[str]:
+        """A line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
+        worker = self._stopped().worker
+        return [worker.describe_wave(index) for index in range(self.wave_count)]
+
+    def lds(self) -> NDArray[np.uint8]:
+        """LDS of the work-group, live and writable."""
+        worker = self._stopped().worker
+        return worker.lds()[: worker.group_field("lds_size")]
+
+    def memory(self, address: int, size: int) -> bytes:
+        """Device memory.
+
+        Raises:
+            DeviceError: it is not inside one allocation.
+        """
+        memory = self.kernel.module.device.memory
+        holder = memory.find(address)
+        if size < 0 or holder is None or address + size > holder.end:
+            raise DeviceError(f"no {size} bytes at {address:#x}: {memory.describe(address)}", kernel=self.kernel.name)
+        return host_bytes(address, size).tobytes()
+
+    # The launch -----------------------------------------------------------------------------------------------------
+
+    def _launch(self, arguments: tuple[Any, ...], sizes: dict[str, Any]) -> None:
+        device = self.kernel.module.device
+        try:
+            outcome: LaunchStats | BaseException = self.kernel.launch(*arguments, **sizes, trace=self._trace)
+        except BaseException as problem:  # handed to the thread that steps
+            outcome = problem
+        device.session = None
+        self._events.put(outcome)
+
+    def _trace(self, step: Step) -> bool:
+        """On the launch's thread: hand the step over and wait, if it is one to stop at."""
+        if not self._until(step):
+            return True
+        self._events.put(step)
+        return self._go_on.get()
+
+    def _stopped(self) -> Step:
+        if self.where is None:
+            raise DeviceError("the kernel has ended", kernel=self.kernel.name)
+        return self.where
+
+    def _resume(self, until: Stop) -> Step | None:
+        self._stopped()
+        self._until = until
+        self._go_on.put(True)
+        return self._wait()
+
+    def _wait(self) -> Step | None:
+        event = self._events.get()
+        if isinstance(event, Step):
+            self.where = event
+            return event
+        self.where = None
+        self._thread.join()
+        if isinstance(event, BaseException):
+            raise event
+        self.stats = event
+        return None
+
+    def __enter__(self) -> DebugSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "ended" if self.where is None else f"stopped at {self.where}"
+        return f"<DebugSession {self.kernel.name}, {state}>"

@@ -1,0 +1,101 @@
+"""A look at the registers of a wave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.running.worker import get_field, poke
+from luthier.errors import DeviceError
+
+
+def _check(index: int, count: int, limit: int) -> None:
+    if index < 0 or count < 1 or index + count > limit:
+        raise DeviceError(f"{count} registers from number {index} are not among 0 to {limit - 1}")
+
+
+@dataclass(frozen=True)
+class WaveRegisters:
+    """Registers in the memory of a wave; of a stopped wave they may be changed."""
+
+    memory: NDArray[np.uint8]
+    wave_size: int
+
+    def vgpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
+        """VGPRs from `index`, one value of `dtype` a lane ([count, lanes] for several); 64-bit types take two
+        registers."""
+        return self._vectors(layout.VECTORS, index, count, dtype)
+
+    def agpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
+        """The same of AGPRs."""
+        return self._vectors(layout.VECTORS + 256 * 4 * self.wave_size, index, count, dtype)
+
+    def _vectors(self, base: int, index: int, count: int, dtype: Any) -> NDArray[Any]:
+        kind = np.dtype(dtype)
+        row = 4 * self.wave_size
+        units = count * max(1, kind.itemsize // 4)
+        _check(index, units, 256)
+        raw = (
+            self.memory[base + index * row : base + (index + units) * row]
+            .view(np.uint32)
+            .reshape(units, self.wave_size)
+        )
+        if kind.itemsize == 8:
+            pairs = np.stack([raw[0::2], raw[1::2]], axis=-1)
+            values = np.ascontiguousarray(pairs).view(kind)[..., 0]
+        elif kind.itemsize == 4:
+            values = raw.view(kind)
+        else:
+            values = raw.view(kind).reshape(units, self.wave_size, -1)[..., 0]
+        chosen: NDArray[Any] = values[0] if count == 1 else values
+        return chosen.copy()
+
+    def set_vgpr(self, index: int, values: Any) -> None:
+        """Set a VGPR: one number, or one a lane."""
+        _check(index, 1, 256)
+        row = 4 * self.wave_size
+        place = layout.VECTORS + index * row
+        self.memory[place : place + row].view(np.uint32)[:] = values
+
+    def sgpr(self, index: int, count: int = 1) -> int:
+        """SGPRs from `index` as one number; 106 is VCC, 126 EXEC, 124 M0."""
+        _check(index, count, 128)
+        return int.from_bytes(self.memory[4 * index : 4 * (index + count)].tobytes(), "little")
+
+    def set_sgpr(self, index: int, value: int, count: int = 1) -> None:
+        """Set SGPRs from `index`."""
+        _check(index, count, 128)
+        poke(self.memory, 4 * index, 4 * count, value)
+
+    @property
+    def vcc(self) -> int:
+        return self.sgpr(106, self.wave_size // 32)
+
+    @property
+    def exec(self) -> int:
+        return self.sgpr(126, self.wave_size // 32)
+
+    @property
+    def m0(self) -> int:
+        return self.sgpr(124)
+
+    @property
+    def scc(self) -> int:
+        return get_field(self.memory, layout.WAVE, "scc")
+
+    @property
+    def mode(self) -> int:
+        return get_field(self.memory, layout.WAVE, "mode")
+
+    def dump(self, sgprs: int = 106, vgprs: int = 0) -> str:
+        """The registers as text: scalars that are not 0, and the first `vgprs` vector registers by lane."""
+        lines = [f"EXEC {self.exec:#x}  VCC {self.vcc:#x}  SCC {self.scc}  M0 {self.m0:#x}  MODE {self.mode:#x}"]
+        scalars = [f"s{index}={self.sgpr(index):#x}" for index in range(sgprs) if self.sgpr(index)]
+        lines += [" ".join(scalars[start : start + 8]) for start in range(0, len(scalars), 8)]
+        for index in range(vgprs):
+            lines.append(f"v{index}: " + " ".join(f"{value:x}" for value in self.vgpr(index)))
+        return "\n".join(lines)

@@ -1,0 +1,95 @@
+"""From the state in which a wave stopped to an error that a person understands."""
+
+from __future__ import annotations
+
+from luthier.emulator import layout
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.registers import WaveRegisters
+from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.worker import WorkerState
+from luthier.errors import EmulationError
+
+_WHAT = {
+    layout.FAULT_LDS: "LDS",
+    layout.FAULT_SCRATCH: "scratch",
+    layout.FAULT_ALIGNMENT: "memory, misaligned for an atomic operation,",
+    layout.FAULT_ELEMENT: "memory, misaligned for the buffer's data format,",
+    layout.FAULT_BUFFER: "a buffer",
+}
+_STATE = {
+    layout.FAULT_LANES: "a transposing load with some lanes off (EXEC is {:#x}): what it does then is not documented",
+    layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
+    "skipping of vector instructions, or bits that the target does not define)",
+}
+_FORMAT = {
+    layout.FAULT_FORMAT: "there is no buffer data format {}",
+    layout.FAULT_SCALED: "buffer data format {} holds scaled integers, which can be loaded but not stored",
+    layout.FAULT_SELECT: "the buffer descriptor selects components (DST_SEL) that data format {} does not have, or in "
+    "a way that is not defined for stores",
+    layout.FAULT_NARROWED: "how the 32-bit integers of buffer data format {} become 16 bits is not documented",
+}
+
+
+def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:
+    """The error for a code that the compiled scheduler returned."""
+    if reason in (layout.DEADLOCK, layout.RUNAWAY):
+        return _stuck(kernel, code, worker, reason)
+    wave = worker.current()
+    record = worker.record_of(wave)
+    address = code.address_of(record)
+    text = code.text(record)
+    index = int.from_bytes(wave[layout.WAVE["index"] :][:4].tobytes(), "little")
+    place = f"{address:#x} ({text}), wave {index} of work-group {worker.group_field('number')}"
+    if reason == layout.UNIMPLEMENTED:
+        refusal = code.refusals.get(record)
+        why = refusal.reason if refusal is not None else "unknown"
+        message = f"cannot execute the instruction at {place}: {why}"
+    elif reason == layout.JUMP:
+        message = f"jump to {worker.field('fault_address'):#x}, which is no instruction of the object, at {place}"
+    elif reason == layout.TRAP:
+        message = f"trap {worker.field('fault_address')} at {place}"
+    elif reason == layout.FAULT:
+        message = _fault(memory, wave, worker, place)
+    else:
+        message = f"stopped with code {reason} at {place}"
+    error = EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
+    error.waves = _waves(worker)
+    error.registers = WaveRegisters(wave, code.isa.wave_size).dump(vgprs=min(256, int(code.vgprs.max(initial=0))))
+    return error
+
+
+def _waves(worker: WorkerState) -> tuple[str, ...]:
+    return tuple(worker.describe_wave(index) for index in range(worker.group_field("wave_count")))
+
+
+def _fault(memory: Memory, wave: object, worker: WorkerState, place: str) -> str:
+    address, lane, size = (worker.field(f"fault_{name}") for name in ("address", "lane", "size"))
+    kind = worker.field("fault_kind")
+    if kind == layout.FAULT_LDS:
+        limit = worker.group_field("lds_size")
+        where = f"{size} bytes of LDS at offset {address:#x}, lane {lane}"
+        return f"access to {where}: the work-group has {limit} bytes; at {place}"
+    if kind == layout.FAULT_SCRATCH:
+        where = f"{size} bytes of scratch at offset {address:#x}, lane {lane}"
+        return f"access to {where}: outside the lane's scratch; at {place}"
+    if kind == layout.FAULT_MEMORY:
+        return f"access to {size} bytes at address {address:#x}, lane {lane}: {memory.describe(address)}; at {place}"
+    if kind in _STATE:
+        return f"{_STATE[kind].format(address)}; at {place}"
+    if kind in _FORMAT:
+        return f"{_FORMAT[kind].format(address)}; at {place}"
+    return f"access to {size} bytes of {_WHAT.get(kind, 'memory')} at {address:#x}, lane {lane}; at {place}"
+
+
+def _stuck(kernel: str, code: Code, worker: WorkerState, reason: int) -> EmulationError:
+    waves = _waves(worker)
+    what = (
+        "deadlock: no wave of the work-group can go on"
+        if reason == layout.DEADLOCK
+        else "the work-group does not end: the limit of executed loops is reached"
+    )
+    shown = "\n  ".join(waves[:32])
+    message = f"{what} (work-group {worker.group_field('number')}):\n  {shown}"
+    error = EmulationError(message, kernel=kernel, target=str(code.isa.target))
+    error.waves = waves
+    return error

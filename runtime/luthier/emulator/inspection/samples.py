@@ -1,0 +1,153 @@
+"""For every opcode that a target has, one instruction.
+
+LLVM's table has the opcodes of all processors. Each one that may be the target's is encoded with the simplest operands,
+and the target's disassembler says which of them it knows.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from luthier.errors import DecodeError
+from luthier.isa import InstructionArray, Isa, Opcode
+from luthier.isa.instructions import NO_TARGET, OperandKind
+
+Samples = dict[int, tuple[InstructionArray, int]]
+"""By opcode: a decoded array and a position in it."""
+
+_GENERATION = re.compile(r"_(si|ci|vi|gfx\d\w*?)(?:_gfx\d\w*|_format|_[av]cd)?$")
+_ROOM = 24
+"""Bytes for one instruction, more than the longest has."""
+_CHUNK = 256
+"""Opcodes encoded at once; one that cannot be costs another try with the rest."""
+_DPP8_ALL_LANES = 0xE9
+_VECTOR, _SCALAR = re.compile(r"[VA]GPR0(_|$)"), re.compile(r"SGPR0(_|$)")
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """How operands are chosen."""
+
+    registers: tuple[re.Pattern[str], ...] = (_VECTOR, _SCALAR)
+    """Of a class that has several kinds, those to take first."""
+    immediates: tuple[tuple[str, int], ...] = (("simm16", 1),)
+    """By operand name; others are 0. Hardware register 1 is MODE, which every target has."""
+
+
+_ATTEMPTS = (
+    _Operands(),
+    _Operands((_SCALAR, _VECTOR), (("offset", 4), ("cpol", 1), ("simm16", 1))),
+    _Operands(immediates=(("cpol", 16), ("simm16", 1))),
+)
+"""The later ones for opcodes whose encoding means another with the earlier operands."""
+
+
+@functools.lru_cache(maxsize=4)
+def samples(isa: Isa) -> Samples:
+    """For every opcode of the target, one decoded instruction."""
+    found: Samples = {}
+    others: Samples = {}
+    for attempt in range(len(_ATTEMPTS)):
+        encoded = _encodings(isa.target.target.major, isa.wave_size, attempt)
+        wanted = [number for number in encoded if number not in found]
+        code = isa.decode(b"".join(encoded[number] for number in wanted))
+        starts = np.flatnonzero(code.offset % _ROOM == 0)
+        for number, index in zip(code.opcode[starts].tolist(), starts.tolist(), strict=True):
+            if number >= 0 and (isa.target.target.has_agprs or "_agpr" not in isa.opcode(number).name):
+                # An encoding of another target may be this one's with fields set that the operands here leave at 0.
+                kind = found if wanted[int(code.offset[index]) // _ROOM] == number else others
+                kind.setdefault(number, (code, index))
+    found |= {number: place for number, place in others.items() if number not in found}
+    return found
+
+
+@functools.cache
+def _candidates(major: int, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
+    """What the targets of a generation may have, described by one of them."""
+    isa = Isa.of({9: "gfx90a", 10: "gfx1030", 11: "gfx1100", 12: "gfx1200"}[major], wave_size)
+    prefixes = {9: ("vi", "gfx9", "gfx940"), 10: ("vi", "gfx10"), 11: ("gfx11",), 12: ("gfx12",)}[major]
+    matches = enumerate(map(_GENERATION.search, isa.opcode_names()))
+    names = ((match[1] if match else "", number) for number, match in matches)
+    chosen = [number for generation, number in names if generation == "" or generation.startswith(prefixes)]
+    return isa, tuple(opcode for opcode in map(isa.opcode, chosen) if opcode.encodable)
+
+
+@functools.cache
+def _encodings(major: int, wave_size: int, attempt: int) -> Mapping[int, bytes]:
+    """The candidates' encodings with the operands of an attempt, each followed by zeros."""
+    isa, opcodes = _candidates(major, wave_size)
+    register = _register_choice(isa, _ATTEMPTS[attempt])
+    found: dict[int, bytes] = {}
+    for start in range(0, len(opcodes), _CHUNK):
+        found |= _encoded(isa, opcodes[start : start + _CHUNK], _ATTEMPTS[attempt], register)
+    return found
+
+
+def _encoded(
+    isa: Isa, opcodes: tuple[Opcode, ...], choice: _Operands, register: Callable[[str], int]
+) -> dict[int, bytes]:
+    """Encodings of some opcodes, without those for which LLVM does not take the operands."""
+    while True:
+        try:
+            code, offsets = isa.encode(_instructions(opcodes, choice, register))
+        except DecodeError as problem:
+            refused = re.match(r"instruction (\d+): ", str(problem))
+            if refused is None:
+                raise
+            opcodes = opcodes[: int(refused[1])] + opcodes[int(refused[1]) + 1 :]
+            continue
+        places = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        pieces = (code[begin:end].ljust(_ROOM, b"\0") for begin, end in places)
+        return dict(zip((opcode.number for opcode in opcodes), pieces, strict=True))
+
+
+def _register_choice(isa: Isa, choice: _Operands) -> Callable[[str], int]:
+    @functools.cache
+    def register(name: str) -> int:
+        numbers = isa.registers_in_class(name)
+        for pattern in choice.registers:
+            for number in numbers:
+                if pattern.match(isa.register(number).name):
+                    return number
+        return numbers[0]
+
+    return register
+
+
+def _instructions(opcodes: Iterable[Opcode], choice: _Operands, register: Callable[[str], int]) -> InstructionArray:
+    """One instruction an opcode, in columns without code."""
+    immediates = dict(choice.immediates)
+    starts = [0]
+    kinds: list[int] = []
+    values: list[int] = []
+    for opcode in opcodes:
+        first = len(values)
+        for operand in opcode.operands:
+            kind, value = int(OperandKind.IMMEDIATE), immediates.get(operand.name, 0)
+            if operand.tied_to >= 0:
+                kind, value = kinds[first + operand.tied_to], values[first + operand.tied_to]
+            elif operand.register_class is not None:
+                kind, value = OperandKind.REGISTER, register(operand.register_class)
+            elif operand.name == "fi" and "dpp8" in opcode.operand_index:
+                value = _DPP8_ALL_LANES
+            kinds.append(kind)
+            values.append(value)
+        starts.append(len(values))
+    count = len(starts) - 1
+    return InstructionArray(
+        0,
+        b"",
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int32),
+        np.array([opcode.number for opcode in opcodes], np.int32),
+        np.zeros(count, np.uint32),
+        np.full(count, NO_TARGET),
+        np.array(starts, np.int32),
+        np.array(kinds, np.uint8),
+        np.array(values, np.int64),
+    )

@@ -1,0 +1,222 @@
+"""Atomic memory operations, shared by FLAT, GLOBAL, buffer and LDS instructions.
+
+Each lane's operation is one host atomic instruction (or a compare-and-swap loop), so it is atomic across all threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from luthier.emulator.ir.builder import I32, PTR
+from luthier.emulator.ir.memory_code import each_lane, fetch, put, spill
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import Slot, WaveBuilder
+
+Combine = Callable[[WaveBuilder, Value, list[Value]], Value]
+
+
+@dataclass(frozen=True)
+class Atomic:
+    """One atomic operation."""
+
+    vector_names: tuple[str, ...]
+    """After ``global_atomic_``."""
+    lds_names: tuple[str, ...]
+    """Without return, after ``ds_``."""
+    type: Type
+    combine: Combine
+    """New value from the old one and the data."""
+    rmw: str = ""
+    """LLVM's atomicrmw operation where there is one."""
+    data_count: int = 1
+    """Data values of the type: 2 for compare-and-swap."""
+
+    @property
+    def units(self) -> int:
+        """Registers of one value."""
+        return self.type.units
+
+    @property
+    def data_units(self) -> int:
+        return self.units * self.data_count
+
+
+def atomic_lanes(
+    w: WaveBuilder,
+    atomic: Atomic,
+    hosts: Value,
+    rows: list[Value],
+    result: Slot | None,
+    mask: Value | None = None,
+) -> None:
+    """Do the operation for each active lane in ascending order; write old values to `result` if it is there."""
+    places = spill(w, hosts)
+    data = [spill(w, row) for row in rows]
+    returns = result is not None and result.present
+    old_places = [spill(w, w.const("u32", 0)) for _ in rows[: atomic.units]] if returns else []
+    with each_lane(w, None if mask is None else w.mask_bits(mask)) as lane:
+        pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
+        values = []
+        for index in range(atomic.data_count):
+            words = [fetch(w, data[index * atomic.units + part], lane, "u32") for part in range(atomic.units)]
+            whole = words[0] if atomic.units == 1 else words[0].to("u64") | (words[1].to("u64") << 32)
+            values.append(whole)
+        old = apply_atomic(w, atomic, pointer, values)
+        if returns:
+            put(w, old_places[0], lane, old.to("u32"))
+            if atomic.units == 2:
+                put(w, old_places[1], lane, (old >> 32).to("u32"))
+    if returns and result is not None:
+        for index, place in enumerate(old_places):
+            row = w.wrap(w.ir.load(place, typ=ir.VectorType(I32, w.wave_size)), "u32")
+            result.store_row(index, row, w.exec)
+
+
+def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[Value]) -> Value:
+    """One lane's read-modify-write; the old value, as an integer."""
+    integer = Type("u", 32 * atomic.units)
+    if atomic.rmw:
+        return w.wrap(w.ir.atomic_rmw(atomic.rmw, pointer, data[0].llvm, "seq_cst"), integer)
+    function = w.llvm_function
+    first = w.ir.load_atomic(pointer, "monotonic", 4 * atomic.units, typ=integer.llvm)
+    before = w.ir.block
+    again, done = function.append_basic_block("again"), function.append_basic_block("swapped")
+    w.ir.branch(again)
+    w.ir.position_at_end(again)
+    old = w.ir.phi(integer.llvm)
+    old.add_incoming(first, before)
+    typed = [value.as_(atomic.type) if atomic.type.count == 1 else value for value in data]
+    old_value = w.wrap(old, integer)
+    lanes, w.lanes = w.lanes, 0
+    new = atomic.combine(w, old_value.as_(atomic.type) if atomic.type.count == 1 else old_value, typed)
+    w.lanes = lanes
+    swap = w.ir.cmpxchg(pointer, old, new.as_(integer).llvm, "seq_cst", "monotonic")
+    old.add_incoming(w.ir.extract_value(swap, 0), w.ir.block)
+    w.ir.cbranch(w.ir.extract_value(swap, 1), done, again)
+    w.ir.position_at_end(done)
+    return w.wrap(old, integer)
+
+
+# What the operations compute (ISA documents, "FLAT, Scratch and Global", "LDS") -------------------------------------
+
+
+def _add(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    return old + data[0]
+
+
+def _swap_if_equal(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    """Data is the new value, then the one to compare with."""
+    return w.select(old == data[1], data[0], old)
+
+
+def _swap_if_equal_lds(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    """Before GFX11 LDS instructions have the comparison first."""
+    return w.select(old == data[0], data[1], old)
+
+
+def _float_min(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    value = w.select((data[0] < old) | w.is_nan(old), data[0], old)
+    both_zero = (old == 0.0) & (data[0] == 0.0)
+    signed = (old.as_(f"u{old.type.bits}") | data[0].as_(f"u{old.type.bits}")).as_(old.type)
+    return w.select(both_zero, signed, value)
+
+
+def _float_max(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    value = w.select((data[0] > old) | w.is_nan(old), data[0], old)
+    both_zero = (old == 0.0) & (data[0] == 0.0)
+    signed = (old.as_(f"u{old.type.bits}") & data[0].as_(f"u{old.type.bits}")).as_(old.type)
+    return w.select(both_zero, signed, value)
+
+
+def _increment(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    """Wraps to 0 at the data."""
+    return w.select(old >= data[0], w.like(0, old), old + 1)
+
+
+def _decrement(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    """Wraps to the data at 0 and from above it."""
+    return w.select((old == 0) | (old > data[0]), data[0], old - 1)
+
+
+def _reverse_subtract(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    return data[0] - old
+
+
+def _subtract_clamp(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    """Saturates at 0."""
+    return w.select(old < data[0], w.like(0, old), old - data[0])
+
+
+def _conditional_subtract(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    return w.select(old >= data[0], old - data[0], old)
+
+
+def _masked_or(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+    return (old & ~data[0]) | data[1]
+
+
+def _packed(kind: str) -> Combine:
+    def add(w: WaveBuilder, old: Value, data: list[Value]) -> Value:
+        halves = []
+        for shift in (0, 16):
+            left, right = (
+                w.wrap(w.ir.trunc((word >> shift).llvm, ir.IntType(16)), "u16").as_(kind) for word in (old, data[0])
+            )
+            total = left + right if kind == "f16" else (left.to("f32") + right.to("f32")).to(kind)
+            halves.append(w.wrap(w.ir.zext(total.as_("u16").llvm, I32), "u32"))
+        return halves[0] | (halves[1] << 16)
+
+    return add
+
+
+def _integer(
+    vector: str, lds: str, combine: Combine, rmw: str = "", *, kinds: str = "u", data_count: int = 1
+) -> list[Atomic]:
+    """The 32-bit and the 64-bit form, with the names of every generation."""
+    rows = []
+    for bits in (32, 64):
+        wide = "_x2" if bits == 64 else ""
+        vectors = []
+        for name in vector.split():
+            new_style = name[-1] in "ubi" and name[-2] == "_"
+            vectors.append(f"{name}{bits}" if new_style else f"{name}{wide}")
+        names = tuple(f"{name}{bits}" for name in lds.split())
+        rows.append(Atomic(tuple(vectors), names, Type(kinds, bits), combine, rmw, data_count))
+    return rows
+
+
+ATOMICS: tuple[Atomic, ...] = (
+    *_integer("add add_u", "add_u", _add, "add"),
+    *_integer("sub sub_u", "sub_u", _add, "sub"),
+    *_integer("", "rsub_u", _reverse_subtract),
+    *_integer("swap swap_b", "", _add, "xchg"),
+    *_integer("smin min_i", "min_i", _add, "min"),
+    *_integer("umin min_u", "min_u", _add, "umin"),
+    *_integer("smax max_i", "max_i", _add, "max"),
+    *_integer("umax max_u", "max_u", _add, "umax"),
+    *_integer("and and_b", "and_b", _add, "and"),
+    *_integer("or or_b", "or_b", _add, "or"),
+    *_integer("xor xor_b", "xor_b", _add, "xor"),
+    *_integer("inc inc_u", "inc_u", _increment),
+    *_integer("dec dec_u", "dec_u", _decrement),
+    *_integer("cmpswap cmpswap_b", "", _swap_if_equal, data_count=2),
+    *_integer("", "cmpst_b", _swap_if_equal_lds, data_count=2),
+    *_integer("", "cmpstore_b", _swap_if_equal, data_count=2),
+    *_integer("", "mskor_b", _masked_or, data_count=2),
+    Atomic(("csub", "csub_u32", "sub_clamp_u32"), ("sub_clamp_u32",), Type("u", 32), _subtract_clamp),
+    Atomic(("cond_sub_u32",), ("cond_sub_u32",), Type("u", 32), _conditional_subtract),
+    Atomic(("add_f32",), ("add_f32",), Type("f", 32), _add),
+    Atomic(("add_f64",), ("add_f64",), Type("f", 64), _add),
+    Atomic(("fmin", "min_f32", "min_num_f32"), ("min_f32", "min_num_f32"), Type("f", 32), _float_min),
+    Atomic(("fmax", "max_f32", "max_num_f32"), ("max_f32", "max_num_f32"), Type("f", 32), _float_max),
+    Atomic(("fmin_x2", "min_f64", "min_num_f64"), ("min_f64", "min_num_f64"), Type("f", 64), _float_min),
+    Atomic(("fmax_x2", "max_f64", "max_num_f64"), ("max_f64", "max_num_f64"), Type("f", 64), _float_max),
+    Atomic(("fcmpswap", "cmpswap_f32"), (), Type("f", 32), _swap_if_equal, "", 2),
+    Atomic(("fcmpswap_x2", "cmpswap_f64"), (), Type("f", 64), _swap_if_equal, "", 2),
+    Atomic(("pk_add_f16",), ("pk_add_f16",), Type("f", 16, 2), _packed("f16")),
+    Atomic(("pk_add_bf16",), ("pk_add_bf16",), Type("bf", 16, 2), _packed("bf16")),
+)

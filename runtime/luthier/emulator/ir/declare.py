@@ -1,0 +1,161 @@
+"""How operations are declared. README.md is the guide.
+
+An operation is one function from values to values, under all the mnemonics that mean it (LLVM's spelling without the
+encoding suffix ``_e32 _e64 _dpp _sdwa``). A family module makes one `OperationTable` called ``operations``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from luthier.emulator.ir.types import Type
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Unsupported(Exception):
+    """The instruction has no operation, or an operand that the emulator does not model."""
+
+
+class Form(enum.Enum):
+    """What kind of code is generated around a semantic function."""
+
+    LANE = "lane"
+    """Pure, per lane; EXEC, modifiers, DPP and SDWA are applied around it."""
+    PACKED = "packed"
+    """Pure, per 16-bit half of each lane; op_sel, op_sel_hi and the two negations are applied around it."""
+    SCALAR = "scalar"
+    """Pure, on SGPRs and SCC."""
+    WAVE = "wave"
+    """Anything else: the function reads and writes its operands itself and sees EXEC."""
+    CONTROL = "control"
+    """Decides what runs next; returns nothing, ends its own code."""
+
+
+@dataclass(frozen=True)
+class OperandSpec:
+    """One operand of a signature: the MC operand's name and the type its bits are read as."""
+
+    name: str
+    type: Type
+    """For an immediate, u32."""
+    is_result: bool = False
+    is_immediate: bool = False
+    """A number of the instruction, known when the kernel is decoded and read from the record."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One declared operation."""
+
+    names: tuple[str, ...]
+    form: Form
+    sources: tuple[OperandSpec, ...]
+    results: tuple[OperandSpec, ...]
+    function: Callable[..., Any]
+    exact: bool = True
+    """False where hardware is only bounded: then correctly rounded."""
+    static: tuple[str, ...] = ()
+    """MC operands whose value is compiled in, given to the function in ``b.modifiers``."""
+    generations: bool = False
+    """The meaning depends on ``b.major``."""
+    processors: bool = False
+    """The meaning depends on ``b.processor``; code is made for each one."""
+    flush: bool = True
+    """Float operands and results obey the denormal mode."""
+    majors: tuple[int, ...] = ()
+    """Generations that have it under these names; empty: all."""
+    counted: bool = True
+    """False for the emulator's own stand-ins for instructions."""
+
+    @property
+    def uses_float(self) -> bool:
+        """Whether code depends on the MODE register."""
+        return any(spec.type.is_float for spec in (*self.sources, *self.results))
+
+
+def _operand_names(text: str, defaults: tuple[str, ...], count: int) -> list[str]:
+    names = text.split() if text else list(defaults[:count])
+    if len(names) != count:
+        raise ValueError(f"{count} operands named by {text!r}")
+    return names
+
+
+def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...], tuple[OperandSpec, ...]]:
+    """Sources and results of ``"[name:]type … -> [name:]type …"``; ``#name`` is an immediate.
+
+    Unnamed sources are src0, src1, src2 (an unnamed mask source after the first two is VCC where the instruction has no
+    such operand); unnamed results are vdst and sdst, of scalar operations sdst. ``scc`` is the condition code.
+    """
+    left, arrow, right = signature.partition("->")
+    if not arrow:
+        raise ValueError(f"signature without ->: {signature!r}")
+    results_default = ["sdst", "sdst2"] if form is Form.SCALAR else ["vdst", "sdst"]
+    sources: list[OperandSpec] = []
+    position = 0
+    for word in left.split():
+        if word.startswith("#"):
+            sources.append(OperandSpec(word[1:], Type.parse("u32"), is_immediate=True))
+            continue
+        name, colon, type_name = word.rpartition(":")
+        if not colon:
+            name = "scc" if type_name == "scc" else f"src{position}"
+        if type_name != "scc":
+            position += 1
+        sources.append(OperandSpec(name, Type.parse(type_name)))
+    results: list[OperandSpec] = []
+    for word in right.split():
+        name, colon, type_name = word.rpartition(":")
+        if not colon:
+            name = "scc" if type_name == "scc" else results_default.pop(0)
+            if type_name == "mask" and not results:
+                name = "sdst"
+        results.append(OperandSpec(name, Type.parse(type_name), is_result=True))
+    return tuple(sources), tuple(results)
+
+
+@dataclass
+class OperationTable:
+    """The operations of one family module."""
+
+    rows: list[Operation] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self.rows)
+
+    def _declare(self, form: Form, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
+        sources, results = parse_signature(signature, form)
+
+        def add(function: Function) -> Function:
+            self.rows.append(Operation(tuple(names.split()), form, sources, results, function, **settings))
+            return function
+
+        return add
+
+    def lane(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
+        """A vector operation: ``@operations.lane("v_add_u32 v_add_nc_u32", "u32 u32 -> u32")``."""
+        return self._declare(Form.LANE, names, signature, **settings)
+
+    def packed(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
+        """A VOP3P operation on both 16-bit halves; the function computes one half: ``"f16 f16 -> f16"``."""
+        return self._declare(Form.PACKED, names, signature, **settings)
+
+    def scalar(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
+        """A scalar operation: ``@operations.scalar("s_add_u32", "u32 u32 -> u32 scc")``."""
+        return self._declare(Form.SCALAR, names, signature, **settings)
+
+    def compare(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
+        """A vector comparison ``v_cmp_X`` and its ``v_cmpx_X`` (which also, or on later targets only, writes EXEC)."""
+        spelled = " ".join(f"{name} {name.replace('v_cmp_', 'v_cmpx_')}" for name in names.split())
+        return self._declare(Form.LANE, spelled, f"{signature} -> sdst:mask", **settings)
+
+    def wave(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
+        """Any other operation; the function gets the `WaveBuilder` and one `Slot` an operand, results first."""
+        return self._declare(Form.WAVE, names, signature, **settings)
+
+    def control(self, names: str, signature: str = "->", **settings: Any) -> Callable[[Function], Function]:
+        """An operation that decides what runs next."""
+        return self._declare(Form.CONTROL, names, signature, **settings)

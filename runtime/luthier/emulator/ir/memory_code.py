@@ -1,0 +1,337 @@
+"""Code for memory accesses of all lanes: address checks, gathers, scatters, atomics.
+
+A checked address is a host address. A fault stops the wave at the instruction, with the place in the thread's context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from luthier.emulator import layout
+from luthier.emulator.ir.builder import I32, I64, PTR, overload_name
+from luthier.emulator.ir.support import TRANSLATE_TYPE
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.wave import WaveBuilder
+
+
+def _scalar(w: WaveBuilder, size: int | Value, kind: str) -> Value:
+    """A number of bytes, known now or only later."""
+    return size.to(kind) if isinstance(size, Value) else w.number(size, kind)
+
+
+def fault(w: WaveBuilder, address: Value, lane: Value, size: int | Value, kind: int) -> None:
+    """Stop the wave here."""
+    w.store(address.to("u64"), w.context_field("fault_address"))
+    w.store(lane.to("u32"), w.context_field("fault_lane"))
+    w.store(_scalar(w, size, "u32"), w.context_field("fault_size"))
+    w.store(w.number(kind), w.context_field("fault_kind"))
+    w.stop(layout.FAULT)
+
+
+def note_access(w: WaveBuilder, hosts: Value, size: int | Value, mask: Value | None = None) -> None:
+    """Stepped code tells what it accesses, for the checks: per-lane host addresses, or a scalar one."""
+    if not w.variant.stepping:
+        return
+    place = w.context_field("accesses")
+    number = w.load(place, "u64")
+    w.store(number + 1, place)
+    entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
+    scalar = not isinstance(hosts.llvm.type, ir.VectorType)
+    lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
+    w.store(lanes, w.address(entry, layout.ACCESS["mask"]))
+    w.store(_scalar(w, size, "u32"), w.address(entry, layout.ACCESS["size"]))
+    w.store(w.number(int(scalar)), w.address(entry, layout.ACCESS["scalar"]))
+    w.ir.store(hosts.llvm, w.address(entry, layout.ACCESS["addresses"]), align=8)
+
+
+def extract_at(w: WaveBuilder, value: Value, lane: Value) -> Value:
+    """One lane of a vector, the lane a scalar."""
+    return w.wrap(w.ir.extract_element(value.llvm, lane.llvm), value.type)
+
+
+def fault_if_any(w: WaveBuilder, bad: Value, addresses: Value, size: int | Value, kind: int) -> None:
+    """Stop at the first active lane for which `bad` holds."""
+    bits = w.mask_bits(bad & w.exec)
+    with w.when(bits != 0):
+        lane = w.trailing_zeros(bits).to("u32")
+        fault(w, extract_at(w, addresses, lane), lane, size, kind)
+
+
+def check_global(
+    w: WaveBuilder, addresses: Value, size: int | Value, *, flat: bool, mask: Value | None = None
+) -> Value:
+    """Host addresses (u64) of lanes that access `size` bytes each; lanes outside `mask` (EXEC) may hold anything.
+
+    The allocation that this instruction used last is in its record: if all lanes are in it, that is all the work.
+    """
+    position = w.free_slot
+    index = w.slot_value(position)
+    ranges = w.pointer(w.context_field("ranges"))
+    entry = w.address(ranges, w.ir.zext((index << 4).llvm, I64))
+    start = w.load(entry, "u64")
+    length = w.load(w.address(entry, 8), "u64")
+    amount = _scalar(w, size, "u64")
+    enough = length >= amount
+    last = w.select(enough, length - amount, 0)
+    outside = (addresses - w.splat(start)) > w.splat(last)
+    lanes = w.exec_bits if mask is None else w.mask_bits(mask)
+    bits = w.mask_bits(outside & (w.exec if mask is None else mask))
+    all_bits = w.select(enough, bits, lanes.to(f"u{w.wave_size}"))
+    before = w.ir.block
+    slow = w.llvm_function.append_basic_block("slow")
+    go_on = w.llvm_function.append_basic_block("checked")
+    w.ir.cbranch((all_bits == 0).llvm, go_on, slow)
+    w.ir.position_at_end(slow)
+    scratchpad = w.context_field("addresses")
+    w.ir.store(addresses.llvm, scratchpad, align=8)
+    helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
+    cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
+    arguments = [w.wave, cache, lanes.to("u64").llvm, amount.llvm, ir.Constant(I64, int(flat))]
+    code = w.wrap(w.ir.call(helper, arguments), "u32")
+    with w.when(code != 0):
+        w.stop(layout.FAULT)
+    translated = w.ir.load(scratchpad, typ=addresses.llvm.type, align=8)
+    after = w.ir.block
+    w.ir.branch(go_on)
+    w.ir.position_at_end(go_on)
+    checked = w.ir.phi(addresses.llvm.type)
+    checked.add_incoming(addresses.llvm, before)
+    checked.add_incoming(translated, after)
+    hosts = w.wrap(checked, "u64")
+    note_access(w, hosts, size, mask)
+    return hosts
+
+
+def check_lds(w: WaveBuilder, offsets: Value, size: int) -> Value:
+    """Host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32)."""
+    limit = w.load(w.wave_field("lds_size"), "u64").to("u32")
+    fits = w.wrap(w.ir.icmp_unsigned(">=", limit.llvm, ir.Constant(I32, size)), "scc")
+    last = w.select(fits, limit - size, 0)
+    bad = offsets > w.splat(last)
+    bad = bad | w.wrap(w.splat(~fits).llvm, "mask")
+    fault_if_any(w, bad, offsets, size, layout.FAULT_LDS)
+    hosts = offsets.to("u64") + w.splat(w.load(w.wave_field("lds"), "u64"))
+    note_access(w, hosts, size)
+    return hosts
+
+
+def check_scratch(w: WaveBuilder, offsets: Value, size: int) -> Value:
+    """Host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their own scratch."""
+    limit = w.load(w.wave_field("scratch_size"), "u64")
+    ends = offsets.to("u64") + size
+    fault_if_any(w, ends > w.splat(limit), offsets, size, layout.FAULT_SCRATCH)
+    rows = w.lane_id("u64") * w.splat(limit)
+    return offsets.to("u64") + rows + w.splat(w.load(w.wave_field("scratch"), "u64"))
+
+
+def check_scalar(w: WaveBuilder, address: Value, size: int) -> Any:
+    """Pointer to `size` readable bytes at a scalar address."""
+    position = w.free_slot
+    entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(position) << 4).llvm, I64))
+    offset = address - w.load(entry, "u64")
+    length = w.load(w.address(entry, 8), "u64")
+    inside = (offset < length) & (offset + size <= length)
+    before = w.ir.block
+    slow, go_on = (w.llvm_function.append_basic_block(name) for name in ("slow", "checked"))
+    w.ir.cbranch(inside.llvm, go_on, slow)
+    w.ir.position_at_end(slow)
+    w.store(address, w.context_field("addresses"))
+    helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
+    cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
+    one, bytes_, no = ir.Constant(I64, 1), ir.Constant(I64, size), ir.Constant(I64, 0)
+    code = w.wrap(w.ir.call(helper, [w.wave, cache, one, bytes_, no]), "u32")
+    with w.when(code != 0):
+        w.stop(layout.FAULT)
+    translated = w.load(w.context_field("addresses"), "u64")
+    after = w.ir.block
+    w.ir.branch(go_on)
+    w.ir.position_at_end(go_on)
+    checked = w.ir.phi(I64)
+    checked.add_incoming(address.llvm, before)
+    checked.add_incoming(translated.llvm, after)
+    host = w.wrap(checked, "u64")
+    note_access(w, host, size)
+    return w.ir.inttoptr(host.llvm, PTR)
+
+
+def check_aligned(w: WaveBuilder, addresses: Value, size: int) -> None:
+    """Stop at a lane whose address is not a multiple of `size`."""
+    fault_if_any(w, (addresses & (size - 1)) != 0, addresses, size, layout.FAULT_ALIGNMENT)
+
+
+# Loads and stores at checked addresses ------------------------------------------------------------------------------
+
+
+def _pointers(w: WaveBuilder, addresses: Value, offset: int = 0) -> Any:
+    shifted = addresses + offset if offset else addresses
+    return w.ir.inttoptr(shifted.llvm, ir.VectorType(PTR, w.wave_size))
+
+
+def gather(w: WaveBuilder, addresses: Value, offset: int = 0, mask: Value | None = None) -> Value:
+    """The dword at each active lane's address plus `offset`; 0 in other lanes."""
+    return gather_rows(w, addresses + offset if offset else addresses, 1, mask)[0]
+
+
+def gather_rows(w: WaveBuilder, addresses: Value, count: int, mask: Value | None = None) -> list[Value]:
+    """The `count` dwords from each active lane's address; 0 in other lanes."""
+    enabled = w.exec if mask is None else mask
+
+    def in_a_row(pointer: Any) -> list[Any]:
+        wide = ir.VectorType(I32, w.wave_size * count)
+        each = _repeat(w, enabled, count)
+        callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
+        zero = ir.Constant(wide, None)
+        loaded = w.wrap(w.ir.call(callee, [pointer, ir.Constant(I32, 1), each.llvm, zero]), "u32")
+        lanes = range(w.wave_size)
+        return [w.shuffle(loaded, [lane * count + row for lane in lanes]).llvm for row in range(count)]
+
+    def anywhere() -> list[Any]:
+        name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
+        zero = ir.Constant(w.row_type, None)
+        rows = []
+        for row in range(count):
+            pointers = _pointers(w, addresses, 4 * row)
+            callee = w.function(name, w.row_type, [pointers.type, I32, enabled.llvm.type, w.row_type])
+            rows.append(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]))
+        return rows
+
+    return [w.wrap(row, "u32") for row in _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)]
+
+
+def _repeat(w: WaveBuilder, mask: Value, count: int) -> Value:
+    """Each lane's bit `count` times."""
+    return mask if count == 1 else w.shuffle(mask, [lane for lane in range(w.wave_size) for _ in range(count)])
+
+
+def _by_pattern(
+    w: WaveBuilder,
+    addresses: Value,
+    size: int,
+    enabled: Value,
+    in_a_row: Callable[[Any], list[Any]],
+    anywhere: Callable[[], list[Any]],
+) -> list[Any]:
+    """What one of two ways makes: lanes in a row, each `size` bytes after the one before, from the pointer given on; or
+    anywhere."""
+    first = w.extract(addresses, 0)
+    apart = w.mask_bits((addresses != w.splat(first) + w.lane_id("u64") * size) & enabled)
+    together, scattered, done = (w.llvm_function.append_basic_block(name) for name in ("in_a_row", "anywhere", "done"))
+    w.ir.cbranch((apart == 0).llvm, together, scattered)
+    w.ir.position_at_end(together)
+    results = in_a_row(w.ir.inttoptr(first.llvm, PTR))
+    after_together = w.ir.block
+    w.ir.branch(done)
+    w.ir.position_at_end(scattered)
+    others = anywhere()
+    after_scattered = w.ir.block
+    w.ir.branch(done)
+    w.ir.position_at_end(done)
+    merged = []
+    for result, other in zip(results, others, strict=True):
+        merged.append(w.ir.phi(result.type))
+        merged[-1].add_incoming(result, after_together)
+        merged[-1].add_incoming(other, after_scattered)
+    return merged
+
+
+def gather_small(w: WaveBuilder, addresses: Value, bits: int, mask: Value | None = None) -> Value:
+    """The 8 or 16 bits at each active lane's address, zero-extended."""
+    enabled = w.exec if mask is None else mask
+    wide = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 0, enabled)
+    shift = ((addresses & 3) << 3).to("u32")
+    value = wide >> shift
+    if bits == 16:
+        # A half-word over a dword boundary takes its upper byte from the next dword; others must not touch that one.
+        crossing = ((addresses & 3) == 3) & enabled
+        upper = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 4, crossing) << 8
+        value = w.select(crossing, (value & 0xFF) | upper, value)
+    return value & ((1 << bits) - 1)
+
+
+def scatter(w: WaveBuilder, addresses: Value, value: Value, offset: int = 0, mask: Value | None = None) -> None:
+    """Store each active lane's dword; where lanes coincide the highest wins."""
+    scatter_rows(w, addresses + offset if offset else addresses, [value], mask)
+
+
+def scatter_rows(w: WaveBuilder, addresses: Value, values: Sequence[Value], mask: Value | None = None) -> None:
+    """Store each active lane's dwords from its address on; where lanes coincide the highest wins."""
+    enabled = w.exec if mask is None else mask
+    rows = [value.as_("u32") for value in values]
+    count = len(rows)
+
+    def in_a_row(pointer: Any) -> list[Any]:
+        joined = rows
+        while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd
+            joined = [w.concatenate(joined[i], joined[min(i + 1, len(joined) - 1)]) for i in range(0, len(joined), 2)]
+        wide = w.shuffle(joined[0], [row * w.wave_size + lane for lane in range(w.wave_size) for row in range(count)])
+        each = _repeat(w, enabled, count)
+        name = f"llvm.masked.store.{overload_name(wide.llvm.type)}.p0"
+        callee = w.function(name, ir.VoidType(), [wide.llvm.type, PTR, I32, each.llvm.type])
+        w.ir.call(callee, [wide.llvm, pointer, ir.Constant(I32, 1), each.llvm])
+        return []
+
+    def anywhere() -> list[Any]:
+        name = f"llvm.masked.scatter.{overload_name(w.row_type)}.v{w.wave_size}p0"
+        for index, row in enumerate(rows):
+            pointers = _pointers(w, addresses, 4 * index)
+            callee = w.function(name, ir.VoidType(), [w.row_type, pointers.type, I32, enabled.llvm.type])
+            w.ir.call(callee, [row.llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
+        return []
+
+    _by_pattern(w, addresses, 4 * count, enabled, in_a_row, anywhere)
+
+
+def scatter_small(w: WaveBuilder, addresses: Value, value: Value, bits: int, mask: Value | None = None) -> None:
+    """Store the low 8 or 16 bits of each active lane, lane by lane."""
+    places = spill(w, addresses)
+    values = spill(w, value.as_("u32"))
+    with each_lane(w, None if mask is None else w.mask_bits(mask)) as lane:
+        pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
+        narrow = w.ir.trunc(fetch(w, values, lane, "u32").llvm, ir.IntType(bits))
+        w.ir.store(narrow, pointer, align=1)
+
+
+def spill(w: WaveBuilder, value: Value) -> Any:
+    """A vector in memory, for access by lane number."""
+    with w.ir.goto_entry_block():
+        place = w.ir.alloca(value.llvm.type)
+    w.ir.store(value.llvm, place)
+    # llvmlite gives an alloca a typed pointer; its elements have another type.
+    return w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
+
+
+def fetch(w: WaveBuilder, place: Any, lane: Value, type: str) -> Value:
+    """One lane of a spilled vector."""
+    kind = Type.parse(type)
+    address = w.ir.gep(place, [lane.llvm], source_etype=kind.llvm)
+    return w.wrap(w.ir.load(address, typ=kind.llvm), kind)
+
+
+def put(w: WaveBuilder, place: Any, lane: Value, value: Value) -> None:
+    """Set one lane of a spilled vector."""
+    w.ir.store(value.llvm, w.ir.gep(place, [lane.llvm], source_etype=value.type.llvm))
+
+
+@contextmanager
+def each_lane(w: WaveBuilder, bits: Value | None = None) -> Iterator[Value]:
+    """Code run for each active lane in ascending order; the lane is a scalar u64."""
+    function = w.llvm_function
+    head, body, done = (function.append_basic_block(name) for name in ("lanes", "lane", "lanes_done"))
+    start = (w.exec_bits if bits is None else bits).to(f"u{w.wave_size}").to("u64")
+    before = w.ir.block
+    w.ir.branch(head)
+    w.ir.position_at_end(head)
+    left = w.ir.phi(I64)
+    left.add_incoming(start.llvm, before)
+    w.ir.cbranch(w.ir.icmp_unsigned("!=", left, ir.Constant(I64, 0)), body, done)
+    w.ir.position_at_end(body)
+    remaining = w.wrap(left, "u64")
+    yield w.trailing_zeros(remaining)
+    left.add_incoming((remaining & (remaining - 1)).llvm, w.ir.block)
+    w.ir.branch(head)
+    w.ir.position_at_end(done)

@@ -1,0 +1,185 @@
+"""Between registers and typed values: halves, modifiers, SDWA, denormals, clamp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from luthier.emulator.ir.builder import I32, Builder
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.variant import Access, FloatMode
+
+if TYPE_CHECKING:
+    from luthier.emulator.ir.wave import Slot, WaveBuilder
+
+BYTE_0, WORD_0, DWORD = 0, 4, 6
+PAD, SIGN, PRESERVE = 0, 1, 2
+"""SDWA dst_unused."""
+
+
+def read_typed(
+    w: WaveBuilder, rows: list[Value], kind: Type, access: Access, *, flush: bool = True
+) -> Value | tuple[Value, ...]:
+    """Rows of 32 bits as a value of type `kind` (a tuple if it has several elements), modifiers applied."""
+    if kind.kind in ("mask", "scc"):
+        return rows[0]
+    if access.sdwa != DWORD or access.extend:
+        rows = [_sdwa_select(rows[0], access)]
+    if kind.count == 1:
+        return _modified(w, _element(w, rows, 0, kind, access), access.neg, access.abs, flush)
+    elements = []
+    for index in range(kind.count):
+        element = _element(w, rows, index, kind, access)
+        negate = access.neg_high if index == 1 and kind.count == 2 else access.neg
+        elements.append(_modified(w, element, negate, access.abs, flush))
+    return tuple(elements)
+
+
+def _element(w: WaveBuilder, rows: list[Value], index: int, kind: Type, access: Access) -> Value:
+    if kind.bits == 64:
+        low, high = rows[2 * index], rows[2 * index + 1]
+        return (low.to("u64") | (high.to("u64") << 32)).as_(kind.element)
+    if kind.bits == 32:
+        if kind.count == 2 and access.select != (False, True):
+            index = int(access.select[index])
+        return rows[index].as_(kind.element)
+    per_row = 32 // kind.bits
+    if kind.bits == 16 and kind.count == 2:
+        index = int(access.select[index])
+    elif kind.count == 1 and access.high:
+        index = 16 // kind.bits
+    row = rows[index // per_row]
+    position = index % per_row
+    if position:
+        row = row >> (position * kind.bits)
+    narrow = w.ir.trunc(row.llvm, w.shaped(ir.IntType(kind.bits), row.lanes))
+    return w.wrap(narrow, f"u{kind.bits}").as_(kind.element)
+
+
+def _sdwa_select(row: Value, access: Access) -> Value:
+    if access.sdwa == DWORD:
+        return row
+    bits, position = (8, access.sdwa) if access.sdwa < WORD_0 else (16, access.sdwa - WORD_0)
+    field = row.as_("i32" if access.extend else "u32").bits(bits * position, bits)
+    return field.as_("u32")
+
+
+def _modified(w: WaveBuilder, value: Value, neg: bool, absolute: bool, flush: bool) -> Value:
+    if value.type.is_float and flush and value.type.kind == "f":
+        value = flush_input(w, value)
+    if absolute:
+        value = _sign(value, clear=True)
+    if neg:
+        value = _sign(value, clear=False)
+    return value
+
+
+def _sign(value: Value, *, clear: bool) -> Value:
+    bits = value.type.bits
+    integer = value.as_(f"u{bits}")
+    changed = integer & ((1 << (bits - 1)) - 1) if clear else integer ^ (1 << (bits - 1))
+    return changed.as_(value.type)
+
+
+def flush_denormal(w: Builder, value: Value) -> Value:
+    """Denormals become zeros of their sign."""
+    bits = value.type.bits
+    fraction = {16: 10, 32: 23, 64: 52}[bits]
+    integer = value.as_(f"u{bits}")
+    exponent = ((1 << (bits - 1)) - 1) ^ ((1 << fraction) - 1)
+    is_small = (integer & exponent) == 0
+    return w.select(is_small, integer & (1 << (bits - 1)), integer).as_(value.type)
+
+
+def flush_input(w: Builder, value: Value) -> Value:
+    """A float source as the denormal mode lets it in."""
+    if value.type.kind != "f" or w.mode.denormals(value.type.bits) & 1:
+        return value
+    return flush_denormal(w, value)
+
+
+def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> Value:
+    """Output modifiers of a float result: denormal flush, omod (where MODE lets it count: see `bind`), clamp to [0, 1].
+
+    OMOD and denormal results exclude each other: both what is scaled and what comes out of it are flushed, and a zero
+    becomes +0 (ISA documents, "Output Operand Modifiers").
+    """
+    if value.type.kind != "f":
+        return value
+    if flush and not mode.denormals(value.type.bits) & 2:
+        value = flush_denormal(w, value)
+    omod = modifiers.get("omod", 0)
+    if omod:
+        value = flush_denormal(w, flush_denormal(w, value) * {1: 2.0, 2: 4.0, 3: 0.5}[omod])
+        value = w.select(value == 0.0, w.like(0.0, value), value)
+    if modifiers.get("clamp"):
+        positive = value > 0.0
+        # NaN is clamped to 0 under DX10_CLAMP, and kept without.
+        low = w.select(positive, value, 0.0)
+        if not mode.dx10_clamp:
+            low = w.select(w.is_nan(value), value, low)
+        value = w.select(low > 1.0, w.like(1.0, low), low)
+    return value
+
+
+def typed_rows(w: WaveBuilder, values: list[Value], kind: Type) -> list[Value]:
+    """Rows of 32 bits that hold the elements."""
+    rows: list[Value] = []
+    if (kind.bits == 16 and kind.count == 1) or (kind.bits == 8 and kind.count == 1):
+        value = values[0].as_(f"u{kind.bits}")
+        return [w.wrap(w.ir.zext(value.llvm, w.shaped(I32, value.lanes)), "u32")]
+    if kind.bits in (8, 16):
+        per_row = 32 // kind.bits
+        for start in range(0, len(values), per_row):
+            row = None
+            for position, value in enumerate(values[start : start + per_row]):
+                integer = value.as_(f"u{kind.bits}")
+                wide = w.wrap(w.ir.zext(integer.llvm, w.shaped(I32, value.lanes)), "u32") << (position * kind.bits)
+                row = wide if row is None else row | wide
+            if row is not None:
+                rows.append(row)
+        return rows
+    for value in values:
+        if kind.bits == 64:
+            whole = value.as_("u64")
+            rows += [whole.to("u32"), (whole >> 32).to("u32")]
+        else:
+            rows.append(value.as_("u32"))
+    return rows
+
+
+def write_rows(
+    w: WaveBuilder,
+    slot: Slot,
+    rows: list[Value],
+    kind: Type,
+    access: Access,
+    enabled: Value,
+    modifiers: dict[str, int],
+) -> None:
+    """Write a vector operation's result where `enabled`, into the part of the register that its encoding names."""
+    if "dst_sel" in modifiers:
+        rows = [_sdwa_merge(w, slot, rows[0], kind, modifiers)]
+    elif kind.bits == 16 and kind.count == 1 and not access.whole:
+        old = slot.row(0)
+        rows = [(old & 0xFFFF) | (rows[0] << 16) if access.high else (old & 0xFFFF0000) | rows[0]]
+    for index, row in enumerate(rows):
+        slot.store_row(index, row, enabled)
+
+
+def _sdwa_merge(w: WaveBuilder, slot: Slot, row: Value, kind: Type, modifiers: dict[str, int]) -> Value:
+    selection, unused = modifiers["dst_sel"], modifiers["dst_unused"]
+    if selection == DWORD:
+        return row
+    bits, position = (8, selection) if selection < WORD_0 else (16, selection - WORD_0)
+    low = bits * position
+    field = ((1 << bits) - 1) << low
+    value = (row << low) & field
+    if unused == PRESERVE:
+        return (slot.row(0) & (0xFFFFFFFF ^ field)) | value
+    if unused == SIGN:
+        extended = row.as_("i32").bits(0, bits).as_("u32")
+        return extended << low
+    return value

@@ -1,0 +1,367 @@
+"""The builder of operations that see the wave: its registers, EXEC, and where the code goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from luthier.emulator import layout
+from luthier.emulator.ir.builder import I8, I32, I64, MASK, PTR, SCC, Builder, overload_name
+from luthier.emulator.ir.declare import OperandSpec
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value
+from luthier.emulator.ir.variant import Access, FloatMode, Variant
+
+NEXT = ir.FunctionType(I32, [PTR, PTR])
+_GOES_ON = (layout.YIELD, layout.BARRIER, layout.MODE, layout.MESSAGE)
+
+
+class WaveBuilder(Builder):
+    """A `Builder` that also knows the wave and the record being executed."""
+
+    def __init__(self, llvm: ir.IRBuilder, function: ir.Function, lanes: int, variant: Variant) -> None:
+        super().__init__(llvm, lanes, variant.mode or FloatMode(), variant.major)
+        self.llvm_function = function
+        self.variant = variant
+        self.modifiers = dict(variant.modifiers)
+        self.processor = variant.processor
+        self.wave_size = variant.wave_size
+        self.wave = function.args[0]
+        self.record = function.args[1]
+        self.free_slot = 0
+        """First slot of the record that no operand uses."""
+        self._exec_bits: Value | None = None
+        self._exec: Value | None = None
+
+    # Memory of the wave and the record ------------------------------------------------------------------------------
+
+    def address(self, base: Any, offset: int | Any) -> Any:
+        """`base` plus bytes."""
+        index = ir.Constant(I64, offset) if isinstance(offset, int) else offset
+        return self.ir.gep(base, [index], source_etype=I8)
+
+    def load(self, address: Any, type: str, *, align: int | None = None) -> Value:
+        """A scalar in memory."""
+        kind = Type.parse(type)
+        return self.wrap(self.ir.load(address, typ=kind.llvm, align=align), kind)
+
+    def store(self, value: Value, address: Any, *, align: int | None = None) -> None:
+        self.ir.store(value.llvm, address, align=align or max(1, value.type.bits // 8))
+
+    def wave_field(self, name: str) -> Any:
+        """Address of a field of the wave."""
+        return self.address(self.wave, layout.WAVE[name])
+
+    def context_field(self, name: str) -> Any:
+        """Address of a field of the thread's context."""
+        return self.address(self.pointer(self.wave_field("context")), layout.CONTEXT[name])
+
+    def pointer(self, address: Any) -> Any:
+        """A pointer in memory."""
+        return self.ir.load(address, typ=PTR)
+
+    def number(self, value: int, type: str = "u32") -> Value:
+        """A scalar constant."""
+        kind = Type.parse(type)
+        return self.wrap(ir.Constant(kind.llvm, value & ((1 << kind.bits) - 1)), kind)
+
+    def slot_value(self, position: int) -> Value:
+        """What the record holds in a slot."""
+        return self.load(self.address(self.record, layout.RECORD["slots"] + 4 * position), "u32")
+
+    def slot_address(self, position: int) -> Any:
+        """The place in the wave that a slot names."""
+        return self.address(self.wave, self.ir.zext(self.slot_value(position).llvm, I64))
+
+    @property
+    def row_type(self) -> ir.Type:
+        """A register row: 32 bits a lane."""
+        return ir.VectorType(I32, self.wave_size)
+
+    @property
+    def m0(self) -> Value:
+        """M0, a scalar u32."""
+        return self.load(self.address(self.wave, layout.M0), "u32")
+
+    def relative_rows(self, offset: Value, index: Value, *, write: bool) -> Any:
+        """Place of the VGPR `index` registers after the one at `offset` in the wave.
+
+        Beyond the last VGPR, v0 is read and nothing written (ISA documents, "VGPR indexing": out of range).
+        """
+        row = 4 * self.wave_size
+        moved = offset + index * row
+        inside = moved < layout.VECTORS + 256 * row
+        outside = layout.sink_row(self.wave_size) if write else layout.VECTORS
+        place = self.select(inside, moved, outside)
+        return self.address(self.wave, self.ir.zext(place.llvm, I64))
+
+    # EXEC -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def exec_bits(self) -> Value:
+        """EXEC as a scalar u64 (of a wave32 the lower half alone)."""
+        if self._exec_bits is None:
+            self._exec_bits = self.load(self.address(self.wave, layout.EXEC), f"u{self.wave_size}").to("u64")
+        return self._exec_bits
+
+    @property
+    def exec(self) -> Value:
+        """EXEC as a mask."""
+        if self._exec is None:
+            self._exec = self.bits_mask(self.exec_bits)
+        return self._exec
+
+    def write_exec(self, bits: Value) -> None:
+        self.store(bits.to("u64"), self.address(self.wave, layout.EXEC))
+
+    def bits_mask(self, bits: Value) -> Value:
+        """A scalar's low bits as a mask."""
+        narrow = bits.to(f"u{self.wave_size}")
+        return self.wrap(self.ir.bitcast(narrow.llvm, ir.VectorType(ir.IntType(1), self.wave_size)), MASK)
+
+    def mask_bits(self, mask: Value) -> Value:
+        """A mask as a scalar of the wave's size."""
+        kind = Type.parse(f"u{self.wave_size}")
+        return self.wrap(self.ir.bitcast(mask.llvm, kind.llvm), kind)
+
+    def first_active(self) -> Value:
+        """The lowest active lane, 0 if none: a scalar u32."""
+        lane = self.trailing_zeros(self.exec_bits)
+        return self.select(self.exec_bits == 0, self.number(0, "u64"), lane).to("u32")
+
+    # Vectors --------------------------------------------------------------------------------------------------------
+
+    def shuffle(self, value: Value, lanes: Sequence[int]) -> Value:
+        """Element `lanes[i]` in place i."""
+        indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
+        undefined = ir.Constant(value.llvm.type, ir.Undefined)
+        return self.wrap(self.ir.shuffle_vector(value.llvm, undefined, indices), value.type)
+
+    def shuffle_two(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
+        indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
+        return self.wrap(self.ir.shuffle_vector(first.llvm, second.llvm, indices), first.type)
+
+    def concatenate(self, first: Value, second: Value) -> Value:
+        return self.shuffle_two(first, second, range(2 * first.lanes))
+
+    def halves(self, value: Value) -> tuple[Value, Value]:
+        half = value.lanes // 2
+        return self.shuffle(value, range(half)), self.shuffle(value, range(half, 2 * half))
+
+    def constant_mask(self, lanes: Sequence[bool]) -> Value:
+        elements = [ir.Constant(ir.IntType(1), int(lane)) for lane in lanes]
+        return self.wrap(ir.Constant(ir.VectorType(ir.IntType(1), len(elements)), elements), MASK)
+
+    def extract(self, value: Value, lane: int) -> Value:
+        """One lane as a scalar, the lane known now."""
+        return self.wrap(self.ir.extract_element(value.llvm, ir.Constant(I32, lane)), value.type)
+
+    # Control flow ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """Code for a scalar condition that rarely holds."""
+        with self.ir.if_then(condition.llvm, likely=False):
+            yield
+
+    def count(self) -> None:
+        """Count this execution and its active lanes in the record."""
+        for name, amount in (("count", self.number(1, "u64")), ("lanes", self.popcount(self.exec_bits))):
+            place = self.address(self.record, layout.RECORD[name])
+            self.store(self.load(place, "u64") + amount, place)
+
+    def uncount(self) -> None:
+        """Take this execution back: the instruction will be executed again."""
+        for name, amount in (("count", self.number(1, "u64")), ("lanes", self.popcount(self.exec_bits))):
+            place = self.address(self.record, layout.RECORD[name])
+            self.store(self.load(place, "u64") - amount, place)
+
+    def next(self) -> None:
+        """Go on with the next record."""
+        self.jump(self.address(self.record, layout.RECORD.size))
+
+    def jump(self, record: Any) -> None:
+        """Go on with the given record."""
+        if self.variant.stepping:
+            self.stop(layout.STEP, record)
+            return
+        function = self.ir.load(record, typ=NEXT.as_pointer())
+        self.ir.ret(self.ir.call(function, [self.wave, record], tail="musttail"))
+
+    def stop(self, code: int, record: Any | None = None) -> None:
+        """Return to the scheduler; the wave continues at `record`, at this instruction if none is given."""
+        self.ir.store(self.record if record is None else record, self.wave_field("pc"))
+        if self.variant.stepping and record is not None and code in _GOES_ON:
+            self.store(self.number(1), self.wave_field("unseen"))
+        self.ir.ret(ir.Constant(I32, code))
+
+    def following(self) -> Any:
+        """The next record."""
+        return self.address(self.record, layout.RECORD.size)
+
+
+class Slot:
+    """One operand of an operation, as the record names it."""
+
+    def __init__(self, w: WaveBuilder, spec: OperandSpec, access: Access, position: int) -> None:
+        self.w = w
+        self.spec = spec
+        self.access = access
+        self.position = position
+
+    @property
+    def present(self) -> bool:
+        """False where the instruction's form lacks the operand."""
+        return self.access.kind != "-"
+
+    @property
+    def is_vector(self) -> bool:
+        return self.access.kind == "v"
+
+    def base(self) -> Any:
+        """Where the operand is: its first register in the wave, its literal in the record."""
+        w = self.w
+        if self.spec.type.kind == "scc":
+            return w.wave_field("scc")
+        if not self.present:
+            raise TypeError(f"the instruction has no operand {self.spec.name}")
+        if self.access.kind in ("k", "K"):
+            return w.address(w.record, layout.RECORD["slots"] + 4 * self.position)
+        if self.access.relative:
+            return w.relative_rows(w.slot_value(self.position), w.m0 & 0xFF, write=self.spec.is_result)
+        return w.slot_address(self.position)
+
+    # Scalars --------------------------------------------------------------------------------------------------------
+
+    def scalar(self) -> Value:
+        """The operand as a scalar: an immediate, an SGPR or constant; of a vector register its first active lane."""
+        w, kind = self.w, self.spec.type
+        if self.access.kind == "i":
+            return w.slot_value(self.position)
+        if kind.kind == "scc":
+            return w.wrap(w.ir.icmp_unsigned("!=", w.load(self.base(), "u32").llvm, ir.Constant(I32, 0)), SCC)
+        if self.access.kind == "v":
+            return self.read_lane(w.first_active())
+        if kind.kind == "mask":
+            return w.load(self.base(), f"u{w.wave_size}", align=4)
+        base = self.base()
+        if kind.bits < 32:
+            word = w.load(base, "u32")
+            if self.access.high:
+                word = word >> 16
+            narrow = w.wrap(w.ir.trunc(word.llvm, ir.IntType(kind.bits)), f"u{kind.bits}")
+            return narrow.as_(kind.element)
+        return w.load(base, str(kind.element), align=4)
+
+    def scalars(self) -> list[Value]:
+        """Consecutive SGPRs of an operand of several elements."""
+        w, kind = self.w, self.spec.type
+        base = self.base()
+        step = kind.bits // 8
+        return [w.load(w.address(base, index * step), str(kind.element), align=4) for index in range(kind.count)]
+
+    def write_scalar(self, value: Value) -> None:
+        """Write an SGPR, SGPR pair, VCC or SCC."""
+        w, kind = self.w, self.spec.type
+        if kind.kind == "scc":
+            flag = value if value.type.kind == "scc" else value != 0
+            w.store(w.wrap(w.ir.zext(flag.llvm, I32), "u32"), w.wave_field("scc"))
+            return
+        if value.type.bits < 32:
+            integer = value.as_(f"u{value.type.bits}")
+            value = w.wrap(w.ir.zext(integer.llvm, I32), "u32")
+        w.store(value, self.base(), align=4)
+
+    def write_scalars(self, values: Sequence[Value]) -> None:
+        """Write consecutive SGPRs."""
+        base = self.base()
+        for index, value in enumerate(values):
+            self.w.store(value, self.w.address(base, index * value.type.bits // 8), align=4)
+
+    # Vectors --------------------------------------------------------------------------------------------------------
+
+    def _row_type(self) -> ir.Type:
+        return ir.VectorType(I32, self.w.wave_size)
+
+    def row(self, index: int) -> Value:
+        """Register `index` of the operand: a vector of u32; a scalar operand in every lane."""
+        w = self.w
+        base = self.base()
+        if self.access.kind == "v":
+            address = w.address(base, 4 * w.wave_size * index) if index else base
+            return w.wrap(w.ir.load(address, typ=self._row_type(), align=4 * w.wave_size), "u32")
+        if self.access.kind in ("c", "k") and self.spec.type.count > 1:
+            index %= max(1, self.spec.type.bits // 32)
+        word = w.load(w.address(base, 4 * index) if index else base, "u32")
+        return w.splat(word)
+
+    def rows(self) -> list[Value]:
+        """All registers of the operand; of a mask none (see `mask`)."""
+        w = self.w
+        if self.spec.type.kind == "mask":
+            return [w.bits_mask(self.scalar())]
+        return [self.row(index) for index in range(self.spec.type.units)]
+
+    def read(self) -> Value:
+        """The operand as a vector of its type."""
+        from luthier.emulator.ir.operands import read_typed
+
+        value = read_typed(self.w, self.rows(), self.spec.type, self.access)
+        if not isinstance(value, Value):
+            raise TypeError(f"{self.spec.name} has several elements; use parts()")
+        return value
+
+    def parts(self) -> tuple[Value, ...]:
+        """The operand's elements as vectors."""
+        from luthier.emulator.ir.operands import read_typed
+
+        value = read_typed(self.w, self.rows(), self.spec.type, self.access)
+        return (value,) if isinstance(value, Value) else value
+
+    def read_lane(self, lane: Value, index: int = 0) -> Value:
+        """One lane, chosen by a scalar, of register `index`; an operand of 64 bits is put together."""
+        w = self.w
+        if self.access.kind != "v":
+            return self.scalar()
+        offset = w.ir.zext((lane << 2).llvm, I64)
+        base = w.address(self.base(), offset)
+        kind = self.spec.type.element
+        if kind.bits == 64:
+            low, high = (w.load(w.address(base, 4 * w.wave_size * part), "u32").to("u64") for part in (0, 1))
+            return (low | (high << 32)).as_(kind)
+        word = w.load(w.address(base, 4 * w.wave_size * index), "u32")
+        return word.as_(kind) if kind.bits == 32 else word
+
+    def write_lane(self, lane: Value, value: Value, index: int = 0) -> None:
+        """Set one lane of register `index`, whatever EXEC is."""
+        w = self.w
+        base = w.address(self.base(), w.ir.zext((lane << 2).llvm, I64))
+        w.store(value, w.address(base, 4 * w.wave_size * index))
+
+    def store_row(self, index: int, value: Value, mask: Value | None) -> None:
+        """Write register `index` where `mask` holds; None: every lane."""
+        w = self.w
+        row = value.as_("u32")
+        base = self.base()
+        address = w.address(base, 4 * w.wave_size * index) if index else base
+        if mask is not None:
+            old = w.wrap(w.ir.load(address, typ=self._row_type(), align=4 * w.wave_size), "u32")
+            row = w.select(mask, row, old)
+        w.ir.store(row.llvm, address, align=4 * w.wave_size)
+
+    def write(self, value: Value) -> None:
+        """Write active lanes."""
+        self.write_parts([value])
+
+    def write_parts(self, values: Sequence[Value]) -> None:
+        """Write the operand's elements in active lanes."""
+        from luthier.emulator.ir.operands import typed_rows
+
+        for index, row in enumerate(typed_rows(self.w, list(values), self.spec.type)):
+            self.store_row(index, row, self.w.exec)
+
+
+__all__ = ["Slot", "WaveBuilder", "overload_name"]

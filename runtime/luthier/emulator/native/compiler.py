@@ -1,0 +1,87 @@
+"""From variants to host machine code, with llvmlite. Imported when something has to be compiled, not before."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from luthier.emulator.ir.declare import Unsupported
+from luthier.emulator.ir.scheduler import emit_scheduler
+from luthier.emulator.ir.support import emit_translate
+from luthier.emulator.ir.variant import Variant
+from luthier.emulator.native.emit import emit
+from luthier.emulator.native.nativecode import link
+
+PARTS: dict[str, Callable[[ir.Module, str], None]] = {
+    "luthier_scheduler": emit_scheduler,
+    "luthier_translate": emit_translate,
+}
+"""Compiled code that is no operation, by symbol: the scheduler, and the helper that checks addresses one by one."""
+
+_BATCH = 48
+"""Variants of one image."""
+
+
+@functools.cache
+def _target() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=f"{features},-prefer-256-bit,-vzeroupper",
+        opt=2,
+        reloc="pic",
+        codemodel="small",
+    )
+
+
+def compile_part(name: str) -> bytes:
+    """The image of one of `PARTS`."""
+    module = ir.Module(name)
+    PARTS[name](module, name)
+    return _image(module)
+
+
+def compile_variants(variants: Sequence[Variant]) -> tuple[list[bytes], dict[str, str]]:
+    """Images with the variants' functions, and why some have none, by symbol.
+
+    While LLVM compiles one batch on another thread, the next one is generated.
+
+    Raises:
+        Exception: whatever a semantic function raises, with the variant in a note.
+    """
+    refusals: dict[str, str] = {}
+    with ThreadPoolExecutor(1) as compiler:
+        batches = (variants[start : start + _BATCH] for start in range(0, len(variants), _BATCH))
+        images = [compiler.submit(_image, _module(batch, refusals)) for batch in batches]
+    return [image.result() for image in images], refusals
+
+
+def _module(variants: Sequence[Variant], refusals: dict[str, str]) -> ir.Module:
+    """The variants' functions; `refusals` gets those that have none."""
+    while True:
+        module = ir.Module("operations")
+        for variant in variants:
+            if variant.symbol in refusals:
+                continue
+            try:
+                emit(module, variant)
+            except Unsupported as problem:  # its code is half done: begin again without it
+                refusals[variant.symbol] = str(problem)
+                break
+            except Exception as problem:
+                problem.add_note(f"while generating {variant}") if hasattr(problem, "add_note") else None
+                raise
+        else:
+            return module
+
+
+def _image(module: ir.Module) -> bytes:
+    """The linked machine code of a module."""
+    module.triple = llvm.get_process_triple()
+    return link(_target().emit_object(llvm.parse_assembly(str(module))))

@@ -1,0 +1,210 @@
+"""From a variant to an LLVM function.
+
+Every compiled operation is ``i32 (ptr wave, ptr record)``. It counts itself, does its work on the wave's memory and
+calls the next record's function as a tail call, so that a wave runs without ever returning until something stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from llvmlite import ir
+
+from luthier.emulator.ir.declare import Form, OperandSpec, Operation
+from luthier.emulator.ir.dpp import apply_dpp
+from luthier.emulator.ir.operands import finish_float, read_typed, typed_rows, write_rows
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Value, flatten
+from luthier.emulator.ir.variant import Access, FloatMode, Variant
+from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.emulator.operations import operations_of
+
+I32 = ir.IntType(32)
+PTR = ir.PointerType()
+Write = Callable[[], None]
+FUNCTION = ir.FunctionType(I32, [PTR, PTR])
+
+
+def emit(module: ir.Module, variant: Variant) -> ir.Function:
+    """Add the function of `variant` to `module`."""
+    function = ir.Function(module, FUNCTION, variant.symbol)
+    function.attributes.add("nounwind")
+    llvm = ir.IRBuilder(function.append_basic_block())
+    operation = operation_of(variant)
+    lanes = 0 if operation.form is Form.SCALAR else variant.wave_size
+    w = WaveBuilder(llvm, function, lanes, variant)
+    if operation.counted:
+        w.count()
+    if operation.form is not Form.SCALAR:
+        _ = w.exec  # made here, so that it is there in every later block
+    if operation.form is Form.LANE:
+        pending = _lane(w, operation, variant, 0)
+        if variant.second is not None:
+            # Both halves of a dual operation read before either writes.
+            w.variant = variant.second
+            used = _slots(variant)
+            pending += _lane(w, operation_of(variant.second), variant.second, used)
+            w.variant = variant
+        for write in pending:
+            write()
+        w.next()
+    elif operation.form is Form.PACKED:
+        _packed(w, operation, variant)
+        w.next()
+    elif operation.form is Form.SCALAR:
+        _scalar(w, operation, variant)
+        w.next()
+    else:
+        slots = _make_slots(w, operation, variant)
+        operation.function(w, *slots)
+        if operation.form is Form.WAVE:
+            w.next()
+        if not w.ir.block.is_terminated:
+            raise ValueError(f"{variant.operation} does not end its code")
+    return function
+
+
+def operation_of(variant: Variant) -> Operation:
+    return operations_of(variant.major)[variant.operation]
+
+
+def _slots(variant: Variant) -> int:
+    return sum(access.slots for access in (*variant.results, *variant.sources))
+
+
+def _make_slots(w: WaveBuilder, operation: Operation, variant: Variant) -> list[Slot]:
+    slots = []
+    position = 0
+    for spec, access in zip(
+        (*operation.results, *operation.sources), (*variant.results, *variant.sources), strict=True
+    ):
+        slots.append(Slot(w, spec, access, position))
+        position += access.slots
+    w.free_slot = position
+    return slots
+
+
+def _positions(variant: Variant, start: int) -> tuple[list[int], list[int]]:
+    """Places in the record of the results and of the sources."""
+    places: list[int] = []
+    for access in (*variant.results, *variant.sources):
+        places.append(start)
+        start += access.slots
+    return places[: len(variant.results)], places[len(variant.results) :]
+
+
+def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) -> list[Write]:
+    """Emit reads and arithmetic; the writes are returned, to be done by the caller."""
+    w.modifiers = dict(variant.modifiers)
+    w.mode = variant.mode or FloatMode()
+    result_places, source_places = _positions(variant, start)
+    enabled = w.exec
+    values: list[Value | tuple[Value, ...]] = []
+    for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
+        slot = Slot(w, spec, access, place)
+        if spec.is_immediate:
+            values.append(slot.scalar())
+            continue
+        rows = slot.rows()
+        if spec.name == "src0" and variant.dpp is not None and spec.type.kind != "mask":
+            rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
+        values.append(read_typed(w, rows, spec.type, access, flush=operation.flush))
+    outcome = flatten(operation.function(w, *values))
+    if len(outcome) != sum(spec.type.count for spec in operation.results):
+        raise ValueError(f"{variant.operation} gave {len(outcome)} results")
+    left = iter(outcome)
+    modifiers = w.modifiers
+    mode = w.mode
+    writes: list[Write] = []
+    for spec, access, place in zip(operation.results, variant.results, result_places, strict=True):
+        elements = [next(left) for _ in range(spec.type.count)]
+        value = elements[0]
+        for element in elements:
+            _check(variant, spec, element)
+        slot = Slot(w, spec, access, place)
+        if spec.type.kind == "mask":
+            bits = w.mask_bits(value & enabled)
+            writes.append(partial(slot.write_scalar, bits))
+            if modifiers.get("writes_exec"):
+                writes.append(partial(w.write_exec, bits))
+            continue
+        if spec.type.is_float:
+            elements = [finish_float(w, element, modifiers, mode, operation.flush) for element in elements]
+        rows = typed_rows(w, elements, spec.type)
+        writes.append(partial(write_rows, w, slot, rows, spec.type, access, enabled, modifiers))
+    return writes
+
+
+def _check(variant: Variant, spec: OperandSpec, value: Value) -> None:
+    if value.type.kind == "mask" or spec.type.kind == "mask":
+        matches = value.type.kind == spec.type.kind
+    else:
+        matches = value.type.llvm == spec.type.element.llvm
+    if not matches:
+        raise ValueError(f"{variant.operation}: {spec.name} is {spec.type}, the function gave {value.type}")
+
+
+def _packed(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+    """Both 16-bit elements in one pass: sources become vectors of all low elements, then all high ones."""
+    w.modifiers = dict(variant.modifiers)
+    w.mode = variant.mode or FloatMode()
+    result_places, source_places = _positions(variant, 0)
+    lanes = variant.wave_size
+    values = []
+    enabled = w.exec
+    for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
+        both = replace(spec, type=Type(spec.type.kind, spec.type.bits, 2))
+        rows = Slot(w, both, access, place).rows()
+        if spec.name == "src0" and variant.dpp is not None:
+            rows, enabled = apply_dpp(w, rows, variant.dpp, enabled)
+        pair = read_typed(w, rows, both.type, access, flush=operation.flush)
+        assert isinstance(pair, tuple)
+        if spec.type.bits == 32:
+            values.append(pair)
+        else:
+            values.append((w.concatenate(pair[0], pair[1]),))
+    spec, access = operation.results[0], variant.results[0]
+    slot = Slot(w, spec, access, result_places[0])
+    parts: list[Value] = []
+    w.lanes = lanes * (2 if spec.type.bits == 16 else 1)
+    for elements in zip(*values, strict=True):
+        value = flatten(operation.function(w, *elements))[0]
+        _check(variant, spec, value)
+        if spec.type.is_float:
+            value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
+        parts.append(value)
+    w.lanes = lanes
+    if spec.type.bits == 16:
+        parts = list(w.halves(parts[0]))
+    rows = typed_rows(w, parts, Type(spec.type.kind, spec.type.bits, 2))
+    for index, row in enumerate(rows):
+        slot.store_row(index, row, enabled)
+
+
+def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
+    w.modifiers = dict(variant.modifiers)
+    w.mode = variant.mode or FloatMode()
+    result_places, source_places = _positions(variant, 0)
+    values = []
+    for spec, access, place in zip(operation.sources, variant.sources, source_places, strict=True):
+        slot = Slot(w, spec, access, place)
+        value = slot.scalar()
+        if spec.type.is_float and operation.flush:
+            from luthier.emulator.ir.operands import flush_input
+
+            value = flush_input(w, value)
+        values.append(value)
+    outcome: Sequence[Value] = flatten(operation.function(w, *values))
+    if len(outcome) != len(operation.results):
+        raise ValueError(f"{variant.operation} gave {len(outcome)} results")
+    for spec, access, place, value in zip(operation.results, variant.results, result_places, outcome, strict=True):
+        if spec.type.kind != "scc":
+            _check(variant, spec, value)
+        if spec.type.is_float:
+            value = finish_float(w, value, w.modifiers, w.mode, operation.flush)
+        Slot(w, spec, access, place).write_scalar(value)
+
+
+__all__ = ["FUNCTION", "Access", "emit", "operation_of"]

@@ -1,0 +1,127 @@
+"""Machine code by symbol: compiled in batches on first use, kept on disk for the user."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+from luthier.emulator.ir.variant import Variant
+from luthier.emulator.native.nativecode import CodeSpace, NativeCode
+from luthier.emulator.native.store import store
+from luthier.errors import DeviceError
+
+
+class MachineCode:
+    """All compiled operations of this process. One instance serves every device; safe from several threads.
+
+    On disk an image of machine code is under its hash, and under each symbol the hash of the image that has it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._addresses: dict[str, int] = {}
+        self._loaded: dict[bytes, NativeCode] = {}
+        self._refusals: dict[str, str] = {}
+        self._space: CodeSpace | None = None
+        self.compiled = 0
+        """Functions compiled, not loaded, by this process."""
+
+    def load_into(self, space: CodeSpace) -> None:
+        """Have all code in `space`, for other processes; from then on this one cannot execute it.
+
+        Raises:
+            DeviceError: some is loaded already.
+        """
+        with self._lock:
+            if self._loaded:
+                raise DeviceError("machine code is loaded in this process already")
+            self._space = space
+
+    def addresses(self, symbols: Iterable[str], variant_of: Callable[[str], Variant]) -> dict[str, int]:
+        """Host address of each symbol's function, compiling those not kept; none for those with a `refusal`.
+
+        Args:
+            variant_of: asked only for what has to be compiled.
+
+        Raises:
+            Exception: whatever a semantic function raises, with the variant in a note.
+        """
+        wanted = set(symbols)
+        with self._lock:
+            self._load(wanted - self._addresses.keys())
+            missing = sorted(wanted - self._addresses.keys() - self._refusals.keys())
+            if missing:
+                self._compile([variant_of(symbol) for symbol in missing])
+            return {symbol: self._addresses[symbol] for symbol in wanted if symbol in self._addresses}
+
+    def address(self, variant: Variant) -> int:
+        """Host address of a function that is never refused."""
+        return self.addresses([variant.symbol], lambda symbol: variant)[variant.symbol]
+
+    def refusal(self, symbol: str) -> str:
+        """Why a symbol has no function."""
+        return self._refusals[symbol]
+
+    @functools.cached_property
+    def scheduler(self) -> int:
+        """Host address of the compiled scheduler."""
+        return self._part("luthier_scheduler")
+
+    @functools.cached_property
+    def translate(self) -> int:
+        """Host address of the helper that checks addresses one by one."""
+        return self._part("luthier_translate")
+
+    def _part(self, name: str) -> int:
+        with self._lock:
+            self._load({name})
+            if name not in self._addresses:
+                from luthier.emulator.native.compiler import compile_part
+
+                self._add_compiled([compile_part(name)])
+            return self._addresses[name]
+
+    def _compile(self, variants: list[Variant]) -> None:
+        from luthier.emulator.native.compiler import compile_variants
+
+        images, refusals = compile_variants(variants)
+        self._refusals |= refusals
+        self._add_compiled(images)
+
+    def _add_compiled(self, images: Iterable[bytes]) -> None:
+        kept: dict[bytes, bytes] = {}
+        for image in images:
+            key = b"image " + hashlib.sha256(image).hexdigest().encode()
+            names = self._add(key, image)
+            self.compiled += len(names)
+            kept |= {key: image, **{_under(name): key for name in names}}
+        keeper = store()
+        if keeper is not None:
+            keeper.put(kept)
+
+    def _add(self, key: bytes, image: bytes) -> Collection[str]:
+        code = self._loaded[key] = NativeCode(image, self._space)
+        for name, address in code.symbols.items():
+            self._addresses.setdefault(name, address)
+        return code.symbols
+
+    def _load(self, names: set[str]) -> None:
+        """Load the images that have any of the names, as far as they are kept."""
+        keeper = store()
+        if keeper is None or not names:
+            return
+        keys = set(keeper.get(map(_under, names)).values())
+        for key, image in keeper.get(keys - self._loaded.keys()).items():
+            self._add(key, image)
+
+
+def _under(symbol: str) -> bytes:
+    return f"symbol {symbol}".encode()
+
+
+@functools.cache
+def machine_code() -> MachineCode:
+    """The process's machine code."""
+    return MachineCode()

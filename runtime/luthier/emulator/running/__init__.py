@@ -1,0 +1,1 @@
+"""Memory, objects, waves, launches: the device that executes records."""

@@ -1,0 +1,437 @@
+"""The emulated device: load code objects, launch kernels, read memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.binding.program import Code
+from luthier.emulator.running import start as abi
+from luthier.emulator.running.launch import Launch
+from luthier.emulator.running.loader import Image
+from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.stats import LaunchStats
+from luthier.emulator.running.worker import Worker
+from luthier.errors import DeviceError, ObjectError
+from luthier.isa import Isa
+from luthier.isa.targets import TargetId
+from luthier.objects import CodeObject, Kernel, load_object
+
+if TYPE_CHECKING:  # what most launches do without
+    from luthier.emulator.inspection.checks import Checks, Finding
+    from luthier.emulator.inspection.debug import Trace
+    from luthier.emulator.inspection.debugger import DebugSession
+    from luthier.lifting import LiftedRepresentation
+
+Source = bytes | str | os.PathLike[str] | CodeObject
+
+
+class DeviceBuffer:
+    """Memory of a device."""
+
+    def __init__(self, memory: Memory, allocation: Allocation, checks: Checks | None = None) -> None:
+        self._memory = memory
+        self._checks = checks
+        self._allocation: Allocation | None = allocation
+
+    def _live(self) -> Allocation:
+        if self._allocation is None:
+            raise DeviceError("the buffer was freed")
+        return self._allocation
+
+    @property
+    def address(self) -> int:
+        """Device address of the first byte."""
+        return self._live().address
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._live().size
+
+    def read(self, dtype: Any = None) -> Any:
+        """The contents: bytes, or an array of `dtype`."""
+        data = self._live().view().tobytes()
+        return data if dtype is None else np.frombuffer(data, dtype).copy()
+
+    def write(self, data: bytes | NDArray[Any], offset: int = 0) -> None:
+        """Replace contents from byte `offset`.
+
+        Raises:
+            DeviceError: it does not fit.
+        """
+        raw = (
+            np.frombuffer(data, np.uint8)
+            if isinstance(data, bytes)
+            else np.ascontiguousarray(data).view(np.uint8).ravel()
+        )
+        if offset < 0 or offset + raw.size > self.size:
+            raise DeviceError(f"{raw.size} bytes at {offset} do not fit a buffer of {self.size}")
+        self._live().view()[offset : offset + raw.size] = raw
+        if self._checks is not None:
+            self._checks.written(self.address + offset, raw.size)
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._memory.free(self._live())
+        self._allocation = None
+
+
+class Variable:
+    """A variable of a loaded module; of a HIP managed variable its storage."""
+
+    def __init__(self, name: str, address: int, size: int, memory: Memory, holder: Allocation) -> None:
+        self.name = name
+        self.address = address
+        self.size = size
+        self._memory = memory
+        self._holder = holder
+
+    def _live(self) -> NDArray[np.uint8]:
+        if self._memory.find(self._holder.address) is not self._holder:
+            raise DeviceError(f"the module of variable {self.name} was unloaded")
+        return self._holder.view()[self.address - self._holder.address :][: self.size]
+
+    def read(self, dtype: Any = None) -> Any:
+        """Contents: bytes, an array of `dtype`, or with `dtype` int the little-endian unsigned number.
+
+        Raises:
+            DeviceError: the module was unloaded.
+        """
+        data = self._live().tobytes()
+        if dtype is None:
+            return data
+        if dtype is int:
+            return int.from_bytes(data, "little")
+        return np.frombuffer(data, dtype).copy()
+
+    def write(self, data: bytes | int | NDArray[Any]) -> None:
+        """Replace the contents (a number fills the whole variable, little-endian).
+
+        Raises:
+            DeviceError: the sizes differ, or the module was unloaded.
+        """
+        if isinstance(data, (int, np.integer)):
+            data = (int(data) & ((1 << 8 * self.size) - 1)).to_bytes(self.size, "little")
+        raw = (
+            np.frombuffer(data, np.uint8)
+            if isinstance(data, bytes)
+            else np.ascontiguousarray(data).view(np.uint8).ravel()
+        )
+        if raw.size != self.size:
+            raise DeviceError(f"variable {self.name} has {self.size} bytes, not {raw.size}")
+        self._live()[:] = raw
+
+
+class Module:
+    """A code object loaded on a device."""
+
+    def __init__(self, device: EmulatedDevice, code: CodeObject) -> None:
+        self.device = device
+        self.object = code
+        if code.target.target != device.target.target:
+            raise ObjectError(f"code for {code.target} on a device that is {device.target}", object=code.name)
+        self.image = Image(code, device.memory, device.resolve)
+        self._codes: dict[int, Code] = {}
+
+    def kernel(self, name: str) -> KernelHandle:
+        """The kernel called `name`.
+
+        Raises:
+            ObjectError: there is none.
+        """
+        if name not in self.object.kernels:
+            known = ", ".join(self.object.kernels) or "none"
+            raise ObjectError(f"no kernel {name!r}; there are: {known}", object=self.object.name)
+        return KernelHandle(self, self.object.kernels[name])
+
+    def variable(self, name: str) -> Variable:
+        """The variable called `name`.
+
+        Raises:
+            ObjectError: no such symbol, or one without storage.
+        """
+        if name in self.image.managed:
+            storage = self.image.managed[name]
+            return Variable(name, storage.address, storage.size, self.device.memory, storage)
+        symbol = self.object.symbol(name)
+        if symbol is None or not symbol.defined or symbol.size == 0:
+            raise ObjectError(f"no variable {name!r}", object=self.object.name)
+        address = self.image.host(symbol.address)
+        holder = self.device.memory.find(address)
+        if holder is None or address + symbol.size > holder.end:
+            raise ObjectError(f"variable {name!r} lies outside the loaded segments", object=self.object.name)
+        return Variable(name, address, symbol.size, self.device.memory, holder)
+
+    def code(self, wave_size: int) -> Code:
+        """The decoded code, for waves of `wave_size` lanes."""
+        found = self._codes.get(wave_size)
+        if found is None:
+            isa = Isa.of(self.object.target, wave_size)
+            ranges = [(start, self.object.read(start, size)) for start, size in self.object.text_ranges]
+            found = self._codes[wave_size] = Code(isa, ranges)
+        return found
+
+    def unload(self) -> None:
+        """Give the memory back; its kernels must not be launched any more."""
+        self.image.unload()
+        self.device.forget(self)
+
+
+class KernelHandle:
+    """A kernel that can be launched."""
+
+    def __init__(self, module: Module, kernel: Kernel) -> None:
+        self.module = module
+        self.kernel = kernel
+        self.name = kernel.name
+        self._lifted: LiftedRepresentation | None = None
+
+    def lift(self) -> LiftedRepresentation:
+        """The kernel's functions and basic blocks.
+
+        Raises:
+            LiftError: its code cannot be understood.
+        """
+        if self._lifted is None:
+            from luthier.lifting import lift
+
+            self._lifted = lift(self.module.object, self.name)
+        return self._lifted
+
+    def refused(self) -> dict[int, str]:
+        """Instructions of the kernel and its functions that are a fault when a wave reaches them, with the reason, by
+        virtual address. All others are compiled, none is executed.
+
+        Raises:
+            LiftError: its code cannot be understood.
+        """
+        lifted, code = self.lift(), self.module.code(self.kernel.wave_size)
+        places = lifted.code.addresses[np.array(lifted.block_of) >= 0]
+        records = {code.record_at(place): place for place in places.tolist()}
+        code.ensure(
+            layout.mode_key(abi.initial_mode(self.kernel)), *(record for record in records if record is not None)
+        )
+        return {place: code.refusals[record].reason for record, place in records.items() if record in code.refusals}
+
+    def launch(
+        self,
+        *arguments: Any,
+        grid: int | Sequence[int] = 1,
+        block: int | Sequence[int] = 1,
+        dynamic_lds: int = 0,
+        trace: Trace | None = None,
+        breakpoints: Collection[int] | None = None,
+        cooperative: bool = False,
+    ) -> LaunchStats:
+        """Run the kernel to its end.
+
+        Args:
+            arguments: NumPy arrays (copied in, and back after the launch), numbers, `DeviceBuffer`s; or one `bytes`
+                object as the whole explicit kernarg segment. Hidden arguments are filled in.
+            grid: size in work-groups, one to three numbers.
+            block: work-items of a work-group, one to three numbers.
+            dynamic_lds: bytes of LDS beyond the kernel's own.
+            trace: called before every instruction of every wave, with all waves on one thread; returning False ends
+                the launch.
+            breakpoints: virtual addresses (in the code object) to which calls of `trace` are limited.
+            cooperative: all work-groups run at once, so that they may wait for each other.
+
+        Raises:
+            DeviceError: arguments or sizes the kernel does not take.
+            EmulationError: a fault, an unimplemented operation, a deadlock. Arrays are not copied back; the device is
+                usable.
+        """
+        device = self.module.device
+        if not self.module.image.allocations:
+            raise DeviceError("the kernel's module was unloaded", kernel=self.name)
+        if not isinstance(dynamic_lds, (int, np.integer)):
+            raise DeviceError(f"dynamic LDS is a number of bytes, not {dynamic_lds!r}", kernel=self.name)
+        geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), int(dynamic_lds))
+        if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
+            raw = abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue)
+            return device.run(self, raw, geometry, trace, breakpoints, cooperative)
+        buffers: list[tuple[NDArray[Any], Allocation]] = []
+        try:
+            values: list[int | float | bytes] = []
+            for argument in arguments:
+                if isinstance(argument, np.ndarray):
+                    buffers.append((argument, _copy_in(device.memory, argument)))
+                    values.append(buffers[-1][1].address)
+                elif isinstance(argument, DeviceBuffer):
+                    values.append(argument.address)
+                elif isinstance(argument, np.generic):
+                    values.append(argument.tobytes())
+                else:
+                    values.append(argument)
+            raw = abi.pack_arguments(self.kernel, values, geometry, device.queue)
+            stats = device.run(self, raw, geometry, trace, breakpoints, cooperative)
+            for array, allocation in buffers:
+                array[...] = allocation.view().view(array.dtype).reshape(array.shape)
+            return stats
+        finally:
+            for _, allocation in buffers:
+                device.memory.free(allocation)
+
+
+def _make_checks(check: str | Collection[str], memory: Memory) -> Checks:
+    from luthier.emulator.inspection.checks import Checks
+
+    return Checks(check, memory)
+
+
+def _copy_in(memory: Memory, array: NDArray[Any]) -> Allocation:
+    if array.dtype.hasobject:
+        raise DeviceError("an array of Python objects cannot be a kernel argument")
+    if not array.flags.writeable:
+        raise DeviceError("a read-only array cannot be a kernel argument: pass a copy")
+    allocation = memory.allocate(array.nbytes, "argument array")
+    allocation.view()[:] = np.ascontiguousarray(array).view(np.uint8).ravel() if array.size else 0
+    return allocation
+
+
+class EmulatedDevice:
+    """One emulated GPU.
+
+    Args:
+        target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
+        threads: host threads that run work-groups; None: as many as there are cores.
+        check: what to look for in every launch, one of `checks.CHECKS` or several; see `findings`. Slow.
+
+    Raises:
+        DeviceError: no such check.
+    """
+
+    def __init__(
+        self, target: TargetId | str, threads: int | None = None, check: str | Collection[str] | None = None
+    ) -> None:
+        self.target = TargetId.parse(target) if isinstance(target, str) else target
+        self.threads = threads or len(os.sched_getaffinity(0))
+        if self.threads < 1:
+            raise DeviceError(f"{threads} threads")
+        self.memory = Memory()
+        self.step_limit = 1 << 20
+        """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
+        self.checks = None if check is None else _make_checks(check, self.memory)
+        self.session: threading.Thread | None = None
+        """The thread of a debug session, while one is open."""
+        self._findings: tuple[Finding, ...] = ()
+        self._stats: LaunchStats | None = None
+        self._modules: list[Module] = []
+        self._lock = threading.Lock()
+        self._workers = [Worker(number) for number in range(self.threads)]
+        # What the queue pointer points to: amd_queue_t, with the aperture words that old code objects read.
+        queue = self.memory.allocate(256, "queue")
+        queue.view()[64:72] = np.frombuffer(
+            (abi.SHARED_BASE >> 32).to_bytes(4, "little") + (abi.PRIVATE_BASE >> 32).to_bytes(4, "little"), np.uint8
+        )
+        self.queue = queue.address
+
+    def __repr__(self) -> str:
+        return f"<EmulatedDevice {self.target}, {self.threads} threads>"
+
+    @property
+    def stats(self) -> LaunchStats:
+        """Counts of the last launch.
+
+        Raises:
+            DeviceError: nothing was launched.
+        """
+        if self._stats is None:
+            raise DeviceError("nothing was launched on this device")
+        return self._stats
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the checks found in the last launch."""
+        return self._findings
+
+    def found(self, findings: tuple[Finding, ...]) -> None:
+        """Make `findings` those of the last launch, and warn of each."""
+        from luthier.emulator.inspection.checks import CheckWarning
+
+        self._findings = findings
+        for finding in findings:
+            warnings.warn(str(finding), CheckWarning, stacklevel=5)
+
+    def allocate(self, size: int) -> DeviceBuffer:
+        """Zeroed memory of `size` bytes."""
+        allocation = self.memory.allocate(size)
+        if self.checks is not None:
+            self.checks.watch(allocation)
+        return DeviceBuffer(self.memory, allocation, self.checks)
+
+    def load(self, source: Source) -> Module:
+        """Load a code object: bytes, a path, or one already read. Of a bundle, the image for this target.
+
+        Raises:
+            ObjectError: malformed, for another target, or with undefined symbols.
+        """
+        code = source if isinstance(source, CodeObject) else load_object(source, target=str(self.target))
+        module = Module(self, code)
+        self._modules.append(module)
+        return module
+
+    def resolve(self, name: str) -> int | None:
+        """Host address of a symbol that a loaded module defines."""
+        for module in self._modules:
+            symbol = module.object.symbol(name)
+            if symbol is not None and symbol.defined and symbol.binding != "local":
+                return module.image.host(symbol.address)
+        return None
+
+    def forget(self, module: Module) -> None:
+        """Called by a module that is unloaded."""
+        if module in self._modules:
+            self._modules.remove(module)
+
+    def debug(
+        self,
+        kernel: KernelHandle,
+        *arguments: Any,
+        grid: int | Sequence[int] = 1,
+        block: int | Sequence[int] = 1,
+        dynamic_lds: int = 0,
+    ) -> DebugSession:
+        """Launch a kernel that stops before its first instruction; see `DebugSession`. Arguments as in `launch`.
+
+        Raises:
+            DeviceError: what a launch refuses, or another session is open.
+        """
+        if kernel.module.device is not self:
+            raise DeviceError("the kernel is loaded on another device", kernel=kernel.name)
+        from luthier.emulator.inspection.debugger import DebugSession
+
+        return DebugSession(kernel, arguments, grid, block, dynamic_lds)
+
+    # Launching ------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        handle: KernelHandle,
+        kernarg: bytes,
+        geometry: abi.Geometry,
+        trace: Trace | None = None,
+        breakpoints: Collection[int] | None = None,
+        cooperative: bool = False,
+    ) -> LaunchStats:
+        """Run a kernel whose kernarg segment is ready. One launch runs at a time."""
+        if self.session is not None and self.session is not threading.current_thread():
+            raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
+        with self._lock:
+            launch = Launch(self, handle, kernarg, geometry, trace, breakpoints, cooperative)
+            if cooperative:  # a worker holds one work-group: as many workers as work-groups
+                extra = range(len(self._workers), geometry.groups)
+                return launch.run(self._workers + [Worker(number) for number in extra])
+            return launch.run(self._workers[:1] if launch.stepped else self._workers)
+
+    def remember(self, stats: LaunchStats) -> None:
+        """Make `stats` those of the last launch."""
+        self._stats = stats

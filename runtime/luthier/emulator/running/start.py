@@ -1,0 +1,359 @@
+"""What a kernel finds when it starts: kernel arguments, SGPRs, VGPRs, the dispatch packet.
+
+Source: LLVM AMDGPUUsage, "Initial Kernel Execution State" and "Kernel Argument Metadata"; the HSA specification for
+the packet.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.errors import DeviceError
+from luthier.isa.targets import Target
+from luthier.objects import Kernel, KernelArgument
+
+SHARED_BASE = 0x0001_0000_0000_0000
+"""Flat address of LDS: the upper half names the aperture."""
+PRIVATE_BASE = 0x0002_0000_0000_0000
+"""Flat address of a lane's scratch."""
+DYNAMIC_STACK = 16384
+"""Bytes a lane, beyond the kernel's own scratch, for calls whose depth the compiler does not know."""
+TTMP_WORKGROUP_X, TTMP_WORKGROUP_YZ, TTMP_WAVE = 108 + 9, 108 + 7, 108 + 8
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Size of a launch."""
+
+    grid: Triple
+    """Work-groups."""
+    block: Triple
+    """Work-items of a work-group."""
+    dynamic_lds: int = 0
+    """Bytes of LDS beyond what the kernel declares."""
+
+    @property
+    def items(self) -> int:
+        """Work-items of a work-group."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def groups(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+def hidden_value(argument: KernelArgument, geometry: Geometry, queue: int) -> int:
+    """What the runtime puts into a hidden argument; 0 for services that do not exist here."""
+    kind = argument.value_kind.removeprefix("hidden_")
+    axis = {"x": 0, "y": 1, "z": 2}.get(kind[-1], 0)
+    if kind.startswith("block_count_"):
+        return geometry.grid[axis]
+    if kind.startswith("group_size_"):
+        return geometry.block[axis]
+    if kind == "grid_dims":
+        sizes = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
+        return 3 if sizes[2] > 1 else 2 if sizes[1] > 1 else 1
+    if kind == "private_base":
+        return PRIVATE_BASE >> 32
+    if kind == "shared_base":
+        return SHARED_BASE >> 32
+    if kind == "dynamic_lds_size":
+        return geometry.dynamic_lds
+    if kind == "queue_ptr":
+        return queue
+    return 0
+
+
+def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geometry: Geometry, queue: int) -> bytes:
+    """The kernarg segment: explicit values in order, then hidden ones.
+
+    Raises:
+        DeviceError: wrong number of values, or one that its argument cannot hold.
+    """
+    segment = bytearray(kernel.kernarg_size)
+    explicit = [argument for argument in kernel.arguments if not argument.hidden]
+    if len(values) != len(explicit):
+        names = ", ".join(argument.name or f"#{index}" for index, argument in enumerate(explicit))
+        raise DeviceError(
+            f"the kernel takes {len(explicit)} arguments ({names}), not {len(values)}", kernel=kernel.name
+        )
+    for argument, value in zip(explicit, values, strict=True):
+        _store(segment, argument, _encode(argument, value, kernel), kernel)
+    _store_hidden(segment, kernel, geometry, queue)
+    return bytes(segment)
+
+
+def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queue: int) -> bytes:
+    """The kernarg segment from the raw bytes of its explicit part; a whole segment keeps its hidden arguments.
+
+    Raises:
+        DeviceError: fewer bytes than the explicit arguments have, or more than the segment.
+    """
+    needed = max((argument.offset + argument.size for argument in kernel.arguments if not argument.hidden), default=0)
+    if not needed <= len(explicit) <= (kernel.kernarg_size + 15) // 16 * 16:
+        raise DeviceError(
+            f"the kernel takes {needed} bytes of arguments, in a segment of {kernel.kernarg_size}, not {len(explicit)}",
+            kernel=kernel.name,
+        )
+    if len(explicit) >= kernel.kernarg_size:
+        return explicit
+    segment = bytearray(explicit) + bytes(kernel.kernarg_size - len(explicit))
+    _store_hidden(segment, kernel, geometry, queue)
+    return bytes(segment)
+
+
+def _store_hidden(segment: bytearray, kernel: Kernel, geometry: Geometry, queue: int) -> None:
+    for argument in kernel.arguments:
+        if argument.hidden:
+            value = hidden_value(argument, geometry, queue)
+            _store(segment, argument, value.to_bytes(argument.size, "little"), kernel)
+
+
+def _store(segment: bytearray, argument: KernelArgument, raw: bytes, kernel: Kernel) -> None:
+    end = argument.offset + len(raw)
+    if end > len(segment):
+        raise DeviceError(f"argument {argument.name!r} lies outside the kernarg segment", kernel=kernel.name)
+    segment[argument.offset : end] = raw
+
+
+def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel) -> bytes:
+    """One explicit argument as bytes."""
+    size = argument.size
+    name = argument.name or "an argument"
+    if isinstance(value, bytes):
+        if len(value) != size:
+            raise DeviceError(f"{name} takes {size} bytes, not {len(value)}", kernel=kernel.name)
+        return value
+    if isinstance(value, float):
+        # Metadata seldom says whether a number is a float; a Python float is one.
+        layout_code = {2: "<e", 4: "<f", 8: "<d"}.get(size)
+        if layout_code is None:
+            raise DeviceError(f"{name} has {size} bytes and takes no float", kernel=kernel.name)
+        if argument.value_kind == "global_buffer":
+            raise DeviceError(f"{name} is a pointer and takes no float", kernel=kernel.name)
+        try:
+            return struct.pack(layout_code, value)
+        except OverflowError:
+            raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name) from None
+    if not isinstance(value, int):
+        raise DeviceError(f"{name} cannot be {value!r}, a {type(value).__name__}", kernel=kernel.name)
+    if not -(1 << 8 * size - 1) <= value < 1 << 8 * size:
+        raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name)
+    return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+
+
+def dispatch_packet(
+    kernel: Kernel, geometry: Geometry, kernel_object: int, kernarg: int, scratch: int, lds: int
+) -> bytes:
+    """An AQL kernel dispatch packet (HSA specification 2.9.6)."""
+    dimensions = 3 if geometry.grid[2] * geometry.block[2] > 1 else 2 if geometry.grid[1] * geometry.block[1] > 1 else 1
+    items = [count * size for count, size in zip(geometry.grid, geometry.block, strict=True)]
+    return struct.pack(
+        "<HHHHHHIIIIIQQQQ", 2, dimensions, *geometry.block, 0, *items, scratch, lds, kernel_object, kernarg, 0, 0
+    )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the pieces of the initial state are in memory."""
+
+    dispatch: int
+    queue: int
+    kernarg: int
+    kernarg_bytes: bytes
+    scratch_base: int
+    scratch_lane_bytes: int
+
+
+@dataclass(frozen=True)
+class SgprImage:
+    """Initial SGPRs of every wave, and where what differs from wave to wave goes (offsets in a wave)."""
+
+    words: NDArray[np.uint32]
+    group_ids: Triple
+    group_info: int
+    scratch_offset: int
+    wave_id: int
+    wave_id_shift: int
+    packed_yz: int
+    """Where y and z share a place, the bits of it that are given; 0 where they do not."""
+
+
+def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
+    """Lay out user SGPRs in the order of the ABI, then the system SGPRs.
+
+    Raises:
+        DeviceError: the descriptor asks for more inputs than it has user SGPRs.
+    """
+    descriptor = kernel.descriptor
+    words = np.zeros(128, np.uint32)
+    preloaded = inputs.kernarg_bytes[4 * descriptor.kernarg_preload_offset :]
+    preloaded = preloaded[: 4 * descriptor.kernarg_preload_length].ljust(4 * descriptor.kernarg_preload_length, b"\0")
+    contents = {
+        "private_segment_buffer": scratch_descriptor(target, inputs.scratch_base, inputs.scratch_lane_bytes),
+        "dispatch_ptr": struct.pack("<Q", inputs.dispatch),
+        "queue_ptr": struct.pack("<Q", inputs.queue),
+        "kernarg_segment_ptr": struct.pack("<Q", inputs.kernarg),
+        "dispatch_id": struct.pack("<Q", 1),
+        "flat_scratch_init": struct.pack("<Q", inputs.scratch_base),
+        "private_segment_size": struct.pack("<I", inputs.scratch_lane_bytes),
+        "kernarg_preload": preloaded,
+    }
+    sink = layout.WAVE["sink"]
+    places: dict[str, int] = {}
+    for name, (first, count) in descriptor.sgpr_inputs.items():
+        if name not in contents:
+            places[name] = 4 * first
+            continue
+        if first + count > descriptor.user_sgpr_count:
+            raise DeviceError(
+                f"the kernel descriptor has {descriptor.user_sgpr_count} user SGPRs; {name} needs s{first + count - 1}",
+                kernel=kernel.name,
+            )
+        words[first : first + count] = np.frombuffer(contents[name], np.uint32)
+    info = places.get("workgroup_info", sink)
+    scratch = places.get("private_segment_wavefront_offset", sink)
+    if target.architected_sgprs:
+        # The half of an id that is not asked for is 0.
+        halves = 0xFFFF * descriptor.enable_sgpr_workgroup_id_y | 0xFFFF0000 * descriptor.enable_sgpr_workgroup_id_z
+        place = 4 * TTMP_WORKGROUP_YZ if halves else sink
+        return SgprImage(words, (4 * TTMP_WORKGROUP_X, place, sink), info, scratch, 4 * TTMP_WAVE, 25, halves)
+    ids = tuple(places.get(f"workgroup_id_{axis}", sink) for axis in "xyz")
+    return SgprImage(words, (ids[0], ids[1], ids[2]), info, scratch, sink, 0, 0)
+
+
+def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> bytes:
+    """The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
+
+    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. Real
+    hardware swizzles by dword instead, so buffer operations divide a scalar offset into it, which counts all lanes, by
+    the wave size.
+    """
+    stride = lane_bytes & 0x3FFF
+    # GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.
+    word3 = 1 << 23 | (lane_bytes >> 14 & 0xF) << 15
+    return struct.pack("<QII", base & 0xFFFFFFFFFFFF | stride << 48, 0xFFFFFFFF, word3)
+
+
+def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: int) -> tuple[NDArray[np.uint8], int]:
+    """For each wave of a work-group: EXEC in the first 8 of 64 bytes, then its first VGPRs; and the bytes of these."""
+    x_size, y_size, _ = geometry.block
+    waves = -(-geometry.items // wave_size)
+    flat = np.arange(waves * wave_size, dtype=np.uint32)
+    present = flat < geometry.items
+    flat = np.where(present, flat, 0).astype(np.uint32)
+    x, y, z = flat % x_size, flat // x_size % y_size, flat // (x_size * y_size)
+    level = kernel.descriptor.enable_vgpr_workitem_id
+    rows: list[NDArray[Any]] = [x, y, z][: level + 1]
+    if target.packed_work_item_ids:  # fields of ids that are not asked for are 0
+        rows = [np.bitwise_or.reduce([row << 10 * axis for axis, row in enumerate(rows)])]
+    rows = [np.where(present, row, 0).astype(np.uint32) for row in rows]
+    row_bytes = 4 * wave_size
+    images = np.zeros((waves, 64 + row_bytes * len(rows)), np.uint8)
+    for wave in range(waves):
+        lanes = slice(wave * wave_size, (wave + 1) * wave_size)
+        mask = sum(1 << lane for lane, on in enumerate(present[lanes]) if on)
+        images[wave, :8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
+        for index, row in enumerate(rows):
+            start = 64 + index * row_bytes
+            images[wave, start : start + row_bytes] = row[lanes].view(np.uint8)
+    return images, row_bytes * len(rows)
+
+
+def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
+    """Refuse a launch that no device of the target would take.
+
+    Raises:
+        DeviceError: a size that is not positive or too large.
+    """
+    for name, sizes in (("grid", geometry.grid), ("block", geometry.block)):
+        if len(sizes) != 3 or any(not isinstance(size, int) or size < 1 or size >= 1 << 32 for size in sizes):
+            raise DeviceError(f"{name} {sizes} must be three positive numbers", kernel=kernel.name)
+    if any(groups * items >= 1 << 32 for groups, items in zip(geometry.grid, geometry.block, strict=True)):
+        raise DeviceError(
+            f"grid {geometry.grid} of {geometry.block} has 2**32 work-items on a side", kernel=kernel.name
+        )
+    if target.architected_sgprs and max(geometry.grid[1:]) > 1 << 16:
+        raise DeviceError(
+            f"grid {geometry.grid}: y and z of a work-group's id have 16 bits each on {target.name}", kernel=kernel.name
+        )
+    limit = kernel.max_flat_workgroup_size or 1024
+    if geometry.items > min(limit, 1024):
+        raise DeviceError(
+            f"a work-group of {geometry.items} work-items; the kernel allows {min(limit, 1024)}", kernel=kernel.name
+        )
+    lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
+    if geometry.dynamic_lds < 0 or lds > target.lds_bytes:
+        raise DeviceError(f"{lds} bytes of LDS; {target.name} has {target.lds_bytes}", kernel=kernel.name)
+    waves = -(-geometry.items // kernel.wave_size)
+    simd_waves = -(-waves // 4)
+    resident = target.occupancy(kernel.descriptor.vgprs, kernel.wave_size)
+    if simd_waves > resident:
+        raise DeviceError(
+            f"a work-group of {geometry.items} work-items needs {simd_waves} waves on each of four SIMDs; with "
+            f"{kernel.descriptor.vgprs} VGPRs {resident} fit",
+            kernel=kernel.name,
+        )
+
+
+def initial_mode(kernel: Kernel) -> int:
+    """The register MODE of a wave that starts."""
+    descriptor = kernel.descriptor
+    return (
+        descriptor.float_round_mode_32
+        | descriptor.float_round_mode_16_64 << 2
+        | descriptor.float_denorm_mode_32 << 4
+        | descriptor.float_denorm_mode_16_64 << 6
+        # GFX12 has no DX10_CLAMP: numbers are clamped as with it.
+        | (1 if descriptor.target.major >= 12 else descriptor.enable_dx10_clamp) << 8
+        | descriptor.enable_ieee_mode << 9
+        | descriptor.fp16_ovfl << layout.FP16_OVERFLOW_SHIFT
+    )
+
+
+def scratch_bytes(kernel: Kernel, target: Target) -> int:
+    """Scratch of a lane: the kernel's own, and room for a stack whose depth is not known.
+
+    Raises:
+        DeviceError: more than the hardware can give a wave.
+    """
+    size = kernel.private_segment_fixed_size
+    most = most_scratch(target, kernel.wave_size)
+    if size > most:
+        raise DeviceError(
+            f"{size} bytes of scratch a work-item; {target.name} has {most} in waves of {kernel.wave_size}",
+            kernel=kernel.name,
+        )
+    if kernel.uses_dynamic_stack:
+        size = min(size + DYNAMIC_STACK, most)
+    return (size + 15) // 16 * 16
+
+
+def most_scratch(target: Target, wave_size: int) -> int:
+    """Bytes of scratch that the hardware can give a lane.
+
+    COMPUTE_TMPRING_SIZE.WAVESIZE: 13 bits in KiB, from GFX11 on 15 and from GFX12 on 18 bits in 256 bytes.
+    """
+    return {11: 256 * 0x7FFF, 12: 256 * 0x3FFFF}.get(target.major, 1024 * 0x1FFF) // wave_size // 16 * 16
+
+
+def as_triple(size: int | Sequence[int]) -> Triple:
+    """One to three numbers as three."""
+    values: list[Any] = [size]
+    if isinstance(size, (Sequence, np.ndarray)) and not isinstance(size, (str, bytes)):
+        values = list(size)
+    if any(not isinstance(value, (int, np.integer)) for value in values):
+        raise DeviceError(f"a size is made of whole numbers, not {size!r}")
+    if not 1 <= len(values) <= 3:
+        raise DeviceError(f"a size has one to three numbers, not {size!r}")
+    x, y, z = (int(value) for value in (*values, 1, 1)[:3])
+    return x, y, z

@@ -1,0 +1,61 @@
+"""LLVM's MC layer for AMDGPU: decode, print, assemble, encode, and describe instructions and registers.
+
+Everything the rest of Luthier knows of an instruction set comes from here; there are no opcode tables of our own.
+The names here are imported when first used: `luthier.isa.listing` needs none of them, and no NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from luthier._mc import LLVM_VERSION as LLVM_VERSION
+    from luthier.isa.instructions import NO_TARGET as NO_TARGET
+    from luthier.isa.instructions import Assembly as Assembly
+    from luthier.isa.instructions import Fixup as Fixup
+    from luthier.isa.instructions import InstructionArray as InstructionArray
+    from luthier.isa.instructions import InstructionFlag as InstructionFlag
+    from luthier.isa.instructions import OperandKind as OperandKind
+    from luthier.isa.mc import Isa as Isa
+    from luthier.isa.opcodes import Opcode as Opcode
+    from luthier.isa.opcodes import OperandInfo as OperandInfo
+    from luthier.isa.registers import Register as Register
+    from luthier.isa.registers import Unit as Unit
+
+_MODULE_OF = {
+    "LLVM_VERSION": "luthier._mc",
+    "NO_TARGET": "luthier.isa.instructions",
+    "Assembly": "luthier.isa.instructions",
+    "Fixup": "luthier.isa.instructions",
+    "InstructionArray": "luthier.isa.instructions",
+    "InstructionFlag": "luthier.isa.instructions",
+    "Isa": "luthier.isa.mc",
+    "Opcode": "luthier.isa.opcodes",
+    "OperandInfo": "luthier.isa.opcodes",
+    "OperandKind": "luthier.isa.instructions",
+    "Register": "luthier.isa.registers",
+    "Unit": "luthier.isa.registers",
+}
+
+__all__ = [
+    "LLVM_VERSION",
+    "NO_TARGET",
+    "Assembly",
+    "Fixup",
+    "InstructionArray",
+    "InstructionFlag",
+    "Isa",
+    "Opcode",
+    "OperandInfo",
+    "OperandKind",
+    "Register",
+    "Unit",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(importlib.import_module(module), name))

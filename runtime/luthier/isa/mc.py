@@ -1,0 +1,313 @@
+"""LLVM's MC view of one processor."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier import _mc
+from luthier.errors import DecodeError
+from luthier.isa.instructions import Assembly, Fixup, InstructionArray, InstructionFlag
+from luthier.isa.native import data_text, make, native_isa
+from luthier.isa.opcodes import Opcode, OperandInfo
+from luthier.isa.registers import Register, Unit
+from luthier.isa.targets import Target, TargetId
+
+_PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
+
+
+class Isa:
+    """LLVM's MC view of one processor, its features and its wave size.
+
+    Get one from `Isa.of`, which keeps them. Reading is safe from several threads; decoding releases the interpreter
+    lock.
+    """
+
+    target: TargetId
+    wave_size: int
+    """Lanes per wavefront: 32 or 64."""
+    register_count: int
+    """LLVM's register numbers are below this."""
+
+    @staticmethod
+    def of(target: TargetId | Target | str, wave_size: int | None = None) -> Isa:
+        """The instruction set of `target`, kept after the first call.
+
+        Args:
+            target: a target id such as ``"gfx942:xnack-"``, or what it parses to.
+            wave_size: lanes per wavefront; None is the target's default.
+
+        Raises:
+            TargetError: unknown target, or a wave size it does not have.
+        """
+        if isinstance(target, str):
+            target = TargetId.parse(target)
+        elif isinstance(target, Target):
+            target = TargetId(target)
+        return _isa(target, target.target.default_wave_size if wave_size is None else wave_size)
+
+    def __init__(self, target: TargetId, wave_size: int) -> None:
+        self.target = target
+        self.wave_size = wave_size
+        self._native = native_isa(target, wave_size)
+        self.register_count = self._native.register_count
+        self._opcodes: dict[int, Opcode] = {}
+
+    @functools.cached_property
+    def _register_columns(self) -> tuple[NDArray[Any], ...]:
+        return self._native.register_units()
+
+    @property
+    def register_first_unit(self) -> NDArray[np.int32]:
+        """By LLVM register number: first register unit, -1 where there is none."""
+        return self._register_columns[0]
+
+    @property
+    def register_unit_count(self) -> NDArray[np.int32]:
+        """By LLVM register number: how many units."""
+        return self._register_columns[1]
+
+    @property
+    def register_is_half(self) -> NDArray[np.bool_]:
+        """By LLVM register number: whether it is a 16-bit half of its unit."""
+        return self._register_columns[2].view(np.bool_)
+
+    # Instructions
+
+    def decode(self, code: bytes | bytearray | memoryview, address: int = 0) -> InstructionArray:
+        """Decode all of `code`, whose first byte is at virtual address `address`.
+
+        Bytes that are no instruction become entries with opcode -1; nothing raises.
+        """
+        code = bytes(code)
+        return InstructionArray(address, code, *self._native.decode(code, address & (2**64 - 1)))
+
+    def texts(self, code: InstructionArray) -> list[str]:
+        """Assembly text of every instruction, with single spaces and no comment; ``.long`` and bytes where
+        undecodable."""
+        return self._texts(code, range(len(code)))
+
+    def text(self, code: InstructionArray, index: int) -> str:
+        """Assembly text of one instruction."""
+        return self._texts(code, range(index, index + 1))[0]
+
+    def _texts(self, code: InstructionArray, which: range) -> list[str]:
+        good = [index for index in which if code.opcode[index] >= 0]
+        whole = len(good) == len(code)
+        start, kind, value = code.operand_start, code.operand_kind, code.operand_value
+        if not whole:
+            pieces = [slice(start[index], start[index + 1]) for index in good]
+            sizes = [0, *(piece.stop - piece.start for piece in pieces)]
+            start = np.cumsum(sizes, dtype=np.int32)
+            kind = np.concatenate([kind[piece] for piece in pieces]) if pieces else kind[:0]
+            value = np.concatenate([value[piece] for piece in pieces]) if pieces else value[:0]
+        addresses = code.addresses
+        try:
+            printed = iter(
+                self._native.print(
+                    code.opcode if whole else code.opcode[good],
+                    start,
+                    kind,
+                    value,
+                    addresses if whole else addresses[good],
+                )
+            )
+        except _mc.McError as problem:
+            raise DecodeError(problem.args[0], target=str(self.target)) from None
+        return [next(printed) if code.opcode[index] >= 0 else data_text(code.bytes_of(index)) for index in which]
+
+    def encode(self, code: InstructionArray) -> tuple[bytes, NDArray[np.int32]]:
+        """Encode from opcodes and operands alone: the bytes, and [n + 1] the offset of each instruction and the end.
+
+        EXPRESSION operands encode as a field or literal of value 0.
+
+        Raises:
+            DecodeError: an opcode, register or operand list that has no encoding, or an undecodable entry.
+        """
+        try:
+            return self._native.encode(code.opcode, code.operand_start, code.operand_kind, code.operand_value)
+        except _mc.McError as problem:
+            raise DecodeError(problem.args[0], target=str(self.target)) from None
+
+    def assemble(self, source: str) -> Assembly:
+        """Assemble `source` and return what its text section holds; other sections are left out.
+
+        Raises:
+            DecodeError: with the line and LLVM's message.
+        """
+        try:
+            columns, code, labels, fixups = self._native.assemble(source)
+        except _mc.McError as problem:
+            message, line = problem.args
+            raise DecodeError(f"line {line}: {message}" if line else message, target=str(self.target)) from None
+        return Assembly(
+            InstructionArray(0, code, *columns),
+            dict(labels),
+            tuple(
+                Fixup(instruction, byte, kind, symbol, addend, modifier, subtrahend)
+                for instruction, byte, kind, symbol, subtrahend, addend, modifier in fixups
+            ),
+        )
+
+    # Descriptions
+
+    def opcode(self, number: int) -> Opcode:
+        """The opcode `number`, kept after the first call.
+
+        Raises:
+            DecodeError: there is none (-1 is what an undecodable entry has).
+        """
+        try:
+            return self._opcodes[number]
+        except KeyError:
+            return self._opcodes.setdefault(number, self._describe_opcode(int(number)))
+
+    @staticmethod
+    def opcode_names() -> list[str]:
+        """LLVM's name of every opcode of every processor, by number."""
+        return list(_opcode_numbers())
+
+    def opcode_named(self, name: str) -> Opcode:
+        """The opcode LLVM calls exactly `name`, e.g. ``V_ADD_F32_e32_gfx11``.
+
+        Raises:
+            DecodeError: there is none.
+        """
+        number = _opcode_numbers().get(name)
+        if number is None:
+            raise DecodeError(f"LLVM has no opcode {name!r}")
+        return self.opcode(number)
+
+    def _describe_opcode(self, number: int) -> Opcode:
+        try:
+            described = self._native.describe_opcode(number)
+        except (_mc.McError, TypeError):  # TypeError: negative
+            raise DecodeError(f"no opcode has the number {number}", target=str(self.target)) from None
+        name, mnemonic, pseudo, pseudo_number, operands, uses, defs, size, flags, ts_flags, is_pseudo = described
+        return Opcode(
+            number,
+            name,
+            mnemonic,
+            pseudo if pseudo_number != number else _PROCESSOR.sub("", name),
+            pseudo_number,
+            tuple(
+                OperandInfo(operand, is_def, tied, kind, _register_class_name(cls) if cls >= 0 else None)
+                for operand, is_def, tied, kind, cls in operands
+            ),
+            tuple(self._wave_register(register) for register in uses),
+            tuple(self._wave_register(register) for register in defs),
+            size,
+            InstructionFlag(flags),
+            ts_flags,
+            not is_pseudo,
+        )
+
+    def _wave_register(self, number: int) -> int:
+        """In wave32 an instruction that LLVM describes as using VCC or EXEC uses only the low half."""
+        if self.wave_size == 64:
+            return number
+        name = self._native.register(number)[0]
+        return _register_numbers()[f"{name}_LO"] if name in ("VCC", "EXEC") else number
+
+    def register(self, number: int) -> Register:
+        """The register `number`.
+
+        Raises:
+            DecodeError: there is none.
+        """
+        if not 0 <= number < self.register_count:
+            raise DecodeError(f"no register has the number {number}", target=str(self.target))
+        return Register(int(number), *self._native.register(int(number)))
+
+    def register_named(self, name: str) -> Register:
+        """The register LLVM calls exactly `name`, e.g. ``SGPR0_SGPR1``.
+
+        Raises:
+            DecodeError: there is none.
+        """
+        number = _register_numbers().get(name)
+        if number is None:
+            raise DecodeError(f"LLVM has no register {name!r}")
+        return self.register(number)
+
+    def register_at(self, unit: int, count: int = 1) -> int | None:
+        """The register number that instructions of this processor use for exactly these units, None where there is
+        none."""
+        return self._register_at.get((unit, count))
+
+    def register_like(self, number: int, unit: int) -> int | None:
+        """The register at `unit` that is as wide as the register `number`, and the same half where that is one (of a
+        VGPR); None where there is none."""
+        if not self.register_is_half[number]:
+            return self.register_at(unit, int(self.register_unit_count[number]))
+        return self._halves.get((unit, self._is_high_half(number)))
+
+    @functools.cached_property
+    def _halves(self) -> dict[tuple[int, bool], int]:
+        vectors = range(Unit.VGPR, Unit.AGPR)
+        return {
+            (unit, self._is_high_half(number)): number
+            for number in np.flatnonzero(self.register_is_half).tolist()
+            if (unit := int(self.register_first_unit[number])) in vectors
+        }
+
+    def _is_high_half(self, number: int) -> bool:
+        return str(self._native.register(number)[0]).endswith("_HI16")
+
+    @functools.cached_property
+    def _register_at(self) -> dict[tuple[int, int], int]:
+        """Of several registers with the same units, the first one that this processor's encoder takes."""
+        numbers = np.flatnonzero(self._register_columns[3])
+        units = zip(self.register_first_unit[numbers].tolist(), self.register_unit_count[numbers].tolist(), strict=True)
+        table: dict[tuple[int, int], int] = {}
+        for place, number in zip(units, numbers.tolist(), strict=True):
+            table.setdefault(place, number)
+        return table
+
+    def registers_in_class(self, name: str) -> list[int]:
+        """Numbers of the registers in LLVM's register class `name`, in LLVM's order.
+
+        Raises:
+            DecodeError: there is no such class.
+        """
+        try:
+            return list(_register_classes()[name])
+        except KeyError:
+            raise DecodeError(f"LLVM has no register class {name!r}") from None
+
+
+@functools.cache
+def _isa(target: TargetId, wave_size: int) -> Isa:
+    return Isa(target, wave_size)
+
+
+# The tables below are the same for every processor.
+
+
+@functools.cache
+def _opcode_numbers() -> dict[str, int]:
+    return {name: number for number, name in enumerate(_mc.opcode_names())}
+
+
+@functools.cache
+def _any() -> _mc.Isa:
+    return make("gfx942", "")
+
+
+@functools.cache
+def _register_numbers() -> dict[str, int]:
+    return _any().register_numbers()
+
+
+@functools.cache
+def _register_classes() -> dict[str, list[int]]:
+    return dict(_any().register_classes())
+
+
+@functools.cache
+def _register_class_name(number: int) -> str:
+    return _any().register_class_name(number)

@@ -1,0 +1,60 @@
+"""Descriptions of opcodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from luthier.isa.instructions import InstructionFlag
+
+
+@dataclass(frozen=True)
+class OperandInfo:
+    """One operand position of an opcode."""
+
+    name: str
+    """LLVM's name of the position: ``vdst``, ``src0``, ``src0_modifiers``, ``offset``, ``cpol``, …; empty where it has
+    none."""
+    is_def: bool
+    tied_to: int
+    """Index of the operand that must be the same register, -1 where there is none."""
+    type: int
+    """LLVM's operand type number (MCOI::OperandType and AMDGPU::OperandType)."""
+    register_class: str | None
+    """Name of the register class the position takes, None where it takes no register."""
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """One opcode of LLVM's instruction tables."""
+
+    number: int
+    name: str
+    """LLVM's name, e.g. ``V_ADD_F32_e32_vi``."""
+    mnemonic: str
+    """As printed, e.g. ``v_add_f32_e32``."""
+    pseudo: str
+    """Name of the generic opcode this one encodes on some targets, e.g. ``V_ADD_F32_e32``; the same on all of them."""
+    pseudo_number: int
+    """Number of that opcode; `number` itself where LLVM has no other."""
+    operands: tuple[OperandInfo, ...]
+    implicit_uses: tuple[int, ...]
+    """LLVM register numbers read without being named; in wave32 VCC and EXEC appear as their low half."""
+    implicit_defs: tuple[int, ...]
+    size: int
+    """Bytes without a trailing literal; 0 where LLVM does not say."""
+    flags: InstructionFlag
+    ts_flags: int
+    """LLVM's target-specific flag bits (SIInstrFlags)."""
+    encodable: bool
+    """False for code generation's pseudo instructions, which have no encoding."""
+
+    @cached_property
+    def is_scalar(self) -> bool:
+        """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
+        return bool(self.flags & (InstructionFlag.SALU | InstructionFlag.SMEM)) or self.pseudo.startswith("S_")
+
+    @cached_property
+    def operand_index(self) -> dict[str, int]:
+        """Operand name -> position."""
+        return {operand.name: index for index, operand in enumerate(self.operands) if operand.name}

@@ -1,0 +1,169 @@
+"""Random bytes and random text: nothing crashes, nothing is lost, and what LLVM can read is read as LLVM reads it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from effort import FUZZ
+from luthier.errors import DecodeError
+from luthier.isa import InstructionArray, Isa
+from luthier.isa.targets import TARGETS
+
+EVERY_ISA = [(name, wave) for name, target in TARGETS.items() for wave in target.wave_sizes]
+"""Multiplies the amount of input."""
+
+
+def keep(code: InstructionArray, good: np.ndarray) -> InstructionArray:
+    """Only the chosen instructions, as the columns an encoder takes."""
+    pieces = [slice(code.operand_start[index], code.operand_start[index + 1]) for index in good]
+    starts = np.cumsum([0, *(piece.stop - piece.start for piece in pieces)], dtype=np.int32)
+    return replace(
+        code,
+        offset=code.offset[good],
+        size=code.size[good],
+        opcode=code.opcode[good],
+        flags=code.flags[good],
+        target=code.target[good],
+        operand_start=starts,
+        operand_kind=np.concatenate([code.operand_kind[piece] for piece in pieces]),
+        operand_value=np.concatenate([code.operand_value[piece] for piece in pieces]),
+    )
+
+
+@pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
+def test_random_bytes(target: str, wave: int) -> None:
+    isa = Isa.of(target, wave)
+    data = np.random.default_rng([*target.encode(), wave]).integers(0, 256, 40_000 * FUZZ, dtype=np.uint8).tobytes()
+    code = isa.decode(data)
+    assert code.offset.tolist() == np.cumsum([0, *code.size[:-1]]).tolist()
+    assert int(code.offset[-1] + code.size[-1]) == len(data)
+    texts = isa.texts(code)
+    assert not any("/*Invalid register" in text for text in texts)
+    good = np.flatnonzero(code.opcode >= 0)
+    assert len(good) > len(code) / 5
+    for index in good:
+        assert texts[index].split()[0] == isa.opcode(int(code.opcode[index])).mnemonic
+
+    # What is encoded again decodes to the same instruction, though reserved bits and a choice among encodings are lost.
+    # The few exceptions are inline constants that LLVM's encoder can only write as literals.
+    chosen = keep(code, good)
+    encoded, offsets = isa.encode(chosen)
+    again = isa.decode(encoded)
+    assert again.offset.tolist() == offsets[:-1].tolist()
+    assert np.array_equal(again.opcode >= 0, np.ones(len(again), bool))
+    same = sum(one == other for one, other in zip(isa.texts(chosen), isa.texts(again), strict=True))
+    assert same > 0.97 * len(again)
+
+
+@pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
+def test_fewer_bytes_offered_make_no_difference(target: str, wave: int) -> None:
+    native = Isa.of(target, wave)._native
+    data = np.random.default_rng([1, *target.encode(), wave]).integers(0, 256, 60_000 * FUZZ, dtype=np.uint8).tobytes()
+    for quick, patient in zip(native.decode(data, 0), native.decode(data, 0, True), strict=True):
+        assert np.array_equal(quick, patient)
+
+
+@pytest.mark.parametrize(
+    ("target", "wave"),
+    [("gfx906", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1151", 64), ("gfx1201", 32)],
+)
+def test_random_bytes_against_objdump(
+    target: str, wave: int, objdump_of_bytes: Callable[[bytes, str, int], dict[int, Any]]
+) -> None:
+    isa = Isa.of(target, wave)
+    rng = np.random.default_rng([2, *target.encode()])
+    compared = 0
+    for _ in range(6 * FUZZ):
+        data = rng.integers(0, 256, 2_000, dtype=np.uint8).tobytes()
+        try:
+            listing = objdump_of_bytes(data, target, wave)
+        except subprocess.CalledProcessError:
+            continue  # it crashes on reserved SDWA selections
+        code = isa.decode(data)
+        for address, text, opcode in zip(code.offset.tolist(), isa.texts(code), code.opcode.tolist(), strict=True):
+            line = listing.get(address)
+            if line is None or "nvalid" in line.text or text.startswith("s_version"):
+                continue  # out of step after an encoding only it accepts; a reserved encoding
+            if opcode >= 0 or line.text.startswith(".long"):
+                assert text == line.text
+                compared += 1
+    assert compared > 300
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("gfx900", "000003d100fe0100"),  # a VOP3 literal on GFX9: LLVM reports it to a null stream
+        ("gfx900", "000003d100fe010000000000"),
+        ("gfx942", "f9005900000000d7"),  # SDWA src1_sel 7
+        ("gfx942", "f94e007f00dd0000"),  # SDWA dst_unused 3
+        ("gfx950", "000054d200000000"),  # a scalar tuple where only vectors are
+        ("gfx950", "0000c0d30000ff21"),
+        ("gfx950", "0000aed300ec0065"),  # a tuple beyond v255
+        ("gfx950", "0000c1d300001500"),  # MFMA of scalars
+        ("gfx1201", "000002cd00000000"),  # VINTERP of scalars
+        ("gfx1201", "ff4e80bebe000000"),  # a literal barrier
+    ],
+)
+def test_encodings_llvm_itself_trips_over(target: str, code: str) -> None:
+    isa = Isa.of(target)
+    decoded = isa.decode(bytes.fromhex(code))
+    isa.texts(decoded)
+    assert decoded.opcode[0] == -1
+
+
+def test_columns_from_elsewhere_are_checked() -> None:
+    isa = Isa.of("gfx942")
+    good = isa.decode(bytes.fromhex("0100024a"))  # a vector instruction of three operands
+    random_source = random.Random(0)
+    refused = 0
+    for _ in range(3_000 * FUZZ):
+        kinds = np.array([random_source.choice([0, 1, 1, 1, 2, 2, 3, 4, 5, 9]) for _ in good.operand_kind], np.uint8)
+        values = np.array(
+            [random_source.choice([0, 1, 7, 300, 2**31, -5, 10**6]) for _ in good.operand_value], np.int64
+        )
+        opcode = np.array([random_source.randrange(-2, 48_000)], np.int32)
+        bad = replace(good, operand_kind=kinds, operand_value=values, opcode=opcode)
+        for use in (isa.encode, isa.texts):
+            try:
+                use(bad)
+            except DecodeError:
+                refused += 1
+    assert refused > 2_000
+    for bad in (
+        replace(good, operand_start=good.operand_start[:-1]),
+        replace(good, operand_start=good.operand_start + 1),
+        replace(good, operand_kind=good.operand_kind[:-1]),
+    ):
+        with pytest.raises(DecodeError):
+            isa.encode(bad)
+
+
+def test_random_text() -> None:
+    source = random.Random(0)
+    words = (  # noqa: SIM905 - a hundred quotes less
+        "v0 v[0:1] v[1:0] v[0:400] a0 s0 s[0:1] vcc exec m0 null ttmp0 off 1 -1 0x12345678 1.0 1e400 foo foo@rel32@lo+4"
+        " . ( ) [ ] , : - | neg( abs( sext( lit(5) hwreg(HW_REG_MODE) sendmsg(MSG_GS) vmcnt(0) row_shr:1 dst_sel:BYTE_0"
+        ' quad_perm:[0,1,2,3] offset:4 glc sc0 op_sel:[0,1] clamp mul:2 " // /* ; # \\ .long .byte .set .if .endif'
+        " .macro .endm .rept .section .text .amdhsa_kernel .end_amdhsa_kernel .amdgcn_target .amdgpu_metadata .p2align"
+        " .size .cfi_startproc occupancy(1,2) max(1,2) s_mov_b32 s_branch v_add_f32 v_fma_f32 global_load_dword"
+        " ds_read_b32 buffer_load_dword s_load_dwordx2 v_cmp_eq_u32"
+    ).split()
+    assembled = 0
+    for number in range(1_500 * FUZZ):
+        isa = Isa.of(*EVERY_ISA[number % len(EVERY_ISA)])
+        text = "\n".join(
+            " ".join(source.choices(words, k=source.randrange(1, 7))) for _ in range(source.randrange(1, 4))
+        )
+        try:
+            isa.texts(isa.assemble(text).instructions)
+            assembled += 1
+        except DecodeError:
+            continue
+    assert assembled > 10
