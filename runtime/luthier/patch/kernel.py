@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from luthier.errors import LuthierError, PatchError
 from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import Kernel, KernelDescriptor
+from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
 from luthier.patch.layout import Branch, Layout, lay_out, next_hop
 from luthier.patch.report import KernelReport, Refusal
 from luthier.patch.splicing import Splicer
@@ -28,11 +30,17 @@ ENTRY_ALIGNMENT = 256
 """Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
 PREFETCH_PADDING = 256
 """Bytes after the code that instruction prefetch may touch."""
-PRELOAD_ENTRY = 256
-"""Bytes from a kernel's entry to where hardware that preloads arguments starts it (AMDGPUUsage, "Preloaded Kernel
-Arguments")."""
-ENTRY_STUBS = 2 * PRELOAD_ENTRY
-"""Bytes before a kernel with two entries: a branch at each of the two, since what is spliced in moves them apart."""
+
+
+class Zone(IntEnum):
+    """Where a payload goes, seen from its instruction."""
+
+    BEFORE = 0
+    """Whoever comes to the instruction runs it."""
+    BEHIND = 1
+    """Who goes on to the next instruction runs it: after a conditional branch, those that do not take it."""
+    TAKEN = 2
+    """Who takes the branch runs it: in a stub behind all code, which the branch goes to instead."""
 
 
 class SymbolFields(NamedTuple):
@@ -103,13 +111,16 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     """
     lifted = task.lifted
     splicer = Splicer(task, strict=strict)
+    entry = entry_code(lifted, [()] * len(lifted.hardware_entries))
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
-    placed = _Placed(lifted, splicer.indices, splicer.behind, sizes)
+    zones = np.where(splicer.behind, Zone.BEHIND, Zone.BEFORE)
+    placed = _Placed(lifted, splicer.indices, zones, sizes, entry)
     words = placed.code(splicer.indices + splicer.behind)
     symbols: dict[tuple[str, int, bool], list[NDArray[np.int64]]] = {}
     by_payload = np.argsort(splicer.numbers, kind="stable")
     ends = np.cumsum(np.bincount(splicer.numbers, minlength=len(splicer.payloads))).tolist()
-    instructions = begin = 0
+    instructions = entry.instructions
+    begin = 0
     for payload, end in zip(splicer.payloads, ends, strict=True):
         at = placed.payloads[by_payload[begin:end]]
         instructions += payload.instructions * len(at)
@@ -118,6 +129,10 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         words[(at // 4)[:, None] + np.arange(len(code))] = code
         for field in payload.references:
             symbols.setdefault((field.symbol, field.addend, field.high), []).append(at + field.offset)
+    for field in entry.references:
+        symbols.setdefault((field.symbol, field.addend, field.high), []).append(
+            np.array([placed.entry_offset + field.offset])
+        )
 
     descriptor = lifted.kernel.descriptor.with_registers(
         vgprs=splicer.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=splicer.sgprs or None
@@ -150,32 +165,46 @@ class _Placed:
     """The instructions of a kernel and its payloads at their new places.
 
     Args:
-        indices, behind, sizes: [n] of each payload the instruction it belongs to, whether it comes after it, and its
-            bytes. Payloads at one place come in the order given.
+        indices, zones, sizes: [n] of each payload the instruction it belongs to, where it goes seen from that (`Zone`),
+            and its bytes. Payloads at one place come in the order given.
+        entry: what runs before the kernel's first instruction.
 
     Attributes:
-        slots: [m] instruction index of each slot, in address order: the instructions that control reaches.
+        slots: [m] instruction index of each slot, in address order: the instructions that control reaches. Behind them
+            comes a slot for each stub, an s_branch with what is spliced in before it.
         payloads: [n] byte offset of each payload in the new code.
+
+    Raises:
+        PatchError: a payload for those that take a branch, at an instruction that encodes no address to go to.
     """
 
     def __init__(
         self,
         lifted: LiftedRepresentation,
         indices: NDArray[np.int64],
-        behind: NDArray[np.bool_],
+        zones: NDArray[np.int64],
         sizes: NDArray[np.int64],
+        entry: EntryCode,
     ) -> None:
         self.lifted = lifted
+        self._entry = entry
         code = lifted.code
         self.slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
         self._slot_of = np.full(len(code) + 1, -1)
         self._slot_of[self.slots] = np.arange(len(self.slots))
         self._slot_at = {address: slot for slot, address in enumerate(code.addresses[self.slots].tolist())}
         self.old_sizes = code.size[self.slots].astype(np.int64)
-        self._jumps = self._find_jumps()
-        self.layout = self._lay_out(indices, behind, sizes)
-
+        jumps = self._find_jumps()
+        stubs = {
+            index: len(self.slots) + n for n, index in enumerate(sorted(set(indices[zones == Zone.TAKEN].tolist())))
+        }
+        self._jumps = self._by_way_of(stubs, jumps)
         slot = self._slot_of[indices]
+        slot[zones == Zone.TAKEN] = [stubs[index] for index in indices[zones == Zone.TAKEN].tolist()]
+        behind = zones == Zone.BEHIND
+        self.old_sizes = np.append(self.old_sizes, np.full(len(stubs), BRANCH_SIZE))
+        self.layout = self._lay_out(slot, behind, sizes, len(stubs))
+
         place = 2 * slot + behind
         order = np.argsort(place, kind="stable")
         ends = np.cumsum(sizes[order])
@@ -195,8 +224,7 @@ class _Placed:
     @property
     def entry_offset(self) -> int:
         """Byte offset at which the hardware is to start the kernel."""
-        stubs = ENTRY_STUBS if len(self.lifted.hardware_entries) > 1 else 0
-        return self.offset_of(self.lifted.kernel.entry) - stubs
+        return self.offset_of(self.lifted.kernel.entry) - len(self._entry.code)
 
     def _find_jumps(self) -> list[_Jump]:
         """Everything that jumps to an address it encodes, or will."""
@@ -225,26 +253,47 @@ class _Placed:
             jumps.append(_Jump(int(self._slot_of[index]), there, encoding))
         return jumps
 
-    def _lay_out(self, indices: NDArray[np.int64], behind: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Layout:
+    def _by_way_of(self, stubs: Mapping[int, int], jumps: Sequence[_Jump]) -> list[_Jump]:
+        """The jumps with those of some instructions led over stubs, whose own branches come last.
+
+        Args:
+            stubs: instruction -> the slot of its stub.
+        """
+        result, onward = [], []
+        over = {int(self._slot_of[index]): stub for index, stub in stubs.items()}
+        for jump in jumps:
+            stub = over.pop(jump.slot, None)
+            if stub is None:
+                result.append(jump)
+            else:
+                result.append(jump._replace(target=stub))
+                onward.append(_Jump(stub, jump.target, S_BRANCH[self.lifted.target.major]))
+        for slot in over:
+            raise PatchError(
+                "nothing can run on the way from a jump to what it jumps to by register",
+                kernel=self.lifted.kernel.name,
+                offset=int(self.lifted.code.addresses[self.slots[slot]]),
+            )
+        return result + onward
+
+    def _lay_out(
+        self, slot: NDArray[np.int64], behind: NDArray[np.bool_], sizes: NDArray[np.int64], stubs: int
+    ) -> Layout:
         lifted = self.lifted
-        slot = self._slot_of[indices]
-        whole = self.old_sizes + np.bincount(slot, sizes, len(self.slots)).astype(np.int64)
-        before = np.bincount(slot, np.where(behind, 0, sizes), len(self.slots)).astype(np.int64)
+        count = len(self.slots) + stubs
+        whole = self.old_sizes + np.bincount(slot, sizes, count).astype(np.int64)
+        before = np.bincount(slot, np.where(behind, 0, sizes), count).astype(np.int64)
         in_clause = np.zeros(len(lifted.code) + 1, np.int64)
         for clause in lifted.clauses:  # one may reach past code that is ever executed
             in_clause[clause.first] += 1
             in_clause[min(clause.last + 1, len(lifted.code))] -= 1
-        no_pool = (np.cumsum(in_clause) > 0)[self.slots]
+        no_pool = np.append((np.cumsum(in_clause) > 0)[self.slots], np.zeros(stubs, bool))
         alignment = {}
         for function in lifted.functions:
             first = self._slot_at[function.entry]
             alignment[first] = ENTRY_ALIGNMENT if function.is_kernel else 4
             no_pool[first] = True
-        lead = {}
-        if len(lifted.hardware_entries) > 1:
-            if lifted.hardware_entries != (lifted.kernel.entry, lifted.kernel.entry + PRELOAD_ENTRY):
-                raise PatchError("the hardware may start this kernel at unknown places", kernel=lifted.kernel.name)
-            lead[self._slot_at[lifted.kernel.entry]] = ENTRY_STUBS
+        lead = {self._slot_at[lifted.kernel.entry]: len(self._entry.code)}
         branches = [Branch(jump.slot, jump.target) for jump in self._jumps]
         try:
             return lay_out(whole, before, alignment, branches, no_pool, lead)
@@ -264,8 +313,10 @@ class _Placed:
         words = np.full((layout.size + PREFETCH_PADDING) // 4, int.from_bytes(S_NOP, "little"), "<u4")
         was = np.frombuffer(old.code, "<u4", len(old.code) // 4)
         to, from_ = layout.instruction // 4, old.offset[self.slots] // 4
-        for word in range(int(self.old_sizes.max(initial=0)) // 4):
-            there = self.old_sizes > 4 * word
+        old_sizes = self.old_sizes[: len(self.slots)]
+        to = to[: len(self.slots)]
+        for word in range(int(old_sizes.max(initial=0)) // 4):
+            there = old_sizes > 4 * word
             words[to[there] + word] = was[from_[there] + word]
         for index in self._dropped(points):
             words[to[self._slot_of[index]]] = int.from_bytes(S_NOP, "little")
@@ -308,11 +359,12 @@ class _Placed:
             hop = layout.hops.get(jump.slot)
             set_offset(place, entry[jump.target] if hop is None else layout.island_offset(*hop))
 
-        if self.entry_offset != self.offset_of(lifted.kernel.entry):
-            for distance in (0, PRELOAD_ENTRY):
-                place = self.entry_offset + distance
-                out[place : place + 4] = s_branch
-                set_offset(place, self.offset_of(lifted.kernel.entry + distance))
+        start = self.entry_offset
+        out[start : start + len(self._entry.code)] = self._entry.code
+        for branch in self._entry.jumps:
+            place = start + branch.place
+            out[place : place + BRANCH_SIZE] = s_branch
+            set_offset(place, start + branch.to if branch.inside else self.offset_of(branch.to))
 
         for slot, (offset, targets) in layout.pools.items():
             for number, place in enumerate(range(offset, offset + 4 + 4 * len(targets), 4)):
@@ -372,7 +424,7 @@ def _report(
         len(task.insertions) - len(refusals),
         len(placed.slots),
         added_instructions,
-        int(placed.old_sizes.sum()),
+        int(placed.old_sizes[: len(placed.slots)].sum()),
         placed.layout.size,
         (before.vgprs, after.vgprs),
         (before.sgprs, after.sgprs),

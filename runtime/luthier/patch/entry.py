@@ -1,0 +1,85 @@
+"""Code that runs when the hardware starts a kernel, before its first instruction, and never again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luthier.errors import PatchError
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.emission import BoundPayload, Reference
+
+PRELOAD_ENTRY = 256
+"""Bytes from a kernel's entry to where hardware that preloads arguments starts it (AMDGPUUsage, "Preloaded Kernel
+Arguments")."""
+BRANCH_SIZE = 4
+
+
+@dataclass(frozen=True)
+class EntryJump:
+    """An s_branch of the entry code, whose offset is not known yet."""
+
+    place: int
+    """Its byte offset in the entry code."""
+    to: int
+    """Virtual address of the instruction it goes to, or the byte offset in the entry code."""
+    inside: bool
+    """Whether `to` is such an offset."""
+
+
+@dataclass(frozen=True)
+class EntryCode:
+    """What lies before a kernel's first instruction.
+
+    A kernel with one entry falls from it into its first instruction. One with preloaded arguments is started at
+    either of two places 256 bytes apart, and each piece ends with a branch, since what is spliced in moves them.
+    """
+
+    code: bytes
+    """Empty where nothing is needed. The hardware starts at its first byte, and 256 bytes on."""
+    jumps: tuple[EntryJump, ...]
+    references: tuple[Reference, ...]
+    instructions: int
+
+
+def entry_code(lifted: LiftedRepresentation, pieces: Sequence[Sequence[BoundPayload]]) -> EntryCode:
+    """Put together what runs at each place where the hardware may start the kernel.
+
+    Args:
+        pieces: payloads for each of ``lifted.hardware_entries``, in their order.
+
+    Raises:
+        PatchError: the hardware may start it at places that nobody knows.
+    """
+    joined = [_join(one) for one in pieces]
+    if len(lifted.hardware_entries) == 1:
+        (only,) = joined
+        return EntryCode(only.code, (), only.references, only.instructions)
+    first = lifted.kernel.entry
+    if lifted.hardware_entries != (first, first + PRELOAD_ENTRY):
+        raise PatchError("the hardware may start this kernel at unknown places", kernel=lifted.kernel.name)
+    in_place = all(len(one.code) + BRANCH_SIZE <= PRELOAD_ENTRY for one in joined)
+    code = bytearray(2 * PRELOAD_ENTRY)
+    jumps: list[EntryJump] = []
+    references: list[Reference] = []
+    for start, address, one in zip((0, PRELOAD_ENTRY), lifted.hardware_entries, joined, strict=True):
+        at = start
+        if not in_place:
+            at = len(code)
+            jumps.append(EntryJump(start, at, inside=True))
+            code += bytes(len(one.code) + BRANCH_SIZE)
+        code[at : at + len(one.code)] = one.code
+        jumps.append(EntryJump(at + len(one.code), address, inside=False))
+        references += [Reference(at + field.offset, field.symbol, field.addend, field.high) for field in one.references]
+    return EntryCode(bytes(code), tuple(jumps), tuple(references), sum(one.instructions for one in joined))
+
+
+def _join(payloads: Sequence[BoundPayload]) -> BoundPayload:
+    code = b""
+    references: list[Reference] = []
+    for payload in payloads:
+        references += [
+            Reference(len(code) + field.offset, field.symbol, field.addend, field.high) for field in payload.references
+        ]
+        code += payload.code
+    return BoundPayload(code, tuple(references), sum(payload.instructions for payload in payloads))
