@@ -14,9 +14,8 @@ from luthier.cli.main import main
 from luthier.emulator.binding.bind import Binder
 from luthier.emulator.inspection.coverage import NOT_COMPUTE, coverage
 from luthier.emulator.inspection.samples import samples
-from luthier.emulator.ir.builder import FloatMode
 from luthier.emulator.ir.declare import Unsupported
-from luthier.emulator.ir.variant import Variant
+from luthier.emulator.ir.variant import FloatMode, Variant
 from luthier.emulator.native.emit import emit
 from luthier.isa import Isa
 

@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Any
 from luthier.emulator.native import sources as sources  # before any other module of the package: it says why
 
 if TYPE_CHECKING:
+    from luthier.emulator.device import EmulatedDevice as EmulatedDevice
+    from luthier.emulator.device import KernelHandle as KernelHandle
+    from luthier.emulator.device import Module as Module
     from luthier.emulator.inspection.checks import CheckWarning as CheckWarning
     from luthier.emulator.inspection.checks import Finding as Finding
     from luthier.emulator.inspection.debug import Step as Step
     from luthier.emulator.inspection.debug import TraceRecorder as TraceRecorder
     from luthier.emulator.inspection.debugger import DebugSession as DebugSession
-    from luthier.emulator.running.device import DeviceBuffer as DeviceBuffer
-    from luthier.emulator.running.device import EmulatedDevice as EmulatedDevice
-    from luthier.emulator.running.device import KernelHandle as KernelHandle
-    from luthier.emulator.running.device import Module as Module
-    from luthier.emulator.running.device import Variable as Variable
     from luthier.emulator.running.stats import AddressCounts as AddressCounts
     from luthier.emulator.running.stats import BlockCounts as BlockCounts
     from luthier.emulator.running.stats import LaunchStats as LaunchStats
+    from luthier.emulator.running.storage import DeviceBuffer as DeviceBuffer
+    from luthier.emulator.running.storage import Variable as Variable
 
 _MODULE_OF = {
     "AddressCounts": "running.stats",
     "BlockCounts": "running.stats",
     "CheckWarning": "inspection.checks",
     "DebugSession": "inspection.debugger",
-    "DeviceBuffer": "running.device",
-    "EmulatedDevice": "running.device",
+    "DeviceBuffer": "running.storage",
+    "EmulatedDevice": "device",
     "Finding": "inspection.checks",
-    "KernelHandle": "running.device",
+    "KernelHandle": "device",
     "LaunchStats": "running.stats",
-    "Module": "running.device",
+    "Module": "device",
     "Step": "inspection.debug",
     "TraceRecorder": "inspection.debug",
-    "Variable": "running.device",
+    "Variable": "running.storage",
 }
 
 __all__ = sorted(_MODULE_OF)

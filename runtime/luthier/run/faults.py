@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.report import explain
 from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.report import explain
 from luthier.emulator.running.worker import StoppedWorker, get_field
 from luthier.errors import DeviceError
 

@@ -12,9 +12,11 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from llvmlite import ir
-from luthier.emulator.ir.builder import MASK, SCC, Builder, FloatMode
+from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation
+from luthier.emulator.ir.exact import MASK, SCC
 from luthier.emulator.ir.values import Value, flatten
+from luthier.emulator.ir.variant import FloatMode
 from luthier.emulator.operations import operations_of
 
 LANES = 64

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from luthier.emulator.ir.builder import FloatMode
+from luthier.emulator.ir.variant import FloatMode
 
 FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from luthier.emulator.ir.builder import FloatMode
+from luthier.emulator.ir.variant import FloatMode
 
 FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}
 FRACTION = {16: 10, 32: 23, 64: 52}

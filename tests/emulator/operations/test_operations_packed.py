@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from luthier.emulator.ir.builder import FloatMode
+from luthier.emulator.ir.variant import FloatMode
 
 
 @pytest.fixture(autouse=True)

@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.registers import WaveRegisters
-from luthier.emulator.inspection.report import explain
+from luthier.emulator.running.execution import Execution, Start
 from luthier.emulator.running.memory import Arena, Memory
-from luthier.emulator.running.worker import Worker, put_field, table_key
+from luthier.emulator.running.registers import WaveRegisters
+from luthier.emulator.running.start import SgprImage
+from luthier.emulator.running.worker import Worker
 from luthier.errors import DecodeError
 from luthier.isa import Isa
 
 DEFAULT_MODE = 0x3F0
 """Round to nearest even, denormals kept, DX10_CLAMP and IEEE on."""
+_NOWHERE = layout.WAVE["sink"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,90 @@ class WaveState(WaveRegisters):
     """Registers of a wave that ended."""
 
     lds: NDArray[np.uint8]
+    scratch: NDArray[np.uint8]
+    """[lanes, bytes]"""
     counts: NDArray[np.uint64]
     """Executions of each instruction."""
+
+
+class Bench:
+    """Runs a program on one wave whose whole state is given.
+
+    Args:
+        program: machine code, at address 0.
+        memory: allocations the wave may touch; its addresses go into registers.
+        scratch: bytes of scratch a lane.
+    """
+
+    def __init__(self, isa: Isa, program: bytes, memory: Memory | None = None, scratch: int = 0) -> None:
+        self.code = Code(isa, [(0, program)])
+        self._memory = memory or Memory()
+        self._worker = Worker(0)
+        self._stack = Arena(isa.wave_size * scratch + 64)
+        self._host = np.zeros(max(self.code.size, 1), np.uint8)
+        self.scratch: NDArray[np.uint8] = self._stack.array[: isa.wave_size * scratch].reshape(isa.wave_size, scratch)
+        """[lanes, bytes]; kept from run to run."""
+
+    @property
+    def code_base(self) -> int:
+        """What a wave sees as the address of the program."""
+        return int(self._host.ctypes.data)
+
+    def run(
+        self,
+        sgprs: NDArray[np.uint32],
+        vectors: NDArray[np.uint32],
+        exec: int,
+        *,
+        entry: int = 0,
+        mode: int = DEFAULT_MODE,
+        scc: int = 0,
+        lds: bytes = b"",
+        step_limit: int = 1 << 14,
+    ) -> WaveState:
+        """Run from the record `entry` to the end.
+
+        Args:
+            sgprs: 128, by unit: 106 is VCC, 124 M0.
+            vectors: [registers, lanes]: VGPRs, from row 256 on AGPRs.
+            lds: contents, and with them the size.
+            step_limit: quanta of backward branches.
+
+        Raises:
+            EmulationError: the wave faulted.
+        """
+        isa = self.code.isa
+        lanes = np.zeros((1, 64 + vectors.nbytes), np.uint8)
+        lanes[0, :8] = np.frombuffer(exec.to_bytes(8, "little"), np.uint8)
+        lanes[0, 64:] = vectors.view(np.uint8).ravel()
+        places = SgprImage(sgprs, (_NOWHERE, _NOWHERE, _NOWHERE), _NOWHERE, _NOWHERE, _NOWHERE, 0, 0)
+        start = Start(
+            self.code,
+            entry,
+            mode,
+            (1, 1, 1),
+            places,
+            lanes,
+            vgprs=256,
+            agprs=256 if isa.target.target.has_agprs else 0,
+            lds=len(lds),
+            lds_limit=len(lds),
+            scratch=self._stack.address,
+            scratch_lane=self.scratch.shape[1],
+            code_base=self.code_base,
+            scc=scc,
+            lds_image=lds,
+        )
+        outcome = Execution(start, self._memory, "assembly", step_limit=step_limit).run([self._worker], 0)
+        if outcome.fault is not None:
+            raise outcome.fault
+        return WaveState(
+            self._worker.wave(0).copy(),
+            isa.wave_size,
+            self._worker.lds()[: len(lds)].copy(),
+            self.scratch.copy(),
+            outcome.counts[:-1],
+        )
 
 
 def run_assembly(
@@ -50,7 +134,8 @@ def run_assembly(
 
     Args:
         vgprs: register index to an array with one value a lane (64-bit values fill two registers), or one number for
-        all. sgprs: register index to a number of 32 bits, or of 64 if it needs them; 106 is VCC, 124 M0.
+            all.
+        sgprs: register index to a number of 32 bits, or of 64 if it needs them; 106 is VCC, 124 M0.
         lds: contents of LDS, or its size.
         scratch: bytes of scratch a lane.
         memory: allocations the wave may touch; its addresses go into registers.
@@ -59,80 +144,14 @@ def run_assembly(
         EmulationError: the wave faulted.
     """
     isa = Isa.of(target, wave_size)
-    size = isa.wave_size
-    code = Code(isa, [(0, _code_of(isa, source))])
-    code.ensure(layout.mode_key(mode), 0)
-    space = memory or Memory()
-    table, _ = space.table()
-    contents = bytes(lds)
-    stack = Arena(size * scratch + 64)
-    worker = Worker(0)
-    worker.prepare(code, layout.mode_key(mode), 1, len(contents), len(contents), stack.address, scratch)
     image = np.zeros(128, np.uint32)
     for index, value in (sgprs or {}).items():
         words = 2 if value >> 32 not in (0, -1) or value >= 1 << 32 else 1
         for part in range(words):
             image[index + part] = value >> (32 * part) & 0xFFFFFFFF
-    rows = _rows(vgprs or {}, size)
-    lanes = np.zeros(64 + rows.nbytes, np.uint8)
-    mask = (1 << size) - 1 if exec is None else exec
-    lanes[:8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
-    lanes[64:] = rows.view(np.uint8).ravel()
-    image_of_lds = np.frombuffer(contents or b"\0", np.uint8)
-    sink = layout.WAVE["sink"]
-    launch = Arena(layout.LAUNCH.size)
-    fields = {
-        "group_count": 1,
-        "quantum": 1 << 20,
-        "step_limit": 1 << 26,
-        "grid_x": 1,
-        "grid_y": 1,
-        "grid_z": 1,
-        "sgpr_image": image.ctypes.data,
-        "vgpr_bytes": 256 * 4 * size,
-        "agpr_bytes": 256 * 4 * size if isa.target.target.has_agprs else 0,
-        "agprs": layout.VECTORS + 256 * 4 * size,
-        "lane_images": lanes.ctypes.data,
-        "lane_image_size": rows.nbytes,
-        "group_id_x": sink,
-        "group_id_y": sink,
-        "group_id_z": sink,
-        "group_info": sink,
-        "scratch_offset": sink,
-        "wave_id": sink,
-        "mode": mode,
-        "scratch_base": stack.address,
-        "scc": scc,
-        "lds_image": image_of_lds.ctypes.data if contents else 0,
-    }
-    for name, number in fields.items():
-        put_field(launch.array, layout.LAUNCH, name, number)
-    host = np.zeros(max(code.size, 1), np.uint8)  # what code addresses are taken from; never read
-    worker.context(
-        launch=launch.address,
-        ranges=table.ctypes.data,
-        range_count=len(table),
-        code_base=host.ctypes.data,
-        code_size=code.size,
-        code_index=code.index.ctypes.data,
-        resume=0,
-    )
-    while True:
-        reason = worker.run()
-        if reason == layout.DONE:
-            break
-        if reason == layout.UNBOUND:
-            key = table_key(worker.current())
-            code.ensure(key, worker.record_of(worker.current()))
-            worker.sync(key)
-        elif reason == layout.MODE:
-            worker.switch_mode(worker.current())
-        elif reason == layout.MESSAGE:
-            continue
-        else:
-            raise explain(space, "assembly", code, worker, reason)
-    counts, _ = worker.counts()
-    return WaveState(worker.wave(0).copy(), size, worker.lds()[: len(contents)].copy(), counts[:-1])
+    bench = Bench(isa, _code_of(isa, source), memory, scratch)
+    mask = (1 << isa.wave_size) - 1 if exec is None else exec
+    return bench.run(image, _rows(vgprs or {}, isa.wave_size), mask, mode=mode, scc=scc, lds=bytes(lds))
 
 
 def _code_of(isa: Isa, source: str | bytes) -> bytes:

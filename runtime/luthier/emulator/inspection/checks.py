@@ -9,6 +9,7 @@ A stepped instruction logs the addresses that it has checked; here they meet one
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -134,6 +135,10 @@ class Checks:
             if 0 <= start < shadow.allocation.size:
                 shadow.written[start : start + size] = True
 
+    def checker(self, kernel: str) -> LaunchChecker:
+        """What checks a launch of the kernel of that name."""
+        return LaunchChecker(self.names, kernel, self.shadows())
+
     def shadows(self) -> list[Shadow]:
         """Of the allocations that still exist, in the order of their addresses."""
         for address, shadow in list(self._shadows.items()):
@@ -185,10 +190,10 @@ class _Group:
 class LaunchChecker:
     """The checks of one launch."""
 
-    def __init__(self, checks: Checks, kernel: str) -> None:
-        self._names = checks.names
+    def __init__(self, names: Collection[str], kernel: str, shadows: list[Shadow]) -> None:
+        self._names = names
         self._kernel = kernel
-        self._shadows = checks.shadows()
+        self._shadows = shadows
         self._starts = np.array([shadow.allocation.address for shadow in self._shadows], np.uint64)
         self._findings: dict[tuple[object, ...], Finding] = {}
         self._before: Step | None = None
@@ -197,6 +202,11 @@ class LaunchChecker:
     def findings(self) -> tuple[Finding, ...]:
         """What was found, in the order of first occurrence."""
         return tuple(self._findings.values())
+
+    def warn(self) -> None:
+        """Warn of each finding, where the kernel was launched."""
+        for finding in self.findings():
+            warnings.warn(str(finding), CheckWarning, stacklevel=4)
 
     def observe(self, step: Step) -> None:
         """A wave is about to execute an instruction: everything before it is done."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.registers import WaveRegisters
+from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import Worker, get_field
 
 
@@ -40,6 +40,31 @@ class Step:
 
 Trace = Callable[[Step], object]
 """Called before an instruction; returning False ends the launch."""
+
+
+class Checker(Protocol):
+    """What looks at all steps of a launch (`checks.LaunchChecker`)."""
+
+    def observe(self, step: Step) -> None:
+        """A wave is about to execute an instruction: everything before it is done."""
+
+
+def observer_of(
+    code: Code, trace: Trace | None, breakpoints: Collection[int] | None, checker: Checker | None
+) -> Callable[[Worker], bool]:
+    """What an execution calls before every instruction, for a trace and a checker; `breakpoints`: virtual addresses to
+    which calls of the trace are limited."""
+    places = None if breakpoints is None else frozenset(breakpoints)
+
+    def observe(worker: Worker) -> bool:
+        step = step_of(code, worker)
+        if checker is not None:
+            checker.observe(step)
+        if trace is None or (places is not None and step.address not in places):
+            return True
+        return trace(step) is not False
+
+    return observe
 
 
 def step_of(code: Code, worker: Worker) -> Step:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.emulator.inspection.debug import Step
-from luthier.emulator.inspection.registers import WaveRegisters
-from luthier.emulator.running.memory import host_bytes
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.debug import Step, Trace
+from luthier.emulator.running.memory import Memory, host_bytes
+from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.stats import LaunchStats
 from luthier.errors import DeviceError
-
-if TYPE_CHECKING:
-    from luthier.emulator.running.device import KernelHandle
+from luthier.objects import Kernel
 
 Stop = Callable[[Step], bool]
 
@@ -30,22 +28,21 @@ class DebugSession:
     another, in the order in which they execute; a wave runs until it ends, waits, or has used its turn. What a stop
     shows (`where`, registers, LDS) is the live state: it may be changed, and is something else after the next step.
 
-    Close a session (it is a context manager): until then no other launch runs on the device. Argument arrays receive
+    Made by `EmulatedDevice.debug`. Close a session (it is a context manager): until then no other launch runs on the
+    device. Argument arrays receive
     their results when the kernel has ended or the session is closed; before that, read them with `memory`.
     """
 
     def __init__(
         self,
-        kernel: KernelHandle,
-        arguments: Sequence[Any],
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
-        dynamic_lds: int,
+        kernel: Kernel,
+        code: Code,
+        memory: Memory,
+        launch: Callable[[Trace], LaunchStats],
     ) -> None:
-        device = kernel.module.device
-        if device.session is not None:
-            raise DeviceError("another debug session is open on this device", kernel=kernel.name)
         self.kernel = kernel
+        self._code = code
+        self._memory = memory
         self.where: Step | None = None
         """The wave about to execute an instruction; None when the kernel has ended."""
         self.stats: LaunchStats | None = None
@@ -54,11 +51,7 @@ class DebugSession:
         self._until: Stop = lambda step: True
         self._events: queue.SimpleQueue[Step | LaunchStats | BaseException] = queue.SimpleQueue()
         self._go_on: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        sizes: dict[str, Any] = {"grid": grid, "block": block, "dynamic_lds": dynamic_lds}
-        self._thread = threading.Thread(
-            target=self._launch, args=(tuple(arguments), sizes), name="luthier-debug", daemon=True
-        )
-        device.session = self._thread
+        self._thread = threading.Thread(target=self._launch, args=(launch,), name="luthier-debug", daemon=True)
         self._thread.start()
         self._wait()
 
@@ -136,8 +129,7 @@ class DebugSession:
             DeviceError: no instruction begins there.
         """
         place = self._place(address, offset)
-        code = self.kernel.module.code(self.kernel.kernel.wave_size)
-        if code.record_at(place) is None:
+        if self._code.record_at(place) is None:
             raise DeviceError(f"no instruction begins at {place:#x}", kernel=self.kernel.name, offset=place)
         self._breakpoints.add(place)
         return place
@@ -152,7 +144,7 @@ class DebugSession:
     def _place(self, address: int | None, offset: int | None) -> int:
         if (address is None) == (offset is None):
             raise DeviceError("a breakpoint is either an address or an offset", kernel=self.kernel.name)
-        return address if address is not None else self.kernel.kernel.entry + (offset or 0)
+        return address if address is not None else self.kernel.entry + (offset or 0)
 
     # Looking --------------------------------------------------------------------------------------------------------
 
@@ -193,21 +185,19 @@ class DebugSession:
         Raises:
             DeviceError: it is not inside one allocation.
         """
-        memory = self.kernel.module.device.memory
-        holder = memory.find(address)
+        holder = self._memory.find(address)
         if size < 0 or holder is None or address + size > holder.end:
-            raise DeviceError(f"no {size} bytes at {address:#x}: {memory.describe(address)}", kernel=self.kernel.name)
+            where = self._memory.describe(address)
+            raise DeviceError(f"no {size} bytes at {address:#x}: {where}", kernel=self.kernel.name)
         return host_bytes(address, size).tobytes()
 
     # The launch -----------------------------------------------------------------------------------------------------
 
-    def _launch(self, arguments: tuple[Any, ...], sizes: dict[str, Any]) -> None:
-        device = self.kernel.module.device
+    def _launch(self, launch: Callable[[Trace], LaunchStats]) -> None:
         try:
-            outcome: LaunchStats | BaseException = self.kernel.launch(*arguments, **sizes, trace=self._trace)
+            outcome: LaunchStats | BaseException = launch(self._trace)
         except BaseException as problem:  # handed to the thread that steps
             outcome = problem
-        device.session = None
         self._events.put(outcome)
 
     def _trace(self, step: Step) -> bool:

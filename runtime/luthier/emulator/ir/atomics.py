@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from luthier.emulator.ir.builder import I32, PTR
+from luthier.emulator.ir.exact import I32, PTR
 from luthier.emulator.ir.memory_code import each_lane, fetch, put, spill
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
@@ -42,6 +42,7 @@ class Atomic:
 
     @property
     def data_units(self) -> int:
+        """Registers of the data that the instruction gives."""
         return self.units * self.data_count
 
 

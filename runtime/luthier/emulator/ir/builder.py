@@ -1,297 +1,67 @@
-"""The builder that semantic functions receive as `b`: arithmetic on values, bit-exact whatever the host CPU is.
-
-What depends on the wave's MODE register (rounding, denormals) is fixed when an operation is compiled: a kernel that
-changes MODE continues in code compiled for the new mode.
-"""
+"""The builder that semantic functions receive as `b`: arithmetic on values, bit-exact whatever the host CPU is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llvmlite import ir
 
+from luthier.emulator.ir.exact import ExactBuilder
+from luthier.emulator.ir.rounding import rounded
 from luthier.emulator.ir.types import Type
-from luthier.emulator.ir.values import Operand, Value, constant
-from luthier.emulator.ir.variant import FloatMode
+from luthier.emulator.ir.values import Operand, Value
 
 Result = TypeVar("Result")
 
-I1 = ir.IntType(1)
-I8 = ir.IntType(8)
-I32 = ir.IntType(32)
-I64 = ir.IntType(64)
-PTR = ir.PointerType()
-MASK = Type("mask", 1)
-SCC = Type("scc", 1)
 
-
-class Builder:
+class Builder(ExactBuilder):
     """Makes values; see README.md for the list with examples."""
 
-    def __init__(self, llvm: ir.IRBuilder, lanes: int, mode: FloatMode, major: int = 9) -> None:
-        self.ir = llvm
-        self.lanes = lanes
-        """Elements of a constant made here: lanes of the wave, twice that in packed operations, 0 in scalar ones."""
-        self.mode = mode
-        self.major = major
-        """ISA generation, for the few operations whose meaning changed; declare ``generations=True`` to use it."""
-        self.processor = ""
-        """``gfx942``, of operations declared ``processors=True``."""
-        self.modifiers: dict[str, int] = {}
-        """Instruction modifiers by operand name (``clamp``, ``omod``, …) as they are in the encoding."""
-
-    # Making values --------------------------------------------------------------------------------------------------
-
-    def wrap(self, llvm: Any, type: Type | str) -> Value:
-        return Value(self, llvm, Type.parse(type) if isinstance(type, str) else type)
-
-    def const(self, type: str | Type, number: int | float) -> Value:
-        """The number in every lane."""
-        kind = Type.parse(type) if isinstance(type, str) else type
-        return self.wrap(constant(kind, number, self.lanes), kind)
-
-    def bits_const(self, type: str, pattern: int) -> Value:
-        """A constant given by its bit pattern, for floats: ``b.bits_const("f32", 0x7FC00000)``."""
-        kind = Type.parse(type)
-        return self.const(f"u{kind.bits}", pattern).as_(kind)
-
-    def like(self, other: Operand, model: Value) -> Value:
-        """`other` with type and shape of `model`; numbers become constants."""
-        if isinstance(other, Value):
-            return other
-        return self.wrap(constant(model.type, other, model.lanes), model.type)
-
-    def lane_id(self, type: str = "u32") -> Value:
-        """0, 1, 2, … along the lanes."""
-        kind = Type.parse(type)
-        elements = [ir.Constant(kind.llvm, i) for i in range(self.lanes)]
-        return self.wrap(ir.Constant(ir.VectorType(kind.llvm, self.lanes), elements), kind)
-
-    def splat(self, scalar: Value) -> Value:
-        """A scalar in every lane."""
-        if not self.lanes or scalar.lanes:
-            return scalar
-        vector = ir.VectorType(scalar.llvm.type, self.lanes)
-        one = self.ir.insert_element(ir.Constant(vector, ir.Undefined), scalar.llvm, ir.Constant(I32, 0))
-        zeros = ir.Constant(ir.VectorType(I32, self.lanes), None)
-        return self.wrap(self.ir.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros), scalar.type)
-
-    def shaped(self, element: ir.Type, lanes: int) -> ir.Type:
-        return ir.VectorType(element, lanes) if lanes else element
-
-    # Bits and conversions -------------------------------------------------------------------------------------------
-
-    def bitcast(self, value: Value, type: str | Type) -> Value:
-        kind = Type.parse(type) if isinstance(type, str) else type
-        if kind.llvm == value.type.llvm:
-            return self.wrap(value.llvm, kind)
-        if kind.bits != value.type.bits:
-            raise TypeError(f"cannot read {value.type} as {kind}")
-        return self.wrap(self.ir.bitcast(value.llvm, self.shaped(kind.llvm, value.lanes)), kind)
-
     def convert(self, value: Value, type: str | Type) -> Value:
+        """The number as another type: integers are extended by the value's sign or truncated, floats rounded as MODE
+        says, also those made of integers."""
         kind = Type.parse(type) if isinstance(type, str) else type
         source = value.type
-        target = self.shaped(kind.llvm, value.lanes)
-        if source == kind:
-            return value
-        if source.kind in ("mask", "scc") and not kind.is_float:
-            return self.wrap(self.ir.zext(value.llvm, target), kind)
-        if source.kind == "bf":
-            wide = self.wrap(self.ir.zext(value.llvm, self.shaped(I32, value.lanes)), "u32") << 16
-            return self.convert(wide.as_("f32"), kind)
+        if source == kind or source.kind == "bf" or not kind.is_float:
+            return super().convert(value, kind)
         if kind.kind == "bf":
             return self._to_bfloat(self.convert(value, "f32"), kind)
-        if source.is_float and kind.is_float:
-            if kind.bits > source.bits:
-                return self.wrap(self.ir.fpext(value.llvm, target), kind)
-            return self._rounded("fptrunc", [value], kind, kind.bits)
-        if source.is_float:
-            raise TypeError("float to integer needs b.float_to_int, which says what happens out of range")
-        if kind.is_float:
-            return self._rounded("sitofp" if source.is_signed else "uitofp", [value], kind, kind.bits)
-        if kind.bits == source.bits:
-            return self.wrap(value.llvm, kind)
-        if kind.bits < source.bits:
-            return self.wrap(self.ir.trunc(value.llvm, target), kind)
-        extend = self.ir.sext if source.is_signed else self.ir.zext
-        return self.wrap(extend(value.llvm, target), kind)
-
-    def float_to_int(self, value: Value, type: str) -> Value:
-        """Truncate toward zero; out of range saturates, NaN gives 0 (ISA documents, V_CVT_*)."""
-        kind = Type.parse(type)
-        if value.type.bits == 16:
-            # Hosts with arithmetic of 16 bits: LLVM's code for the conversion there gives the least integer for NaN.
-            value = value.to("f32")
-        operation = "fptosi" if kind.is_signed else "fptoui"
-        return self.intrinsic(f"llvm.{operation}.sat", [value], kind, overload=[kind, value.type])
+        if not source.is_float:
+            return self._rounded("sitofp" if source.is_signed else "uitofp", [value], kind)
+        return super().convert(value, kind) if kind.bits > source.bits else self._rounded("fptrunc", [value], kind)
 
     def _to_bfloat(self, value: Value, kind: Type) -> Value:
         """Round a float to bfloat, nearest even; NaN stays NaN (quieted)."""
         bits = value.as_("u32")
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        nan = (bits >> 16) | 0x40
-        chosen = self.select(value.is_nan() if hasattr(value, "is_nan") else self.is_nan(value), nan, rounded)
+        chosen = self.select(self.is_nan(value), (bits >> 16) | 0x40, (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
         return self.wrap(self.ir.trunc(chosen.llvm, self.shaped(ir.IntType(16), value.lanes)), kind)
-
-    # Arithmetic -----------------------------------------------------------------------------------------------------
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
         """One of add, sub, mul, and_, or_, xor, shl, shr on two values of one type."""
+        if left.type.kind != "f" or name not in ("add", "sub", "mul"):
+            return super().binary(name, left, right)
         left, right = self._same_shape(left, right)
-        kind = left.type
-        if kind.llvm != right.type.llvm:
+        if left.type.llvm != right.type.llvm:
             raise TypeError(f"{name} of {left.type} and {right.type}")
-        if kind.kind == "f" and name in ("add", "sub", "mul"):
-            return self._rounded(f"f{name}", [left, right], kind, kind.bits)
-        if kind.is_float:
-            raise TypeError(f"no {name} of {kind}")
-        if name == "shr":
-            name = "ashr" if kind.is_signed else "lshr"
-        return self.wrap(getattr(self.ir, name)(left.llvm, right.llvm), kind)
-
-    def _same_shape(self, left: Value, right: Value) -> tuple[Value, Value]:
-        if left.lanes and not right.lanes:
-            right = self.splat(right)
-        elif right.lanes and not left.lanes:
-            left = self.splat(left)
-        return left, right
-
-    def compare(self, relation: str, left: Value, other: Operand) -> Value:
-        """`==  !=  <  <=  >  >=` giving a mask (or scc). Of floats: ordered, but `!=` is true on NaN."""
-        left, right = self._same_shape(left, self.like(other, left))
-        if left.type.kind == "f":
-            make = self.ir.fcmp_unordered if relation == "!=" else self.ir.fcmp_ordered
-        else:
-            make = self.ir.icmp_signed if left.type.is_signed else self.ir.icmp_unsigned
-        result = make(relation, left.llvm, right.llvm)
-        return self.wrap(result, MASK if left.lanes else SCC)
-
-    def is_nan(self, value: Value) -> Value:
-        result = self.ir.fcmp_unordered("uno", value.llvm, value.llvm)
-        return self.wrap(result, MASK if value.lanes else SCC)
-
-    def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
-        """`yes` where the condition holds, else `no`; one of the two may be a number."""
-        model = yes if isinstance(yes, Value) else no
-        if not isinstance(model, Value):
-            raise TypeError("select needs a value on one side")
-        left, right = self._same_shape(self.like(yes, model), self.like(no, model))
-        if condition.lanes and not left.lanes:
-            left, right = self.splat(left), self.splat(right)
-        return self.wrap(self.ir.select(condition.llvm, left.llvm, right.llvm), left.type)
-
-    def negate(self, value: Value) -> Value:
-        """Flip the sign bit, of NaN too."""
-        integer = f"u{value.type.bits}"
-        return (value.as_(integer) ^ (1 << (value.type.bits - 1))).as_(value.type)
-
-    def absolute(self, value: Value) -> Value:
-        """Clear a float's sign bit; of a signed integer the wrapped absolute value."""
-        if value.type.is_float:
-            integer = f"u{value.type.bits}"
-            return (value.as_(integer) & ((1 << (value.type.bits - 1)) - 1)).as_(value.type)
-        return self.select(value < 0, -value, value)
-
-    def minimum(self, left: Value, right: Operand) -> Value:
-        """Smaller of two integers."""
-        other = self.like(right, left)
-        return self.select(left < other, left, other)
-
-    def maximum(self, left: Value, right: Operand) -> Value:
-        """Larger of two integers."""
-        other = self.like(right, left)
-        return self.select(left > other, left, other)
-
-    def add_saturate(self, left: Value, right: Operand) -> Value:
-        name = "llvm.sadd.sat" if left.type.is_signed else "llvm.uadd.sat"
-        return self.intrinsic(name, [left, self.like(right, left)], left.type)
-
-    def sub_saturate(self, left: Value, right: Operand) -> Value:
-        name = "llvm.ssub.sat" if left.type.is_signed else "llvm.usub.sat"
-        return self.intrinsic(name, [left, self.like(right, left)], left.type)
-
-    def popcount(self, value: Value) -> Value:
-        return self.intrinsic("llvm.ctpop", [value], value.type)
-
-    def bit_reverse(self, value: Value) -> Value:
-        return self.intrinsic("llvm.bitreverse", [value], value.type)
-
-    def leading_zeros(self, value: Value) -> Value:
-        """Zeros above the highest set bit; all bits for 0."""
-        return self.intrinsic("llvm.ctlz", [value], value.type, flags=[0])
-
-    def trailing_zeros(self, value: Value) -> Value:
-        """Zeros below the lowest set bit; all bits for 0."""
-        return self.intrinsic("llvm.cttz", [value], value.type, flags=[0])
-
-    def funnel_shift_right(self, high: Value, low: Value, amount: Value) -> Value:
-        """Low half of ``{high, low} >> amount``; the amount counts modulo the width."""
-        return self.intrinsic("llvm.fshr", [high, low, amount], low.type)
+        return self._rounded(f"f{name}", [left, right], left.type)
 
     def fma(self, a: Value, x: Operand, c: Operand) -> Value:
         """``a * x + c`` with one rounding."""
-        return self._rounded("fma", [a, self.like(x, a), self.like(c, a)], a.type, a.type.bits)
+        return self._rounded("fma", [a, self.like(x, a), self.like(c, a)], a.type)
 
     def sqrt(self, value: Value) -> Value:
         """Correctly rounded square root."""
-        return self._rounded("sqrt", [value], value.type, value.type.bits)
+        return self._rounded("sqrt", [value], value.type)
 
     def divide(self, left: Operand, right: Value) -> Value:
         """Correctly rounded quotient of floats."""
-        return self._rounded("fdiv", [self.like(left, right), right], right.type, right.type.bits)
+        return self._rounded("fdiv", [self.like(left, right), right], right.type)
 
-    def floor(self, value: Value) -> Value:
-        return self.intrinsic("llvm.floor", [value], value.type)
-
-    def ceil(self, value: Value) -> Value:
-        return self.intrinsic("llvm.ceil", [value], value.type)
-
-    def truncate(self, value: Value) -> Value:
-        """Round a float to an integral value, toward zero."""
-        return self.intrinsic("llvm.trunc", [value], value.type)
-
-    def round_even(self, value: Value) -> Value:
-        """Round a float to an integral value, nearest even, whatever MODE says."""
-        return self.intrinsic("llvm.roundeven", [value], value.type)
-
-    # LLVM beneath ---------------------------------------------------------------------------------------------------
-
-    def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
-        """The declaration of an LLVM function, made once a module."""
-        module = self.ir.module
-        found = module.globals.get(name)
-        if found is None:
-            found = ir.Function(module, ir.FunctionType(result, list(arguments)), name)
-        return found
-
-    def intrinsic(
-        self,
-        name: str,
-        values: Sequence[Value],
-        result: Type,
-        *,
-        overload: Sequence[Type] | None = None,
-        flags: Sequence[int] = (),
-    ) -> Value:
-        """Call an LLVM intrinsic; overloaded on the result's type unless told otherwise."""
-        lanes = values[0].lanes
-        shapes = [self.shaped(kind.llvm, lanes) for kind in (overload or [result])]
-        arguments = [value.llvm for value in values] + [ir.Constant(I1, flag) for flag in flags]
-        callee = self.function(
-            ".".join([name, *(overload_name(shape) for shape in shapes)]),
-            self.shaped(result.llvm, lanes),
-            [argument.type for argument in arguments],
-        )
-        return self.wrap(self.ir.call(callee, arguments), result)
-
-    def _rounded(self, name: str, values: list[Value], result: Type, bits: int) -> Value:
-        """A floating-point operation that rounds to `bits` as MODE says."""
-        from luthier.emulator.ir.rounding import rounded
-
-        return rounded(self, name, values, result, self.mode.rounding(bits))
+    def _rounded(self, name: str, values: list[Value], result: Type) -> Value:
+        """A floating-point operation that rounds to `result` as MODE says."""
+        return rounded(self, name, values, result, self.mode.rounding(result.bits))
 
     def with_rounding(self, rounding: int, make: Callable[[Builder], Result]) -> Result:
         """What `make` computes under another rounding mode (a FP_ROUND code)."""
@@ -301,12 +71,3 @@ class Builder:
             return make(self)
         finally:
             self.mode = saved
-
-
-def overload_name(llvm: ir.Type) -> str:
-    """How an LLVM intrinsic's name spells a type: ``v64i32``, ``f32``."""
-    if isinstance(llvm, ir.VectorType):
-        return f"v{llvm.count}{overload_name(llvm.element)}"
-    if isinstance(llvm, ir.IntType):
-        return f"i{llvm.width}"
-    return {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}[str(llvm)]

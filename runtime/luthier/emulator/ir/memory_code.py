@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from luthier.emulator import layout
-from luthier.emulator.ir.builder import I32, I64, PTR, overload_name
+from luthier.emulator.ir.exact import I32, I64, PTR, overload_name
 from luthier.emulator.ir.support import TRANSLATE_TYPE
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from llvmlite import ir
 
-from luthier.emulator.ir.builder import I32, Builder
+from luthier.emulator.ir.builder import Builder
+from luthier.emulator.ir.exact import I32
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Access, FloatMode
 
-if TYPE_CHECKING:
-    from luthier.emulator.ir.wave import Slot, WaveBuilder
-
 BYTE_0, WORD_0, DWORD = 0, 4, 6
-PAD, SIGN, PRESERVE = 0, 1, 2
-"""SDWA dst_unused."""
+SIGN, PRESERVE = 1, 2
+"""SDWA dst_unused; 0 clears what is not written."""
 
 
 def read_typed(
-    w: WaveBuilder, rows: list[Value], kind: Type, access: Access, *, flush: bool = True
+    w: Builder, rows: list[Value], kind: Type, access: Access, *, flush: bool = True
 ) -> Value | tuple[Value, ...]:
     """Rows of 32 bits as a value of type `kind` (a tuple if it has several elements), modifiers applied."""
     if kind.kind in ("mask", "scc"):
@@ -37,7 +35,7 @@ def read_typed(
     return tuple(elements)
 
 
-def _element(w: WaveBuilder, rows: list[Value], index: int, kind: Type, access: Access) -> Value:
+def _element(w: Builder, rows: list[Value], index: int, kind: Type, access: Access) -> Value:
     if kind.bits == 64:
         low, high = rows[2 * index], rows[2 * index + 1]
         return (low.to("u64") | (high.to("u64") << 32)).as_(kind.element)
@@ -66,7 +64,7 @@ def _sdwa_select(row: Value, access: Access) -> Value:
     return field.as_("u32")
 
 
-def _modified(w: WaveBuilder, value: Value, neg: bool, absolute: bool, flush: bool) -> Value:
+def _modified(w: Builder, value: Value, neg: bool, absolute: bool, flush: bool) -> Value:
     if value.type.is_float and flush and value.type.kind == "f":
         value = flush_input(w, value)
     if absolute:
@@ -124,7 +122,7 @@ def finish_float(w: Builder, value: Value, modifiers: dict[str, int], mode: Floa
     return value
 
 
-def typed_rows(w: WaveBuilder, values: list[Value], kind: Type) -> list[Value]:
+def typed_rows(w: Builder, values: list[Value], kind: Type) -> list[Value]:
     """Rows of 32 bits that hold the elements."""
     rows: list[Value] = []
     if (kind.bits == 16 and kind.count == 1) or (kind.bits == 8 and kind.count == 1):
@@ -150,26 +148,20 @@ def typed_rows(w: WaveBuilder, values: list[Value], kind: Type) -> list[Value]:
     return rows
 
 
-def write_rows(
-    w: WaveBuilder,
-    slot: Slot,
-    rows: list[Value],
-    kind: Type,
-    access: Access,
-    enabled: Value,
-    modifiers: dict[str, int],
-) -> None:
-    """Write a vector operation's result where `enabled`, into the part of the register that its encoding names."""
+def merged_rows(
+    rows: list[Value], old: Callable[[], Value], kind: Type, access: Access, modifiers: dict[str, int]
+) -> list[Value]:
+    """The rows to write for a vector operation's result, with what the register keeps where the encoding names a part
+    of it; `old` gives what is in its first row."""
     if "dst_sel" in modifiers:
-        rows = [_sdwa_merge(w, slot, rows[0], kind, modifiers)]
-    elif kind.bits == 16 and kind.count == 1 and not access.whole:
-        old = slot.row(0)
-        rows = [(old & 0xFFFF) | (rows[0] << 16) if access.high else (old & 0xFFFF0000) | rows[0]]
-    for index, row in enumerate(rows):
-        slot.store_row(index, row, enabled)
+        return [_sdwa_merge(rows[0], old, modifiers)]
+    if kind.bits == 16 and kind.count == 1 and not access.whole:
+        kept = old()
+        return [(kept & 0xFFFF) | (rows[0] << 16) if access.high else (kept & 0xFFFF0000) | rows[0]]
+    return rows
 
 
-def _sdwa_merge(w: WaveBuilder, slot: Slot, row: Value, kind: Type, modifiers: dict[str, int]) -> Value:
+def _sdwa_merge(row: Value, old: Callable[[], Value], modifiers: dict[str, int]) -> Value:
     selection, unused = modifiers["dst_sel"], modifiers["dst_unused"]
     if selection == DWORD:
         return row
@@ -178,8 +170,7 @@ def _sdwa_merge(w: WaveBuilder, slot: Slot, row: Value, kind: Type, modifiers: d
     field = ((1 << bits) - 1) << low
     value = (row << low) & field
     if unused == PRESERVE:
-        return (slot.row(0) & (0xFFFFFFFF ^ field)) | value
+        return (old() & (0xFFFFFFFF ^ field)) | value
     if unused == SIGN:
-        extended = row.as_("i32").bits(0, bits).as_("u32")
-        return extended << low
+        return row.as_("i32").bits(0, bits).as_("u32") << low
     return value

@@ -7,22 +7,20 @@ between two settings of the host's rounding mode; the constraint keeps LLVM from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
+from luthier.emulator.ir.exact import I32, ExactBuilder, overload_name
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
-
-if TYPE_CHECKING:
-    from luthier.emulator.ir.builder import Builder
 
 _CONSTRAINED = ("fadd", "fsub", "fmul", "fdiv", "fma", "sqrt", "fptrunc", "sitofp", "uitofp")
 _SET_ROUNDING = {0: 1, 1: 2, 2: 3, 3: 0}
 """FP_ROUND code to the argument of llvm.set.rounding (C's FLT_ROUNDS numbering)."""
 
 
-def rounded(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+def rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
     """The operation `name` rounded once to `result`.
 
     16-bit arithmetic is computed in 32 bits (in 64 for fma, with the lost part folded in): the exact value rounds the
@@ -36,7 +34,7 @@ def rounded(b: Builder, name: str, values: Sequence[Value], result: Type, roundi
     return answer
 
 
-def _largest(b: Builder, name: str, values: Sequence[Value], answer: Value) -> Value:
+def _largest(b: ExactBuilder, name: str, values: Sequence[Value], answer: Value) -> Value:
     """Under MODE.FP16_OVFL: infinity from finite numbers (but not a quotient by 0) is the largest number instead (ISA
     documents, "MODE register")."""
     too_large = (answer.as_("u16") & 0x7FFF) == 0x7C00
@@ -48,7 +46,7 @@ def _largest(b: Builder, name: str, values: Sequence[Value], answer: Value) -> V
     return b.select(too_large, answer.as_("u16") - 1, answer.as_("u16")).as_("f16")
 
 
-def _rounded(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+def _rounded(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
     if result.bits == 16 and name in ("fadd", "fsub", "fmul", "fdiv", "sqrt", "fma"):
         return _half(b, name, values, result, rounding)
     if result.bits == 16 and name in ("sitofp", "uitofp") and values[0].type.bits > 16:
@@ -59,7 +57,7 @@ def _rounded(b: Builder, name: str, values: Sequence[Value], result: Type, round
     return _plain(b, name, values, result) if rounding == 0 else _constrained(b, name, values, result, rounding)
 
 
-def _half(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
+def _half(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
     """11-bit significands: 24 bits hold every sum, product, quotient and root closely enough to round again."""
     if name == "fma":
         x, y, z = (value.to("f64") for value in values)
@@ -90,7 +88,7 @@ def _half(b: Builder, name: str, values: Sequence[Value], result: Type, rounding
     return _half_directed(b, wide, result, rounding)
 
 
-def _half_directed(b: Builder, value: Value, result: Type, rounding: int) -> Value:
+def _half_directed(b: ExactBuilder, value: Value, result: Type, rounding: int) -> Value:
     """A 32-bit float rounded up, down or toward zero to 16 bits, for which LLVM has no host code at every width."""
     magnitude = abs(value)
     bits = magnitude.as_("u32")
@@ -110,12 +108,12 @@ def _half_directed(b: Builder, value: Value, result: Type, rounding: int) -> Val
     return b.select(special, _plain(b, "fptrunc", [value], result), signed)
 
 
-def _int_to_half(b: Builder, value: Value, result: Type, rounding: int) -> Value:
+def _int_to_half(b: ExactBuilder, value: Value, result: Type, rounding: int) -> Value:
     wide = _plain(b, "sitofp" if value.type.is_signed else "uitofp", [value], Type("f", 64))
     return rounded(b, "fptrunc", [wide], result, rounding)
 
 
-def sticky(b: Builder, total: Value, lost: Value) -> Value:
+def sticky(b: ExactBuilder, total: Value, lost: Value) -> Value:
     """`total` moved to an odd last bit toward the exact sum `total + lost`, if anything was lost."""
     bits = total.as_("u64")
     toward_zero = (total.as_("u64") ^ lost.as_("u64")) >> 63  # the exact value is smaller in magnitude
@@ -124,7 +122,7 @@ def sticky(b: Builder, total: Value, lost: Value) -> Value:
     return b.select(inexact, even_down, bits).as_("f64")
 
 
-def _to_odd(b: Builder, value: Value) -> Value:
+def _to_odd(b: ExactBuilder, value: Value) -> Value:
     """A 64-bit float as a 32-bit one with a sticky last bit, so that rounding it to 16 bits is a single rounding."""
     magnitude = abs(value)
     # What is far outside 16 bits need not fit 32.
@@ -137,7 +135,7 @@ def _to_odd(b: Builder, value: Value) -> Value:
     return _plain(b, "fptrunc", [whole.as_("f64")], Type("f", 32))
 
 
-def _plain(b: Builder, name: str, values: Sequence[Value], result: Type) -> Value:
+def _plain(b: ExactBuilder, name: str, values: Sequence[Value], result: Type) -> Value:
     operands = [value.llvm for value in values]
     if name in ("fadd", "fsub", "fmul", "fdiv"):
         return b.wrap(getattr(b.ir, name)(*operands), result)
@@ -150,9 +148,7 @@ _METADATA = ir.MetaDataType()
 """One object: a type of llvmlite equals only itself."""
 
 
-def _constrained(b: Builder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
-    from luthier.emulator.ir.builder import I32, overload_name
-
+def _constrained(b: ExactBuilder, name: str, values: Sequence[Value], result: Type, rounding: int) -> Value:
     lanes = values[0].lanes
     shape = b.shaped(result.llvm, lanes)
     spelled = [overload_name(shape)]

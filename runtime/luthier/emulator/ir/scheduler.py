@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from luthier.emulator import layout
-from luthier.emulator.ir.builder import I8, I32, I64, PTR
+from luthier.emulator.ir.exact import I8, I32, I64, PTR
 from luthier.emulator.ir.wave import NEXT
 
 _LINE = ir.VectorType(I32, 32)
@@ -27,9 +27,11 @@ class Code:
         self.ir = ir.IRBuilder(function.append_basic_block("entry"))
 
     def number(self, value: int, type: ir.Type = I64) -> Any:
+        """A constant."""
         return ir.Constant(type, value)
 
     def at(self, base: Any, offset: Any) -> Any:
+        """`base` plus bytes."""
         index = self.number(offset) if isinstance(offset, int) else offset
         return self.ir.gep(base, [index], source_etype=I8)
 
@@ -40,6 +42,7 @@ class Code:
         return value if field.size == 8 else self.ir.zext(value, I64)
 
     def set(self, structure: layout.Layout, base: Any, name: str, value: Any) -> None:
+        """Write a field, from an i64 or a number."""
         field = structure.fields[name]
         if isinstance(value, int):
             value = self.number(value)
@@ -48,12 +51,15 @@ class Code:
         self.ir.store(value, self.at(base, field.offset))
 
     def pointer(self, structure: layout.Layout, base: Any, name: str) -> Any:
+        """A field that is an address."""
         return self.ir.load(self.at(base, structure[name]), typ=PTR)
 
     def store_word(self, base: Any, offset: Any, value: Any) -> None:
+        """Write the low 32 bits of `value`."""
         self.ir.store(self.ir.trunc(value, I32), self.at(base, offset), align=4)
 
     def is_equal(self, left: Any, right: int) -> Any:
+        """Whether an i64 is the number."""
         return self.ir.icmp_unsigned("==", left, self.number(right))
 
     @contextmanager
@@ -75,10 +81,12 @@ class Code:
         self.ir.position_at_end(done)
 
     def copy(self, target: Any, source: Any, size: Any) -> None:
+        """Copy `size` bytes."""
         callee = self._declare("llvm.memcpy.p0.p0.i64", [PTR, PTR, I64, ir.IntType(1)])
         self.ir.call(callee, [target, source, size, ir.Constant(ir.IntType(1), 0)])
 
     def clear(self, target: Any, size: Any) -> None:
+        """Zeros over `size` bytes."""
         callee = self._declare("llvm.memset.p0.i64", [PTR, I8, I64, ir.IntType(1)])
         self.ir.call(callee, [target, ir.Constant(I8, 0), size, ir.Constant(ir.IntType(1), 0)])
 

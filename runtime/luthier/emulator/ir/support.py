@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from luthier.emulator import layout
-from luthier.emulator.ir.builder import I32, I64, PTR
+from luthier.emulator.ir.exact import I32, I64, PTR
 from luthier.emulator.ir.scheduler import Code
 
 TRANSLATE_TYPE = ir.FunctionType(I32, [PTR, PTR, I64, I64, I64])

@@ -44,10 +44,12 @@ class Type:
 
     @property
     def is_float(self) -> bool:
+        """Whether arithmetic on it rounds."""
         return self.kind in ("f", "bf")
 
     @property
     def is_signed(self) -> bool:
+        """Whether its integers have a sign."""
         return self.kind == "i"
 
     @property

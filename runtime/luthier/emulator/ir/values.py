@@ -9,16 +9,44 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Protocol, Union
 
 from llvmlite import ir
 
 from luthier.emulator.ir.types import Type
 
-if TYPE_CHECKING:
-    from luthier.emulator.ir.builder import Builder
-
 Operand = Union["Value", int, float]
+
+
+class Arithmetic(Protocol):
+    """What values leave to the builder that made them (`ir.builder`)."""
+
+    ir: Any
+    """llvmlite's builder."""
+
+    def wrap(self, llvm: Any, type: Type | str) -> Value:
+        """An LLVM value, read as `type`."""
+
+    def like(self, other: Operand, model: Value) -> Value:
+        """`other` with type and shape of `model`."""
+
+    def bitcast(self, value: Value, type: str | Type) -> Value:
+        """The same bits read as another type."""
+
+    def convert(self, value: Value, type: str | Type) -> Value:
+        """The number as another type."""
+
+    def binary(self, name: str, left: Value, right: Value) -> Value:
+        """``left name right``."""
+
+    def compare(self, relation: str, left: Value, other: Operand) -> Value:
+        """``left relation other``: a mask, or scc."""
+
+    def negate(self, value: Value) -> Value:
+        """A float with its sign flipped."""
+
+    def absolute(self, value: Value) -> Value:
+        """The number without its sign."""
 
 
 class Value:
@@ -26,7 +54,7 @@ class Value:
 
     __slots__ = ("b", "llvm", "type")
 
-    def __init__(self, builder: Builder, llvm: Any, type: Type) -> None:
+    def __init__(self, builder: Arithmetic, llvm: Any, type: Type) -> None:
         self.b = builder
         self.llvm = llvm
         self.type = type

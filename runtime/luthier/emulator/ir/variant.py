@@ -27,9 +27,11 @@ class FloatMode:
     """Finite 16- and 8-bit results of vector operations that are too large become the largest number."""
 
     def rounding(self, bits: int) -> int:
+        """FP_ROUND code for results of that width."""
         return self.round32 if bits == 32 else self.round16_64
 
     def denormals(self, bits: int) -> int:
+        """FP_DENORM code for numbers of that width: bit 0 lets denormal sources in, bit 1 results out."""
         return self.denorm32 if bits == 32 else self.denorm16_64
 
 

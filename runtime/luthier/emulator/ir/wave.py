@@ -9,8 +9,10 @@ from typing import Any
 from llvmlite import ir
 
 from luthier.emulator import layout
-from luthier.emulator.ir.builder import I8, I32, I64, MASK, PTR, SCC, Builder, overload_name
+from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperandSpec
+from luthier.emulator.ir.exact import I8, I32, I64, MASK, PTR, SCC
+from luthier.emulator.ir.operands import merged_rows, read_typed, typed_rows
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Access, FloatMode, Variant
@@ -49,6 +51,7 @@ class WaveBuilder(Builder):
         return self.wrap(self.ir.load(address, typ=kind.llvm, align=align), kind)
 
     def store(self, value: Value, address: Any, *, align: int | None = None) -> None:
+        """Write a scalar or a vector; `align`: bytes, those of an element if None."""
         self.ir.store(value.llvm, address, align=align or max(1, value.type.bits // 8))
 
     def wave_field(self, name: str) -> Any:
@@ -115,6 +118,7 @@ class WaveBuilder(Builder):
         return self._exec
 
     def write_exec(self, bits: Value) -> None:
+        """Replace EXEC."""
         self.store(bits.to("u64"), self.address(self.wave, layout.EXEC))
 
     def bits_mask(self, bits: Value) -> Value:
@@ -141,17 +145,21 @@ class WaveBuilder(Builder):
         return self.wrap(self.ir.shuffle_vector(value.llvm, undefined, indices), value.type)
 
     def shuffle_two(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
+        """Element `lanes[i]` of both, one after the other, in place i."""
         indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
         return self.wrap(self.ir.shuffle_vector(first.llvm, second.llvm, indices), first.type)
 
     def concatenate(self, first: Value, second: Value) -> Value:
+        """The elements of both, one after the other."""
         return self.shuffle_two(first, second, range(2 * first.lanes))
 
     def halves(self, value: Value) -> tuple[Value, Value]:
+        """The lower and the upper half of the elements."""
         half = value.lanes // 2
         return self.shuffle(value, range(half)), self.shuffle(value, range(half, 2 * half))
 
     def constant_mask(self, lanes: Sequence[bool]) -> Value:
+        """A mask known now."""
         elements = [ir.Constant(ir.IntType(1), int(lane)) for lane in lanes]
         return self.wrap(ir.Constant(ir.VectorType(ir.IntType(1), len(elements)), elements), MASK)
 
@@ -219,6 +227,7 @@ class Slot:
 
     @property
     def is_vector(self) -> bool:
+        """Whether the operand is in VGPRs or AGPRs."""
         return self.access.kind == "v"
 
     def base(self) -> Any:
@@ -307,8 +316,6 @@ class Slot:
 
     def read(self) -> Value:
         """The operand as a vector of its type."""
-        from luthier.emulator.ir.operands import read_typed
-
         value = read_typed(self.w, self.rows(), self.spec.type, self.access)
         if not isinstance(value, Value):
             raise TypeError(f"{self.spec.name} has several elements; use parts()")
@@ -316,8 +323,6 @@ class Slot:
 
     def parts(self) -> tuple[Value, ...]:
         """The operand's elements as vectors."""
-        from luthier.emulator.ir.operands import read_typed
-
         value = read_typed(self.w, self.rows(), self.spec.type, self.access)
         return (value,) if isinstance(value, Value) else value
 
@@ -358,10 +363,11 @@ class Slot:
 
     def write_parts(self, values: Sequence[Value]) -> None:
         """Write the operand's elements in active lanes."""
-        from luthier.emulator.ir.operands import typed_rows
-
         for index, row in enumerate(typed_rows(self.w, list(values), self.spec.type)):
             self.store_row(index, row, self.w.exec)
 
-
-__all__ = ["Slot", "WaveBuilder", "overload_name"]
+    def write_result(self, rows: list[Value], enabled: Value, modifiers: dict[str, int]) -> None:
+        """Write a vector operation's result where `enabled`, into the part of the register that its encoding names."""
+        merged = merged_rows(rows, lambda: self.row(0), self.spec.type, self.access, modifiers)
+        for index, row in enumerate(merged):
+            self.store_row(index, row, enabled)

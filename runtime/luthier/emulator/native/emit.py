@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation
 from luthier.emulator.ir.dpp import apply_dpp
-from luthier.emulator.ir.operands import finish_float, read_typed, typed_rows, write_rows
+from luthier.emulator.ir.operands import finish_float, flush_input, read_typed, typed_rows
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value, flatten
 from luthier.emulator.ir.variant import Access, FloatMode, Variant
@@ -67,6 +67,7 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
 
 
 def operation_of(variant: Variant) -> Operation:
+    """The operation that a variant is of."""
     return operations_of(variant.major)[variant.operation]
 
 
@@ -133,7 +134,7 @@ def _lane(w: WaveBuilder, operation: Operation, variant: Variant, start: int) ->
         if spec.type.is_float:
             elements = [finish_float(w, element, modifiers, mode, operation.flush) for element in elements]
         rows = typed_rows(w, elements, spec.type)
-        writes.append(partial(write_rows, w, slot, rows, spec.type, access, enabled, modifiers))
+        writes.append(partial(slot.write_result, rows, enabled, modifiers))
     return writes
 
 
@@ -192,8 +193,6 @@ def _scalar(w: WaveBuilder, operation: Operation, variant: Variant) -> None:
         slot = Slot(w, spec, access, place)
         value = slot.scalar()
         if spec.type.is_float and operation.flush:
-            from luthier.emulator.ir.operands import flush_input
-
             value = flush_input(w, value)
         values.append(value)
     outcome: Sequence[Value] = flatten(operation.function(w, *values))

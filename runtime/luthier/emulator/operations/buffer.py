@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.ir.builder import SCC
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.exact import SCC
 from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_global,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from luthier.emulator.ir.builder import I32
+from luthier.emulator.ir.exact import I32
 from luthier.emulator.ir.memory_code import fault
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import WaveBuilder
@@ -108,6 +108,7 @@ class DataFormat:
 
     @property
     def kind(self) -> Value:
+        """How components are read: a number of `buffer_formats`, as a scalar."""
         return self.word >> _KIND_SHIFT & 7
 
     def width(self, component: int) -> Value:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from luthier.emulator import layout
-from luthier.emulator.ir.builder import I64
 from luthier.emulator.ir.declare import OperationTable, Unsupported
+from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import fault
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder

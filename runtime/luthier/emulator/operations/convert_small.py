@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from luthier.emulator.ir.builder import Builder
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.operands import read_typed
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Access
@@ -240,8 +241,6 @@ def _packed(codes: list[Value]) -> list[Value]:
 
 def _floats(slot: Slot, kind: str, count: int) -> list[Value]:
     """Elements of a source, denormals kept."""
-    from luthier.emulator.ir.operands import read_typed
-
     rows = [slot.row(index) for index in range(count * Type.parse(kind).bits // 32)]
     values = read_typed(
         slot.w, rows, Type(Type.parse(kind).kind, Type.parse(kind).bits, count), Access("v"), flush=False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.ir.builder import I64
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_global,

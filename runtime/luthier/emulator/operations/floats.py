@@ -49,6 +49,7 @@ def power_of_two(exponent: Value, bits: int) -> Value:
 
 
 def clamp_integer(b: Builder, x: Value, low: int, high: int) -> Value:
+    """The nearest integer from `low` to `high`."""
     return b.minimum(b.maximum(x, low), high)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from luthier.emulator import layout
-from luthier.emulator.ir.builder import I64
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
 from luthier.emulator.operations.control import code_address, go_to_address, take, write_mode

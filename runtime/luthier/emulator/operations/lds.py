@@ -5,8 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
-from luthier.emulator.ir.builder import I32, I64, PTR
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.exact import I32, I64, PTR
 from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_lds,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from luthier.emulator.ir.builder import I8, I32, I64, PTR
+from luthier.emulator.ir.exact import I8, I32, I64, PTR
 from luthier.emulator.ir.types import Type
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import FloatMode
@@ -150,9 +150,11 @@ class Array:
         return self.w.wrap(self.w.ir.load(self._address(element), typ=shape, align=self.size), self.kind)
 
     def scalar(self, element: Any) -> Value:
+        """One element, by its number (an i64)."""
         return self.w.wrap(self.w.ir.load(self._address(element), typ=self.kind.llvm), self.kind)
 
     def store(self, element: Any, value: Value) -> None:
+        """Write elements from `element` (an i64) on."""
         self.w.ir.store(value.llvm, self._address(element), align=self.size)
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from luthier.emulator.ir.builder import I32, I64
+from luthier.emulator.ir.exact import I32, I64
 from luthier.emulator.ir.rounding import sticky
 from luthier.emulator.ir.values import Value
 from luthier.emulator.operations.number_formats import Format, float_value, integer_value
@@ -84,6 +84,7 @@ class Chain(Model):
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
+        """One product after the other."""
         for (x,), (y,) in zip(a, b, strict=True):
             accumulator = w.fma(x, y, accumulator) if x.type.is_float else accumulator + x * y
         return accumulator
@@ -101,15 +102,18 @@ class Flushed(Model):
     """GFX90A: ((p0 + p1) + (p2 + p3)), or of two (p0 + p1), added to the accumulator; denormals are zero."""
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+        """The number in 32 bits, denormals as 0."""
         exponent = raw & (((1 << form.exponent) - 1) << form.fraction)
         return (w.select(exponent == 0, w.like(0, raw), float_value(w, raw, form).as_("u32")).as_("f32"),)
 
     def start(self, w: WaveBuilder, accumulator: Value) -> Value:
+        """Denormals and -0 become +0."""
         return _flush(w, accumulator, False)
 
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
+        """Sums of neighbours first; every result is flushed."""
         sums = [_flush(w, x * y, True) for (x,), (y,) in zip(a, b, strict=True)]
         while len(sums) > 1:
             sums = [_flush(w, x + y, True) for x, y in zip(sums[::2], sums[1::2], strict=True)]
@@ -130,6 +134,7 @@ class Exact(Model):
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
+        """The exact sum by error-free additions in 64 bits, rounded once."""
         products = [x.to("f64") * y.to("f64") for (x,), (y,) in zip(a, b, strict=True)]
         c = accumulator.to("f64")
         plain = products[0]
@@ -172,9 +177,11 @@ class Fused(Model):
     """8-bit floats: even and odd products are summed apart."""
 
     def decode(self, w: WaveBuilder, raw: Value, form: Format) -> Fields:
+        """Significand, exponent, and the number itself for what is not finite."""
         return (*significand(w, raw, form), float_value(w, raw, form))
 
     def unusual(self, w: WaveBuilder, fields: Fields, form: Format) -> Value | None:
+        """Infinity, NaN, and exponents that a product of finite numbers could overflow with."""
         _, exponent, value = fields
         mask = ~(abs(value) < float("inf"))
         return mask | (exponent >= 63) if form.exponent == 8 else mask
@@ -182,6 +189,7 @@ class Fused(Model):
     def step(
         self, w: WaveBuilder, accumulator: Value, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> Value:
+        """The cut products as integers in 64-bit floats; with `special` also what is not finite."""
         products = []
         for (sa, ea, _), (sb, eb, _) in zip(a, b, strict=True):
             s = sb * sa

@@ -31,6 +31,7 @@ class Format:
 
     @property
     def is_float(self) -> bool:
+        """Whether the numbers have an exponent."""
         return self.exponent > 0
 
     @property

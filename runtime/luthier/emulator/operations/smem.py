@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, apply_atomic
-from luthier.emulator.ir.builder import I64, PTR
 from luthier.emulator.ir.declare import OperationTable
+from luthier.emulator.ir.exact import I64, PTR
 from luthier.emulator.ir.memory_code import check_scalar
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder

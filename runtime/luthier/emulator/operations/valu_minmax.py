@@ -35,10 +35,12 @@ def _legacy(b: Builder, x: Value, y: Value, larger: bool) -> Value:
 
 
 def legacy_minimum(b: Builder, x: Value, y: Value) -> Value:
+    """The smaller one: a NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted."""
     return _legacy(b, x, y, False)
 
 
 def legacy_maximum(b: Builder, x: Value, y: Value) -> Value:
+    """The larger one, in the same way."""
     return _legacy(b, x, y, True)
 
 
@@ -48,10 +50,12 @@ def _number(b: Builder, x: Value, y: Value, larger: bool) -> Value:
 
 
 def number_minimum(b: Builder, x: Value, y: Value) -> Value:
+    """minimumNumber of IEEE 754-2019: a NaN gives the other number."""
     return _number(b, x, y, False)
 
 
 def number_maximum(b: Builder, x: Value, y: Value) -> Value:
+    """maximumNumber of IEEE 754-2019."""
     return _number(b, x, y, True)
 
 
@@ -63,10 +67,12 @@ def _spreading(b: Builder, x: Value, y: Value, larger: bool) -> Value:
 
 
 def spreading_minimum(b: Builder, x: Value, y: Value) -> Value:
+    """minimum of IEEE 754-2019: a NaN gives NaN."""
     return _spreading(b, x, y, False)
 
 
 def spreading_maximum(b: Builder, x: Value, y: Value) -> Value:
+    """maximum of IEEE 754-2019: a NaN gives NaN."""
     return _spreading(b, x, y, True)
 
 

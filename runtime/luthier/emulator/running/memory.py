@@ -32,6 +32,7 @@ class Allocation:
 
     @property
     def end(self) -> int:
+        """Address behind the last byte."""
         return self.address + self.size
 
     def view(self) -> NDArray[np.uint8]:

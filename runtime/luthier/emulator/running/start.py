@@ -48,6 +48,7 @@ class Geometry:
 
     @property
     def groups(self) -> int:
+        """Work-groups of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
@@ -244,8 +245,8 @@ def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> bytes:
     return struct.pack("<QII", base & 0xFFFFFFFFFFFF | stride << 48, 0xFFFFFFFF, word3)
 
 
-def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: int) -> tuple[NDArray[np.uint8], int]:
-    """For each wave of a work-group: EXEC in the first 8 of 64 bytes, then its first VGPRs; and the bytes of these."""
+def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: int) -> NDArray[np.uint8]:
+    """A row for each wave of a work-group: EXEC in the first 8 of 64 bytes, then its first VGPRs."""
     x_size, y_size, _ = geometry.block
     waves = -(-geometry.items // wave_size)
     flat = np.arange(waves * wave_size, dtype=np.uint32)
@@ -266,7 +267,7 @@ def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: i
         for index, row in enumerate(rows):
             start = 64 + index * row_bytes
             images[wave, start : start + row_bytes] = row[lanes].view(np.uint8)
-    return images, row_bytes * len(rows)
+    return images
 
 
 def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:

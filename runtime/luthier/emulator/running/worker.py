@@ -30,11 +30,13 @@ def peek(array: NDArray[np.uint8], offset: int, size: int) -> int:
 
 
 def put_field(array: NDArray[np.uint8], structure: layout.Layout, name: str, value: int, base: int = 0) -> None:
+    """Write a field of a structure that begins at byte `base`."""
     field = structure.fields[name]
     poke(array, base + field.offset, field.size, value)
 
 
 def get_field(array: NDArray[np.uint8], structure: layout.Layout, name: str, base: int = 0) -> int:
+    """Read a field of a structure that begins at byte `base`."""
     field = structure.fields[name]
     return peek(array, base + field.offset, field.size)
 
@@ -56,6 +58,7 @@ class Copy:
 
     @property
     def address(self) -> int:
+        """Host address of the first record."""
         return self.keep.address
 
 
@@ -88,6 +91,7 @@ class WorkerState:
         return get_field(self._context_bytes, layout.CONTEXT, name)
 
     def group_field(self, name: str) -> int:
+        """A field of the work-group."""
         return get_field(self._group_bytes, layout.GROUP, name)
 
     def current(self) -> NDArray[np.uint8]:

@@ -73,22 +73,27 @@ class WaveRegisters:
 
     @property
     def vcc(self) -> int:
+        """VCC, as wide as the wave."""
         return self.sgpr(106, self.wave_size // 32)
 
     @property
     def exec(self) -> int:
+        """EXEC, as wide as the wave."""
         return self.sgpr(126, self.wave_size // 32)
 
     @property
     def m0(self) -> int:
+        """The register M0."""
         return self.sgpr(124)
 
     @property
     def scc(self) -> int:
+        """The condition code, 0 or 1."""
         return get_field(self.memory, layout.WAVE, "scc")
 
     @property
     def mode(self) -> int:
+        """The register MODE."""
         return get_field(self.memory, layout.WAVE, "mode")
 
     def dump(self, sgprs: int = 106, vgprs: int = 0) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.registers import WaveRegisters
 from luthier.emulator.running.memory import Memory
+from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState
 from luthier.errors import EmulationError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from luthier.emulator.running.launch import Launch
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.stats import LaunchStats
+from luthier.emulator.running.storage import DeviceBuffer, Variable
 from luthier.emulator.running.worker import Worker
 from luthier.errors import DeviceError, ObjectError
 from luthier.isa import Isa
@@ -31,103 +31,6 @@ if TYPE_CHECKING:  # what most launches do without
     from luthier.lifting import LiftedRepresentation
 
 Source = bytes | str | os.PathLike[str] | CodeObject
-
-
-class DeviceBuffer:
-    """Memory of a device."""
-
-    def __init__(self, memory: Memory, allocation: Allocation, checks: Checks | None = None) -> None:
-        self._memory = memory
-        self._checks = checks
-        self._allocation: Allocation | None = allocation
-
-    def _live(self) -> Allocation:
-        if self._allocation is None:
-            raise DeviceError("the buffer was freed")
-        return self._allocation
-
-    @property
-    def address(self) -> int:
-        """Device address of the first byte."""
-        return self._live().address
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self._live().size
-
-    def read(self, dtype: Any = None) -> Any:
-        """The contents: bytes, or an array of `dtype`."""
-        data = self._live().view().tobytes()
-        return data if dtype is None else np.frombuffer(data, dtype).copy()
-
-    def write(self, data: bytes | NDArray[Any], offset: int = 0) -> None:
-        """Replace contents from byte `offset`.
-
-        Raises:
-            DeviceError: it does not fit.
-        """
-        raw = (
-            np.frombuffer(data, np.uint8)
-            if isinstance(data, bytes)
-            else np.ascontiguousarray(data).view(np.uint8).ravel()
-        )
-        if offset < 0 or offset + raw.size > self.size:
-            raise DeviceError(f"{raw.size} bytes at {offset} do not fit a buffer of {self.size}")
-        self._live().view()[offset : offset + raw.size] = raw
-        if self._checks is not None:
-            self._checks.written(self.address + offset, raw.size)
-
-    def free(self) -> None:
-        """Give the memory back."""
-        self._memory.free(self._live())
-        self._allocation = None
-
-
-class Variable:
-    """A variable of a loaded module; of a HIP managed variable its storage."""
-
-    def __init__(self, name: str, address: int, size: int, memory: Memory, holder: Allocation) -> None:
-        self.name = name
-        self.address = address
-        self.size = size
-        self._memory = memory
-        self._holder = holder
-
-    def _live(self) -> NDArray[np.uint8]:
-        if self._memory.find(self._holder.address) is not self._holder:
-            raise DeviceError(f"the module of variable {self.name} was unloaded")
-        return self._holder.view()[self.address - self._holder.address :][: self.size]
-
-    def read(self, dtype: Any = None) -> Any:
-        """Contents: bytes, an array of `dtype`, or with `dtype` int the little-endian unsigned number.
-
-        Raises:
-            DeviceError: the module was unloaded.
-        """
-        data = self._live().tobytes()
-        if dtype is None:
-            return data
-        if dtype is int:
-            return int.from_bytes(data, "little")
-        return np.frombuffer(data, dtype).copy()
-
-    def write(self, data: bytes | int | NDArray[Any]) -> None:
-        """Replace the contents (a number fills the whole variable, little-endian).
-
-        Raises:
-            DeviceError: the sizes differ, or the module was unloaded.
-        """
-        if isinstance(data, (int, np.integer)):
-            data = (int(data) & ((1 << 8 * self.size) - 1)).to_bytes(self.size, "little")
-        raw = (
-            np.frombuffer(data, np.uint8)
-            if isinstance(data, bytes)
-            else np.ascontiguousarray(data).view(np.uint8).ravel()
-        )
-        if raw.size != self.size:
-            raise DeviceError(f"variable {self.name} has {self.size} bytes, not {raw.size}")
-        self._live()[:] = raw
 
 
 class Module:
@@ -281,12 +184,6 @@ class KernelHandle:
                 device.memory.free(allocation)
 
 
-def _make_checks(check: str | Collection[str], memory: Memory) -> Checks:
-    from luthier.emulator.inspection.checks import Checks
-
-    return Checks(check, memory)
-
-
 def _copy_in(memory: Memory, array: NDArray[Any]) -> Allocation:
     if array.dtype.hasobject:
         raise DeviceError("an array of Python objects cannot be a kernel argument")
@@ -319,8 +216,8 @@ class EmulatedDevice:
         self.memory = Memory()
         self.step_limit = 1 << 20
         """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
-        self.checks = None if check is None else _make_checks(check, self.memory)
-        self.session: threading.Thread | None = None
+        self._checks = self._make_checks(check)
+        self._session: threading.Thread | None = None
         """The thread of a debug session, while one is open."""
         self._findings: tuple[Finding, ...] = ()
         self._stats: LaunchStats | None = None
@@ -333,6 +230,13 @@ class EmulatedDevice:
             (abi.SHARED_BASE >> 32).to_bytes(4, "little") + (abi.PRIVATE_BASE >> 32).to_bytes(4, "little"), np.uint8
         )
         self.queue = queue.address
+
+    def _make_checks(self, check: str | Collection[str] | None) -> Checks | None:
+        if check is None:
+            return None
+        from luthier.emulator.inspection.checks import Checks
+
+        return Checks(check, self.memory)
 
     def __repr__(self) -> str:
         return f"<EmulatedDevice {self.target}, {self.threads} threads>"
@@ -353,20 +257,13 @@ class EmulatedDevice:
         """What the checks found in the last launch."""
         return self._findings
 
-    def found(self, findings: tuple[Finding, ...]) -> None:
-        """Make `findings` those of the last launch, and warn of each."""
-        from luthier.emulator.inspection.checks import CheckWarning
-
-        self._findings = findings
-        for finding in findings:
-            warnings.warn(str(finding), CheckWarning, stacklevel=5)
-
     def allocate(self, size: int) -> DeviceBuffer:
         """Zeroed memory of `size` bytes."""
         allocation = self.memory.allocate(size)
-        if self.checks is not None:
-            self.checks.watch(allocation)
-        return DeviceBuffer(self.memory, allocation, self.checks)
+        if self._checks is None:
+            return DeviceBuffer(self.memory, allocation)
+        self._checks.watch(allocation)
+        return DeviceBuffer(self.memory, allocation, self._checks.written)
 
     def load(self, source: Source) -> Module:
         """Load a code object: bytes, a path, or one already read. Of a bundle, the image for this target.
@@ -407,9 +304,18 @@ class EmulatedDevice:
         """
         if kernel.module.device is not self:
             raise DeviceError("the kernel is loaded on another device", kernel=kernel.name)
+        if self._session is not None:
+            raise DeviceError("another debug session is open on this device", kernel=kernel.name)
         from luthier.emulator.inspection.debugger import DebugSession
 
-        return DebugSession(kernel, arguments, grid, block, dynamic_lds)
+        def launch(trace: Trace) -> LaunchStats:
+            self._session = threading.current_thread()
+            try:
+                return kernel.launch(*arguments, grid=grid, block=block, dynamic_lds=dynamic_lds, trace=trace)
+            finally:
+                self._session = None
+
+        return DebugSession(kernel.kernel, kernel.module.code(kernel.kernel.wave_size), self.memory, launch)
 
     # Launching ------------------------------------------------------------------------------------------------------
 
@@ -422,16 +328,45 @@ class EmulatedDevice:
         breakpoints: Collection[int] | None = None,
         cooperative: bool = False,
     ) -> LaunchStats:
-        """Run a kernel whose kernarg segment is ready. One launch runs at a time."""
-        if self.session is not None and self.session is not threading.current_thread():
+        """Run a kernel whose kernarg segment is ready. One launch runs at a time.
+
+        Raises:
+            DeviceError: sizes the kernel does not take, or a debug session is open.
+            EmulationError: the kernel failed.
+        """
+        if self._session is not None and self._session is not threading.current_thread():
             raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
         with self._lock:
-            launch = Launch(self, handle, kernarg, geometry, trace, breakpoints, cooperative)
-            if cooperative:  # a worker holds one work-group: as many workers as work-groups
-                extra = range(len(self._workers), geometry.groups)
-                return launch.run(self._workers + [Worker(number) for number in extra])
-            return launch.run(self._workers[:1] if launch.stepped else self._workers)
+            code = handle.module.code(handle.kernel.wave_size)
+            checker = None if self._checks is None else self._checks.checker(handle.name)
+            observer = None
+            if trace is not None or checker is not None:
+                from luthier.emulator.inspection.debug import observer_of
 
-    def remember(self, stats: LaunchStats) -> None:
-        """Make `stats` those of the last launch."""
-        self._stats = stats
+                observer = observer_of(code, trace, breakpoints, checker)
+            launch = Launch(
+                self.target.target,
+                handle.kernel,
+                handle.module.image,
+                code,
+                kernarg,
+                geometry,
+                self.queue,
+                self.step_limit,
+                lift=handle.lift,
+                cooperative=cooperative,
+                observer=observer,
+            )
+            workers = self._workers
+            if cooperative:  # a worker holds one work-group: as many workers as work-groups
+                workers = workers + [Worker(number) for number in range(len(workers), geometry.groups)]
+            elif observer is not None:
+                workers = workers[:1]
+            result = launch.run(self.memory, workers, 1 if observer is not None else self.threads)
+            self._stats = result.stats
+            if checker is not None:
+                self._findings = checker.findings()
+                checker.warn()
+            if result.fault is not None:
+                raise result.fault
+            return result.stats

@@ -1,0 +1,279 @@
+"""Values made and changed without rounding: what arithmetic under a rounding mode is built of.
+
+What depends on the wave's MODE register is fixed when an operation is compiled: a kernel that changes MODE continues in
+code compiled for the new mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from luthier.emulator.ir.types import Type
+from luthier.emulator.ir.values import Operand, Value, constant
+from luthier.emulator.ir.variant import FloatMode
+
+I1 = ir.IntType(1)
+I8 = ir.IntType(8)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+PTR = ir.PointerType()
+MASK = Type("mask", 1)
+SCC = Type("scc", 1)
+
+
+class ExactBuilder:
+    """Makes values, none of which has to be rounded."""
+
+    def __init__(self, llvm: ir.IRBuilder, lanes: int, mode: FloatMode, major: int = 9) -> None:
+        self.ir = llvm
+        self.lanes = lanes
+        """Elements of a constant made here: lanes of the wave, twice that in packed operations, 0 in scalar ones."""
+        self.mode = mode
+        self.major = major
+        """ISA generation, for the few operations whose meaning changed; declare ``generations=True`` to use it."""
+        self.processor = ""
+        """``gfx942``, of operations declared ``processors=True``."""
+        self.modifiers: dict[str, int] = {}
+        """Instruction modifiers by operand name (``clamp``, ``omod``, …) as they are in the encoding."""
+
+    # Making values --------------------------------------------------------------------------------------------------
+
+    def wrap(self, llvm: Any, type: Type | str) -> Value:
+        """An LLVM value, read as `type`."""
+        return Value(self, llvm, Type.parse(type) if isinstance(type, str) else type)
+
+    def const(self, type: str | Type, number: int | float) -> Value:
+        """The number in every lane."""
+        kind = Type.parse(type) if isinstance(type, str) else type
+        return self.wrap(constant(kind, number, self.lanes), kind)
+
+    def bits_const(self, type: str, pattern: int) -> Value:
+        """A constant given by its bit pattern, for floats: ``b.bits_const("f32", 0x7FC00000)``."""
+        kind = Type.parse(type)
+        return self.const(f"u{kind.bits}", pattern).as_(kind)
+
+    def like(self, other: Operand, model: Value) -> Value:
+        """`other` with type and shape of `model`; numbers become constants."""
+        if isinstance(other, Value):
+            return other
+        return self.wrap(constant(model.type, other, model.lanes), model.type)
+
+    def lane_id(self, type: str = "u32") -> Value:
+        """0, 1, 2, … along the lanes."""
+        kind = Type.parse(type)
+        elements = [ir.Constant(kind.llvm, i) for i in range(self.lanes)]
+        return self.wrap(ir.Constant(ir.VectorType(kind.llvm, self.lanes), elements), kind)
+
+    def splat(self, scalar: Value) -> Value:
+        """A scalar in every lane."""
+        if not self.lanes or scalar.lanes:
+            return scalar
+        vector = ir.VectorType(scalar.llvm.type, self.lanes)
+        one = self.ir.insert_element(ir.Constant(vector, ir.Undefined), scalar.llvm, ir.Constant(I32, 0))
+        zeros = ir.Constant(ir.VectorType(I32, self.lanes), None)
+        return self.wrap(self.ir.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros), scalar.type)
+
+    def shaped(self, element: ir.Type, lanes: int) -> ir.Type:
+        """A vector of `lanes` elements; the element itself for 0."""
+        return ir.VectorType(element, lanes) if lanes else element
+
+    # Bits and conversions -------------------------------------------------------------------------------------------
+
+    def bitcast(self, value: Value, type: str | Type) -> Value:
+        """The same bits read as another type of the same size."""
+        kind = Type.parse(type) if isinstance(type, str) else type
+        if kind.llvm == value.type.llvm:
+            return self.wrap(value.llvm, kind)
+        if kind.bits != value.type.bits:
+            raise TypeError(f"cannot read {value.type} as {kind}")
+        return self.wrap(self.ir.bitcast(value.llvm, self.shaped(kind.llvm, value.lanes)), kind)
+
+    def convert(self, value: Value, type: str | Type) -> Value:
+        """The number as another type: integers extended by the value's sign or truncated, floats widened."""
+        kind = Type.parse(type) if isinstance(type, str) else type
+        source = value.type
+        target = self.shaped(kind.llvm, value.lanes)
+        if source == kind:
+            return value
+        if source.kind in ("mask", "scc") and not kind.is_float:
+            return self.wrap(self.ir.zext(value.llvm, target), kind)
+        if source.kind == "bf":
+            wide = self.wrap(self.ir.zext(value.llvm, self.shaped(I32, value.lanes)), "u32") << 16
+            return self.convert(wide.as_("f32"), kind)
+        if source.is_float and kind.is_float and kind.bits > source.bits:
+            return self.wrap(self.ir.fpext(value.llvm, target), kind)
+        if source.is_float and not kind.is_float:
+            raise TypeError("float to integer needs b.float_to_int, which says what happens out of range")
+        if kind.is_float:
+            raise TypeError(f"{source} does not become {kind} without rounding")
+        if kind.bits == source.bits:
+            return self.wrap(value.llvm, kind)
+        if kind.bits < source.bits:
+            return self.wrap(self.ir.trunc(value.llvm, target), kind)
+        extend = self.ir.sext if source.is_signed else self.ir.zext
+        return self.wrap(extend(value.llvm, target), kind)
+
+    def float_to_int(self, value: Value, type: str) -> Value:
+        """Truncate toward zero; out of range saturates, NaN gives 0 (ISA documents, V_CVT_*)."""
+        kind = Type.parse(type)
+        if value.type.bits == 16:
+            # Hosts with arithmetic of 16 bits: LLVM's code for the conversion there gives the least integer for NaN.
+            value = value.to("f32")
+        operation = "fptosi" if kind.is_signed else "fptoui"
+        return self.intrinsic(f"llvm.{operation}.sat", [value], kind, overload=[kind, value.type])
+
+    # Arithmetic -----------------------------------------------------------------------------------------------------
+
+    def binary(self, name: str, left: Value, right: Value) -> Value:
+        """One of add, sub, mul, and_, or_, xor, shl, shr on two integers or masks of one type."""
+        left, right = self._same_shape(left, right)
+        kind = left.type
+        if kind.llvm != right.type.llvm:
+            raise TypeError(f"{name} of {left.type} and {right.type}")
+        if kind.is_float:
+            raise TypeError(f"no {name} of {kind}")
+        if name == "shr":
+            name = "ashr" if kind.is_signed else "lshr"
+        return self.wrap(getattr(self.ir, name)(left.llvm, right.llvm), kind)
+
+    def _same_shape(self, left: Value, right: Value) -> tuple[Value, Value]:
+        if left.lanes and not right.lanes:
+            right = self.splat(right)
+        elif right.lanes and not left.lanes:
+            left = self.splat(left)
+        return left, right
+
+    def compare(self, relation: str, left: Value, other: Operand) -> Value:
+        """`==  !=  <  <=  >  >=` giving a mask (or scc). Of floats: ordered, but `!=` is true on NaN."""
+        left, right = self._same_shape(left, self.like(other, left))
+        if left.type.kind == "f":
+            make = self.ir.fcmp_unordered if relation == "!=" else self.ir.fcmp_ordered
+        else:
+            make = self.ir.icmp_signed if left.type.is_signed else self.ir.icmp_unsigned
+        result = make(relation, left.llvm, right.llvm)
+        return self.wrap(result, MASK if left.lanes else SCC)
+
+    def is_nan(self, value: Value) -> Value:
+        """Where a float is NaN: a mask (or scc)."""
+        result = self.ir.fcmp_unordered("uno", value.llvm, value.llvm)
+        return self.wrap(result, MASK if value.lanes else SCC)
+
+    def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
+        """`yes` where the condition holds, else `no`; one of the two may be a number."""
+        model = yes if isinstance(yes, Value) else no
+        if not isinstance(model, Value):
+            raise TypeError("select needs a value on one side")
+        left, right = self._same_shape(self.like(yes, model), self.like(no, model))
+        if condition.lanes and not left.lanes:
+            left, right = self.splat(left), self.splat(right)
+        return self.wrap(self.ir.select(condition.llvm, left.llvm, right.llvm), left.type)
+
+    def negate(self, value: Value) -> Value:
+        """Flip the sign bit, of NaN too."""
+        integer = f"u{value.type.bits}"
+        return (value.as_(integer) ^ (1 << (value.type.bits - 1))).as_(value.type)
+
+    def absolute(self, value: Value) -> Value:
+        """Clear a float's sign bit; of a signed integer the wrapped absolute value."""
+        if value.type.is_float:
+            integer = f"u{value.type.bits}"
+            return (value.as_(integer) & ((1 << (value.type.bits - 1)) - 1)).as_(value.type)
+        return self.select(value < 0, -value, value)
+
+    def minimum(self, left: Value, right: Operand) -> Value:
+        """Smaller of two integers."""
+        other = self.like(right, left)
+        return self.select(left < other, left, other)
+
+    def maximum(self, left: Value, right: Operand) -> Value:
+        """Larger of two integers."""
+        other = self.like(right, left)
+        return self.select(left > other, left, other)
+
+    def add_saturate(self, left: Value, right: Operand) -> Value:
+        """Sum of integers, the type's nearest number where it does not fit."""
+        name = "llvm.sadd.sat" if left.type.is_signed else "llvm.uadd.sat"
+        return self.intrinsic(name, [left, self.like(right, left)], left.type)
+
+    def sub_saturate(self, left: Value, right: Operand) -> Value:
+        """Difference of integers, the type's nearest number where it does not fit."""
+        name = "llvm.ssub.sat" if left.type.is_signed else "llvm.usub.sat"
+        return self.intrinsic(name, [left, self.like(right, left)], left.type)
+
+    def popcount(self, value: Value) -> Value:
+        """How many bits are set, as a number of the same type."""
+        return self.intrinsic("llvm.ctpop", [value], value.type)
+
+    def bit_reverse(self, value: Value) -> Value:
+        """The bits in opposite order."""
+        return self.intrinsic("llvm.bitreverse", [value], value.type)
+
+    def leading_zeros(self, value: Value) -> Value:
+        """Zeros above the highest set bit; all bits for 0."""
+        return self.intrinsic("llvm.ctlz", [value], value.type, flags=[0])
+
+    def trailing_zeros(self, value: Value) -> Value:
+        """Zeros below the lowest set bit; all bits for 0."""
+        return self.intrinsic("llvm.cttz", [value], value.type, flags=[0])
+
+    def funnel_shift_right(self, high: Value, low: Value, amount: Value) -> Value:
+        """Low half of ``{high, low} >> amount``; the amount counts modulo the width."""
+        return self.intrinsic("llvm.fshr", [high, low, amount], low.type)
+
+    def floor(self, value: Value) -> Value:
+        """Round a float to an integral value, down."""
+        return self.intrinsic("llvm.floor", [value], value.type)
+
+    def ceil(self, value: Value) -> Value:
+        """Round a float to an integral value, up."""
+        return self.intrinsic("llvm.ceil", [value], value.type)
+
+    def truncate(self, value: Value) -> Value:
+        """Round a float to an integral value, toward zero."""
+        return self.intrinsic("llvm.trunc", [value], value.type)
+
+    def round_even(self, value: Value) -> Value:
+        """Round a float to an integral value, nearest even, whatever MODE says."""
+        return self.intrinsic("llvm.roundeven", [value], value.type)
+
+    # LLVM beneath ---------------------------------------------------------------------------------------------------
+
+    def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+        """The declaration of an LLVM function, made once a module."""
+        module = self.ir.module
+        found = module.globals.get(name)
+        if found is None:
+            found = ir.Function(module, ir.FunctionType(result, list(arguments)), name)
+        return found
+
+    def intrinsic(
+        self,
+        name: str,
+        values: Sequence[Value],
+        result: Type,
+        *,
+        overload: Sequence[Type] | None = None,
+        flags: Sequence[int] = (),
+    ) -> Value:
+        """Call an LLVM intrinsic; overloaded on the result's type unless told otherwise."""
+        lanes = values[0].lanes
+        shapes = [self.shaped(kind.llvm, lanes) for kind in (overload or [result])]
+        arguments = [value.llvm for value in values] + [ir.Constant(I1, flag) for flag in flags]
+        callee = self.function(
+            ".".join([name, *(overload_name(shape) for shape in shapes)]),
+            self.shaped(result.llvm, lanes),
+            [argument.type for argument in arguments],
+        )
+        return self.wrap(self.ir.call(callee, arguments), result)
+
+
+def overload_name(llvm: ir.Type) -> str:
+    """How an LLVM intrinsic's name spells a type: ``v64i32``, ``f32``."""
+    if isinstance(llvm, ir.VectorType):
+        return f"v{llvm.count}{overload_name(llvm.element)}"
+    if isinstance(llvm, ir.IntType):
+        return f"i{llvm.width}"
+    return {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}[str(llvm)]
