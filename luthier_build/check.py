@@ -61,7 +61,7 @@ def _problems_of_hook(hook: Hook, target: TargetId) -> Iterator[str]:
         place = f"{hook.location}: " if hook.location else ""
         name = f" {parameter.name!r}" if parameter.name else ""
         yield (
-            f"{place}parameter{name} of hook {hook.source} is passed in memory: take numbers, pointers or vectors, not "
+            f"{place}parameter{name} of hook {hook.name} is passed in memory: take numbers, pointers or vectors, not "
             "structures"
         )
     if in_memory:
@@ -103,5 +103,5 @@ def _splice_with(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
     binding = bind(template, sources, Live(0, 0), _EVERY_REGISTER, wave_size)
     if binding is None:
         place = f"{hook.location}: " if hook.location else ""
-        raise BuildError(f"{place}hook {hook.source} needs more registers than a kernel can have")
+        raise BuildError(f"{place}hook {hook.name} needs more registers than a kernel can have")
     emit(Isa.of(target, wave_size), template, binding)

@@ -17,13 +17,12 @@ from typing import Any
 
 from luthier import __version__
 from luthier.errors import BuildError, LuthierError
+from luthier.module.packages import RECORD
 
 from luthier_build.package import BuiltModule, compile_tool
 from luthier_build.settings import Settings, load_settings, read_table
 from luthier_build.workspace import write_atomic
 
-RECORD = ".luthier-editable.json"
-"""Name of the record, in the package's folder."""
 VARIABLE = "LUTHIER_EDITABLE_REBUILD"
 _FILES_OF_SETTINGS = ("pyproject.toml", "setup.py")
 

@@ -1,26 +1,15 @@
-"""The manifest: a JSON file beside each device module's bundle that says what is in it."""
+"""Make the manifest of a device module from what its code objects and its sources say."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
 
-from luthier import __version__
 from luthier.errors import BuildError
-from luthier.module import ToolModule
+from luthier.module import DeviceContents, DeviceVariable, Hook, Manifest, Parameter, ToolModule
+from luthier.module.embedded import plain_name
 
 from luthier_build.sources import SourceDeclaration
-
-if TYPE_CHECKING:
-    from luthier_build.bitcode import DeviceContents, DeviceVariable, HookFunction
-
-FORMAT = "luthier-device-module"
-VERSION = 1
-"""Raised when a reader of the version before would misunderstand the file."""
 
 PASSABLE = {
     "bool": (1,),
@@ -34,127 +23,6 @@ PASSABLE = {
 
 _TAKEN = frozenset({"name", *(name for name in vars(ToolModule) if not name.startswith("_"))})
 """Attributes of a `ToolModule`, which hooks are attributes of, too."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a hook."""
-
-    name: str
-    type: str
-    """C++ type as written in the source, or the LLVM type when the source could not be read."""
-    kind: str
-    """``bool``, ``int`` (signed), ``uint``, ``float``, ``pointer`` or ``vector``."""
-    size: int
-    """Bytes; 0 when unknown."""
-    llvm: str
-    """LLVM type in the bitcode, e.g. ``i1``."""
-
-
-@dataclass(frozen=True)
-class Hook:
-    """A hook: where it is in the bitcode and how it is called."""
-
-    name: str
-    symbol: str
-    parameters: tuple[Parameter, ...]
-    documentation: str = ""
-    location: str = ""
-    targets: tuple[str, ...] = ()
-    """Targets that have it, when not all do."""
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A device variable that Python can read and write."""
-
-    name: str
-    symbol: str
-    type: str
-    size: int
-    """Bytes of storage."""
-    managed: bool
-    """The symbol holds a pointer to the storage; HIP allocates and publishes it."""
-    constant: bool
-    documentation: str = ""
-    location: str = ""
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """Everything a device module offers."""
-
-    package: str
-    module: str
-    bundle: str
-    """File name of the offload bundle, in the same folder."""
-    targets: tuple[str, ...]
-    hooks: tuple[Hook, ...]
-    variables: tuple[Variable, ...]
-    intrinsics: tuple[str, ...]
-    """Names of the intrinsics that the hooks call and the runtime must know, e.g. ``luthier::readReg.i32.i32``."""
-    cuid: str
-    llvm: str
-    """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
-    compiler: str
-    """Version line of the compiler."""
-    luthier: str = __version__
-
-    def to_json(self) -> str:
-        """The file's text; the same for the same contents."""
-        return json.dumps({"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}, indent=2) + "\n"
-
-    @classmethod
-    def read(cls, path: Path) -> Manifest:
-        """Read a manifest.
-
-        Raises:
-            BuildError: no such file, not a manifest, or one of a newer Luthier.
-        """
-        try:
-            raw = json.loads(path.read_text())
-        except OSError as problem:
-            raise BuildError(f"cannot read manifest: {problem.strerror}", object=str(path)) from problem
-        except ValueError as problem:
-            raise BuildError(f"not a manifest: {problem}", object=str(path)) from problem
-        return cls.from_json(raw, str(path))
-
-    @classmethod
-    def from_json(cls, raw: Any, place: str) -> Manifest:
-        """A manifest from decoded JSON; `place` names it in errors."""
-        if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-            raise BuildError("not a manifest of a device module", object=place)
-        if raw.get("version") != VERSION:
-            raise BuildError(
-                f"manifest version {raw.get('version')!r} (written by luthier {raw.get('luthier')}), but luthier "
-                f"{__version__} reads version {VERSION}: rebuild the tool, or update luthier",
-                object=place,
-            )
-        try:
-            return cls(
-                raw["package"],
-                raw["module"],
-                raw["bundle"],
-                tuple(raw["targets"]),
-                tuple(
-                    Hook(
-                        **{
-                            **hook,
-                            "parameters": tuple(Parameter(**parameter) for parameter in hook["parameters"]),
-                            "targets": tuple(hook["targets"]),
-                        }
-                    )
-                    for hook in raw["hooks"]
-                ),
-                tuple(Variable(**variable) for variable in raw["variables"]),
-                tuple(raw["intrinsics"]),
-                raw["cuid"],
-                raw["llvm"],
-                raw["compiler"],
-                raw["luthier"],
-            )
-        except (KeyError, TypeError) as problem:
-            raise BuildError(f"damaged manifest: {problem}", object=place) from problem
 
 
 def make_manifest(
@@ -175,25 +43,27 @@ def make_manifest(
     Raises:
         BuildError: a hook with a parameter that cannot be passed, or that differs between targets.
     """
-    hooks: dict[str, HookFunction] = {}
+    hooks: dict[str, Hook] = {}
     variables: dict[str, DeviceVariable] = {}
     for content in contents:
         for hook in content.hooks:
-            if hooks.setdefault(hook.symbol, hook).parameters != hook.parameters:
-                raise BuildError(f"hook {hook.symbol} has other parameters than elsewhere", target=content.target)
+            if _types(hooks.setdefault(hook.symbol, hook)) != _types(hook):
+                raise BuildError(f"hook {hook.symbol} has other parameters than elsewhere", target=str(content.target))
         for variable in content.variables:
             if variables.setdefault(variable.symbol, variable) != variable:
-                raise BuildError(f"variable {variable.symbol} is declared otherwise elsewhere", target=content.target)
+                raise BuildError(
+                    f"variable {variable.symbol} is declared otherwise elsewhere", target=str(content.target)
+                )
     for hook in hooks.values():
         if hook.symbol in _TAKEN:
             raise BuildError(
                 f"{hook.location or module}: a hook cannot be called {hook.symbol!r}, which is an attribute of every "
                 "ToolModule: rename it"
             )
-    everywhere = tuple(content.target for content in contents)
+    everywhere = tuple(str(content.target) for content in contents)
 
     def targets_of(symbol: str) -> tuple[str, ...]:
-        having = tuple(c.target for c in contents if any(hook.symbol == symbol for hook in c.hooks))
+        having = tuple(str(c.target) for c in contents if any(hook.symbol == symbol for hook in c.hooks))
         return () if having == everywhere else having
 
     return Manifest(
@@ -210,13 +80,17 @@ def make_manifest(
     )
 
 
-def _hook(hook: HookFunction, declaration: SourceDeclaration | None, targets: tuple[str, ...]) -> Hook:
+def _types(hook: Hook) -> list[str]:
+    return [parameter.llvm for parameter in hook.parameters]
+
+
+def _hook(hook: Hook, declaration: SourceDeclaration | None, targets: tuple[str, ...]) -> Hook:
     if declaration is None:
         parameters = tuple(
-            Parameter(f"arg{number}", llvm, kind_of_llvm(llvm), size_of_llvm(llvm), llvm)
-            for number, llvm in enumerate(hook.parameters)
+            replace(parameter, name=parameter.name or f"arg{number}")
+            for number, parameter in enumerate(hook.parameters)
         )
-        return Hook(plain_name(hook.symbol), hook.symbol, parameters, location=hook.location, targets=targets)
+        return replace(hook, name=plain_name(hook.symbol), parameters=parameters, targets=targets)
     for parameter in declaration.parameters:
         sizes = PASSABLE.get(parameter.kind, ())
         if sizes is not None and parameter.size not in sizes:
@@ -233,8 +107,8 @@ def _hook(hook: HookFunction, declaration: SourceDeclaration | None, targets: tu
         declaration.name.rpartition("::")[2],
         hook.symbol,
         tuple(
-            Parameter(parameter.name, parameter.type, parameter.kind, parameter.size, llvm)
-            for parameter, llvm in zip(declaration.parameters, hook.parameters, strict=True)
+            Parameter(told.name, told.type, told.kind, told.size, parameter.llvm)
+            for told, parameter in zip(declaration.parameters, hook.parameters, strict=True)
         ),
         declaration.documentation,
         declaration.location,
@@ -242,47 +116,13 @@ def _hook(hook: HookFunction, declaration: SourceDeclaration | None, targets: tu
     )
 
 
-def _variable(variable: DeviceVariable, declaration: SourceDeclaration | None) -> Variable:
-    known = declaration or SourceDeclaration(plain_name(variable.symbol), "", (), "", "")
-    return Variable(
-        known.name,
-        variable.symbol,
-        known.type,
-        variable.size,
-        variable.managed,
-        variable.constant,
-        known.documentation,
-        known.location,
+def _variable(variable: DeviceVariable, declaration: SourceDeclaration | None) -> DeviceVariable:
+    if declaration is None:
+        return variable
+    return replace(
+        variable,
+        name=declaration.name,
+        type=declaration.type,
+        documentation=declaration.documentation,
+        location=declaration.location,
     )
-
-
-def plain_name(symbol: str) -> str:
-    """``a::b`` for the Itanium names of variables (``_ZN1a1bE``, ``_ZL1b``); any other symbol as it is."""
-    rest = symbol.removeprefix("_Z").removeprefix("L").removeprefix("N")
-    if rest == symbol:
-        return symbol
-    parts = []
-    while rest[:1].isdigit():
-        digits = len(rest) - len(rest.lstrip("0123456789"))
-        length = int(rest[:digits])
-        parts.append(rest[digits : digits + length])
-        rest = rest[digits + length :].removeprefix("L")
-    return "::".join(parts) if parts and rest in ("", "E") else symbol
-
-
-def kind_of_llvm(llvm: str) -> str:
-    """The kind of parameter an LLVM type most likely stands for (signedness is not in it)."""
-    if llvm == "i1":
-        return "bool"
-    if llvm.startswith("ptr"):
-        return "pointer"
-    if llvm.startswith("<"):
-        return "vector"
-    return "int" if llvm.startswith("i") else "float"
-
-
-def size_of_llvm(llvm: str) -> int:
-    """Bytes of a scalar LLVM type; 0 for others."""
-    if llvm.startswith("i") and llvm[1:].isdigit():
-        return (int(llvm[1:]) + 7) // 8
-    return {"half": 2, "bfloat": 2, "float": 4, "double": 8, "ptr": 8}.get(llvm, 0)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import BuildError
+from luthier.module import Manifest
 
 from luthier_build import sources, stubs
-from luthier_build.bitcode import read_contents
 from luthier_build.compile import DeviceModule, compile_modules
-from luthier_build.manifest import Manifest, make_manifest
+from luthier_build.manifest import make_manifest
 from luthier_build.settings import ModuleSettings, Settings
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
-from luthier_build.units import Report
+from luthier_build.units import Report, read_contents
 from luthier_build.workspace import (
     build_folder,
     digest_text,

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from luthier import __version__
+from luthier.errors import BuildError, LuthierError
+from luthier.module import DeviceContents
+from luthier.objects import load_object
 from luthier.processes import run
 
-from luthier_build.bitcode import read_contents
 from luthier_build.plugin import include_dir, plugin_flags, plugin_for
 from luthier_build.settings import ModuleSettings, Settings
 from luthier_build.toolchain import Toolchain
@@ -132,6 +134,20 @@ def compile_unit(unit: Unit, output: Path, *, verbose: bool = False, report: Rep
         run(command, cwd=unit.project, warnings=lambda text: report(text.rstrip()))
         read_contents(fresh, unit.target)  # refuses an object without hooks' bitcode
         return [Path(os.path.normpath(unit.project / name)) for name in read_depfile(depfile)]
+
+
+def read_contents(path: Path, target: str) -> DeviceContents:
+    """What a code object made by `compile_unit` says of itself.
+
+    Raises:
+        BuildError: not a code object, or no bitcode of Luthier's plugin in it.
+    """
+    try:
+        return DeviceContents.of_object(load_object(path))
+    except LuthierError as problem:
+        raise BuildError(
+            f"the compiler made no device module: {problem.message}", object=path.name, target=target
+        ) from problem
 
 
 def write_bundle(objects: Mapping[str, Path], output: Path, toolchain: Toolchain, *, compress: bool = False) -> None:

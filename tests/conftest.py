@@ -61,7 +61,7 @@ def make_module() -> MakeModule:
 @pytest.fixture(scope="session")
 def counter(make_module: MakeModule) -> type[Tool]:
     """The tool of examples/instr_count with a module compiled here."""
-    from luthier.module import tool_module
+    from luthier.module.packages import loaded_by
 
     source = (ROOT / "examples/instr_count/luthier_instr_count/device.hip").read_text()
     made = make_module(
@@ -69,10 +69,10 @@ def counter(make_module: MakeModule) -> type[Tool]:
         *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1150", "gfx1200", "gfx1201"),
     )
     patch = pytest.MonkeyPatch()
-    patch.setattr(tool_module, "_from_package", lambda package, name: made)
     patch.syspath_prepend(str(ROOT / "examples" / "instr_count"))
     sys.modules.pop("luthier_instr_count", None)
-    from luthier_instr_count import InstrCount
+    with loaded_by(lambda package, name: made):
+        from luthier_instr_count import InstrCount
 
     patch.undo()
     sys.modules.pop("luthier_instr_count", None)

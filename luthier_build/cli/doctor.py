@@ -104,8 +104,8 @@ def _toolchain(toolchain: Toolchain) -> Iterator[Finding]:
 
 
 def _compile_hook(toolchain: Toolchain) -> str:
-    from luthier_build.bitcode import read_contents
     from luthier_build.compile import compile_device
+    from luthier_build.units import read_contents
     from luthier_build.workspace import build_folder
 
     with tempfile.TemporaryDirectory() as name:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import struct
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ from luthier.errors import HookError
 from luthier.isa import InstructionFlag, OperandKind
 from luthier.lifting import Instruction, LiftedRepresentation
 from luthier.module import Hook, Parameter
+from luthier.module.llvm_types import integer_bits, units_of
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
-from luthier.payload.intrinsics import units_of_type
 
 Place = Literal["before", "after"]
 
@@ -196,17 +195,10 @@ class InstrumentationTask:
 _PASSES_ON = int(InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL)
 
 
-@functools.cache
-def _integer_bits(kind: str) -> int:
-    """Width of an integer type, 0 of any other."""
-    integer = re.fullmatch(r"i(\d+)", kind)
-    return int(integer[1]) if integer else 0
-
-
 def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
-    kind = parameter.type
+    kind = parameter.llvm
     if isinstance(argument, RegisterOperand):
-        needed = units_of_type(kind)
+        needed = units_of(kind)
         if argument.count != needed:
             raise HookError(f"{kind} takes {needed} registers, {argument.count} given")
         uniform = [unit < 256 for unit in argument.units]
@@ -218,7 +210,7 @@ def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
         if kind == "float":
             value = struct.unpack("<f", struct.pack("<f", value))[0]
         return ConstantArgument(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}")
-    bits = _integer_bits(kind)
+    bits = integer_bits(kind)
     if bits and isinstance(argument, int):
         low = 0 if bits == 1 or parameter.signed is False else -(1 << bits - 1)
         high = (1 << bits - 1) - 1 if parameter.signed and bits > 1 else (1 << bits) - 1

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from luthier.errors import BuildError
+from luthier.errors import BuildError, ToolError
+from luthier.module import DeviceVariable, Hook, Manifest, Parameter
+from luthier.module.embedded import plain_name
 
 import luthier_build.sources as sources_module
-from luthier_build.manifest import Hook, Manifest, Parameter, Variable, plain_name
 from luthier_build.package import compile_tool
 from luthier_build.settings import load_settings
 from luthier_build.sources import clean_comment
@@ -80,13 +81,15 @@ def test_everything_is_described(make_project: MakeProject, toolchain: Toolchain
     )
     assert nothing == Hook("nothing", "nothing", (), "", "device.hip:25:23")
     assert {variable.name: variable for variable in manifest.variables} == {
-        "total": Variable("total", "total", "uint64_t", 8, True, False, "Where it all goes.", "device.hip:9:22"),
-        "table": Variable("table", "table", "uint32_t[256]", 1024, False, False, "", "device.hip:10:21"),
-        "scale": Variable("scale", "scale", "float", 4, False, True, "", "device.hip:11:20"),
-        "deep::er::level": Variable(
+        "total": DeviceVariable("total", "total", "uint64_t", 8, True, False, "Where it all goes.", "device.hip:9:22"),
+        "table": DeviceVariable("table", "table", "uint32_t[256]", 1024, False, False, "", "device.hip:10:21"),
+        "scale": DeviceVariable("scale", "scale", "float", 4, False, True, "", "device.hip:11:20"),
+        "deep::er::level": DeviceVariable(
             "deep::er::level", "_ZN4deep2er5levelE", "int", 4, False, False, "", "device.hip:12:48"
         ),
-        "Holder::held": Variable("Holder::held", "_ZN6Holder4heldE", "short", 2, False, False, "", "device.hip:14:26"),
+        "Holder::held": DeviceVariable(
+            "Holder::held", "_ZN6Holder4heldE", "short", 2, False, False, "", "device.hip:14:26"
+        ),
     }
     assert set(manifest.intrinsics) == {
         "luthier::readReg.i32.i32",
@@ -177,12 +180,12 @@ def test_reading_a_damaged_manifest(
     path.write_text(good.to_json())
     assert Manifest.read(path) == good
     path.write_text(json.dumps(change(json.loads(good.to_json()))))
-    with pytest.raises(BuildError, match=message):
+    with pytest.raises(ToolError, match=message):
         Manifest.read(path)
     path.write_text("{")
-    with pytest.raises(BuildError, match="not a manifest"):
+    with pytest.raises(ToolError, match="not a manifest"):
         Manifest.read(path)
-    with pytest.raises(BuildError, match="cannot read manifest"):
+    with pytest.raises(ToolError, match="cannot read manifest"):
         Manifest.read(tmp_path / "missing.json")
 
 

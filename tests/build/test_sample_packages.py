@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from luthier import Tool, ToolModule
 from luthier.cli.main import main
+from luthier.module import Manifest
 from luthier.objects import load_object, load_objects
 from luthier.verify import verify_object
 
 from luthier_build.compile import compile_application
-from luthier_build.manifest import Manifest
 from luthier_build.toolchain import Toolchain
 
 pytestmark = pytest.mark.rotating(3)

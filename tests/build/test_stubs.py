@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import BuildError
-from luthier.module import ToolModule
+from luthier.isa.targets import TargetId
+from luthier.module import DeviceContents, DeviceVariable, Hook, Manifest, Parameter, ToolModule
 
-from luthier_build.bitcode import DeviceContents, HookFunction
-from luthier_build.manifest import Hook, Manifest, Parameter, Variable, make_manifest
+from luthier_build.manifest import make_manifest
 from luthier_build.package import compile_tool
 from luthier_build.settings import load_settings
 from luthier_build.stubs import GENERATED, python_module, stub
@@ -28,9 +28,9 @@ HOOKS = (
     Hook("odd<int>", "_Z3oddIiEvv", ()),
 )
 VARIABLES = (
-    Variable("total", "total", "uint64_t", 8, True, False, "Where\nit goes."),
-    Variable("scale", "scale", "float", 4, False, True),
-    Variable("blob", "blob", "", 12, False, False),
+    DeviceVariable("total", "total", "uint64_t", 8, True, False, "Where\nit goes."),
+    DeviceVariable("scale", "scale", "float", 4, False, True),
+    DeviceVariable("blob", "blob", "", 12, False, False),
 )
 MANIFEST = Manifest("tool", "device", "device.hipfb", ("gfx942", "gfx1100"), HOOKS, VARIABLES, (), "", "22.1", "clang")
 
@@ -70,7 +70,7 @@ def test_a_type_checker_knows_the_hooks(tmp_path: Path) -> None:
         text=True,
     ).stdout
     note, error = (line.partition(": ")[2] for line in done.splitlines() if line.startswith("user.py:"))
-    assert note == 'note: Revealed type is "luthier.module.tool_module.Hook"'
+    assert note == 'note: Revealed type is "luthier.module.description.Hook"'
     assert error.startswith('error: Module has no attribute "coutn"')
 
 
@@ -108,6 +108,7 @@ def test_a_hook_that_is_a_python_keyword_is_in_no_stub_but_can_be_found(
 
 @pytest.mark.parametrize("name", ["name", *sorted(name for name in dir(ToolModule) if not name.startswith("_"))])
 def test_a_hook_cannot_hide_behind_an_attribute_of_its_module(name: str) -> None:
-    contents = DeviceContents("gfx942", (HookFunction(name, (), "device.hip:7"),), (), (), "", "22.1")
+    hook = Hook(name, name, (), location="device.hip:7")
+    contents = DeviceContents(TargetId.parse("gfx942"), (hook,), (), (), "", "22.1")
     with pytest.raises(BuildError, match=f"device.hip:7: a hook cannot be called '{name}'"):
         make_manifest("tool", "device", "device.hipfb", "clang", [contents], {})

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from luthier.cli.main import main
-
-from luthier_build.manifest import Hook, Manifest, Parameter, Variable
+from luthier.module import DeviceVariable, Hook, Manifest, Parameter
 
 GOOD = """\
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ def manifest(**changes: object) -> Manifest:
         "bundle": "device.hipfb",
         "targets": ("gfx90a", "gfx942"),
         "hooks": (Hook("count", "count", (Parameter("step", "uint32_t", "uint", 4, "i32"),)),),
-        "variables": (Variable("total", "total", "uint64_t", 8, True, False),),
+        "variables": (DeviceVariable("total", "total", "uint64_t", 8, True, False),),
         "intrinsics": (),
         "cuid": "",
         "llvm": "22.1.8",

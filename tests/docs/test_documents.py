@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from luthier.cli.main import COMMANDS, main
+from luthier.cli.main import every_command, main
 from luthier.errors import EmulationError
 from luthier.objects import load_object
 from luthier.patch import patch_object
@@ -159,7 +159,7 @@ def test_emulator_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool of docs/writing-tools.md, in a real kernel: its counter is what NumPy counts."""
     from luthier import ToolModule, open_device
-    from luthier.module import tool_module
+    from luthier.module.packages import loaded_by
 
     document = ROOT / "docs/writing-tools.md"
     (device,) = blocks(document, "cpp")
@@ -168,10 +168,10 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with build_folder(tmp_path / "build") as held:
         built = compile_device([tmp_path / "device.hip"], [TARGET], folder=held, report=lambda line: None)
     made = ToolModule.load(built.bundle)
-    monkeypatch.setattr(tool_module, "_from_package", lambda package, name: made)
     names: dict[str, object] = {"__name__": "stores"}
     monkeypatch.setitem(sys.modules, "stores", type(sys)("stores"))
-    exec(compile(host, name_of(document), "exec"), names)
+    with loaded_by(lambda package, name: made):
+        exec(compile(host, name_of(document), "exec"), names)
     tool = names["Stores"](minimum=250.0)  # type: ignore[operator]
 
     app = compile_application(ROOT / "examples/apps/vector_add.hip", TARGET, tmp_path / "vector_add.hsaco")
@@ -200,7 +200,7 @@ def help_of(*command: str) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", every_command())
 def test_every_command_is_documented_and_has_help(command: str) -> None:
     assert f"usage: luthier {command}" in help_of(command)
     readme = (ROOT / "README.md").read_text()
@@ -213,7 +213,7 @@ def test_every_command_is_documented_and_has_help(command: str) -> None:
 def test_commands_and_options_exist(document: Path) -> None:
     for line in code_of(document):
         for command, rest in re.findall(r"(?:^|&& )luthier ([a-z][\w-]*)((?: [^&]+)?)", line):
-            assert command in COMMANDS, f"{line!r} in {name_of(document)}"
+            assert command in every_command(), f"{line!r} in {name_of(document)}"
             text = help_of(command)
             actions = re.search(r"\{([\w,]+)\} \.\.\.", text)
             if actions and rest:

@@ -28,10 +28,10 @@ def module(make_module) -> ToolModule:
 
 def test_hooks_and_variables(module: ToolModule) -> None:
     assert [str(target) for target in module.targets] == ["gfx90a", "gfx942", "gfx1100"]
-    assert [parameter.type for parameter in module.step.parameters] == ["i16", "float"]
+    assert [parameter.llvm for parameter in module.step.parameters] == ["i16", "float"]
     assert module.step.parameters[0].signed
     counter, scale = module.variables["counter"], module.variables["scale"]
-    assert (counter.size, counter.managed, counter.initial) == (4, True, (9).to_bytes(4, "little"))
+    assert (counter.size, counter.managed, counter.storage.initial) == (4, True, (9).to_bytes(4, "little"))
     assert (scale.size, scale.managed) == (12, False)
 
 

@@ -21,12 +21,11 @@ COMMANDS = {
     "run": ("luthier.cli.run", "run a program on virtual devices"),
     "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),
     "tools": ("luthier.cli.tools", "list installed tools"),
-    "check-hooks": ("luthier_build.cli.check_hooks", "whether the hooks in built files can be spliced"),
-    "build": ("luthier_build.cli.build", "compile device modules without pip"),
-    "new": ("luthier_build.cli.new", "start a tool package"),
-    "doctor": ("luthier_build.cli.doctor", "what this machine has and lacks"),
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
+
+COMMAND_GROUP = "luthier.commands"
+"""Entry-point group of mappings like `COMMANDS`: sub-commands of other packages, such as those that build tools."""
 
 
 class Command(Protocol):
@@ -34,20 +33,32 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
+def every_command() -> dict[str, tuple[str, str]]:
+    """`COMMANDS` and those of installed packages, ours first; like it, without importing what they name."""
+    from importlib.metadata import entry_points  # slow to import, and not needed for our own
+
+    commands = dict(COMMANDS)
+    for point in entry_points(group=COMMAND_GROUP):
+        for name, command in point.load().items():
+            commands.setdefault(name, command)
+    return commands
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; 0 only when its work was done, 1 on a `LuthierError`, 2 on wrong usage."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
     parser = argparse.ArgumentParser(
         prog="luthier",
         description="Instrument AMD GPU programs.",
-        epilog="commands:\n" + "\n".join(f"  {name:10} {text}" for name, (_, text) in COMMANDS.items()),
+        epilog="commands:\n" + "\n".join(f"  {name:10} {text}" for name, (_, text) in commands.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"luthier {__version__}")
-    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
+    parser.add_argument("command", choices=list(commands), metavar="COMMAND")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments[:1]).command
-    module_name, summary = COMMANDS[chosen]
+    module_name, summary = commands[chosen]
     try:
         command: Command = importlib.import_module(module_name)
         command_parser = argparse.ArgumentParser(prog=f"luthier {chosen}", description=summary)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import LuthierError, ToolError
+from luthier.module import Manifest
+from luthier.module.packages import follow_sources
 from luthier.tool import ENTRY_POINT_GROUP, Tool
-from luthier_build.editable import refresh
-from luthier_build.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
     manifests: list[Manifest] = []
     try:
         folder = package_folder(point.module)
-        refresh(folder)
+        follow_sources(folder)
         for path in sorted(folder.glob("*.hipfb")):
             try:
                 manifests.append(Manifest.read(path.with_suffix(".json")))
@@ -119,11 +119,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
         point.value,
         tuple(manifest.module for manifest in manifests),
         tuple(target for target in every if all(target in manifest.targets for manifest in manifests)),
-        tuple(
-            f"{manifest.module}.{hook.name}({', '.join(f'{p.type} {p.name}' for p in hook.parameters)})"
-            for manifest in manifests
-            for hook in manifest.hooks
-        ),
+        tuple(f"{manifest.module}.{hook}" for manifest in manifests for hook in manifest.hooks),
         tuple(f"{manifest.module}.{variable.name}" for manifest in manifests for variable in manifest.variables),
         tuple(_options(point, problems)),
         tuple(problems),

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from luthier.module.tool_module import BITCODE_SECTION, DeviceVariable, Hook, Parameter, ToolModule, read_manifest
+from luthier.module.description import DeviceVariable, Hook, Parameter, Storage
+from luthier.module.embedded import BITCODE_SECTION, DeviceContents
+from luthier.module.manifest import Manifest
+from luthier.module.tool_module import ToolModule
 
-__all__ = ["BITCODE_SECTION", "DeviceVariable", "Hook", "Parameter", "ToolModule", "read_manifest"]
+__all__ = [
+    "BITCODE_SECTION",
+    "DeviceContents",
+    "DeviceVariable",
+    "Hook",
+    "Manifest",
+    "Parameter",
+    "Storage",
+    "ToolModule",
+]

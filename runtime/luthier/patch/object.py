@@ -143,7 +143,7 @@ def _place_variables(
     variables: dict[str, DeviceVariable] = {}
     for module in modules:
         for name, variable in module.variables.items():
-            if variable.problem:
+            if variable.storage.problem:
                 continue  # an error only where a hook uses it (luthier.payload.cache)
             if name in variables:
                 raise ToolError(f"two tools define the variable {name}", object=module.name)
@@ -151,7 +151,7 @@ def _place_variables(
     offsets: dict[str, int] = {}
     size = 0
     for name, variable in variables.items():
-        size = -(-size // variable.align) * variable.align
+        size = -(-size // variable.storage.align) * variable.storage.align
         offsets[name] = size
         size += variable.size
     if not size:
@@ -159,11 +159,11 @@ def _place_variables(
     base = editor.reserve(size, flags="rw", name=".luthier.data")
     symbols = {name: base + offset for name, offset in offsets.items()}
     for name, variable in variables.items():
-        editor.write(symbols[name], variable.initial)
+        editor.write(symbols[name], variable.storage.initial)
         editor.define_symbol(name, symbols[name], variable.size, type="object")
     for variable in variables.values():
-        for offset, symbol, addend in variable.pointers:
-            editor.add_relocation(symbols[variable.name] + offset, R_AMDGPU_ABS64, addend, symbol)
+        for offset, symbol, addend in variable.storage.pointers:
+            editor.add_relocation(symbols[variable.symbol] + offset, R_AMDGPU_ABS64, addend, symbol)
     return variables, symbols
 
 

@@ -148,7 +148,7 @@ class Splicer:
             if isinstance(use, LuthierError):
                 self._refuse(number, insertion, "hook", use)
             elif use.missing is not None:
-                error = HookError(f"hook {call.hook.source} uses {use.missing}")
+                error = HookError(f"hook {call.hook.name} uses {use.missing}")
                 self._refuse(number, insertion, "no such register", error)
             else:
                 sites.append(Site(number, insertion, point, use))
@@ -189,7 +189,7 @@ class Splicer:
             error.kernel, error.offset = kernel, address
             raise error
         self.refusals.append(
-            Refusal(kind, error.message, kernel, address, insertion.hook.source, insertion.place, number)
+            Refusal(kind, error.message, kernel, address, insertion.hook.name, insertion.place, number)
         )
 
     # Registers and code
@@ -273,7 +273,7 @@ class Splicer:
             binding = choices.choose(use.sources, live)
             if binding is None:
                 raise _TooFewRegisters(
-                    f"not enough dead or spare registers for hook {use.call.hook.source}: "
+                    f"not enough dead or spare registers for hook {use.call.hook.name}: "
                     f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
                     f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs"
                 )

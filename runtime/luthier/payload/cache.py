@@ -22,8 +22,8 @@ def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
     module = hook.module
     managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
     try:
-        payload = generate(module.bitcode(target), hook.name, arguments, target, wave_size, managed)
-        template = make_template(payload, hook.source, Isa.of(target, wave_size))
+        payload = generate(module.contents_for(target).bitcode, hook.symbol, arguments, target, wave_size, managed)
+        template = make_template(payload, hook.name, Isa.of(target, wave_size))
     except LuthierError as problem:
         if hook.location:
             problem.message = f"{hook.location}: {problem.message}"
@@ -34,8 +34,8 @@ def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
         variable = module.variables.get(fixup.symbol)
         if variable is None:
             raise ToolError(
-                f"hook {hook.source} uses {fixup.symbol}, which the module does not define", object=module.name
+                f"hook {hook.name} uses {fixup.symbol}, which the module does not define", object=module.name
             )
-        if variable.problem:
-            raise ToolError(f"hook {hook.source} uses {fixup.symbol}, but {variable.problem}", object=module.name)
+        if reason := variable.storage.problem:
+            raise ToolError(f"hook {hook.name} uses {fixup.symbol}, but {reason}", object=module.name)
     return template

@@ -18,8 +18,9 @@ import llvmlite.binding as llvm
 
 from luthier.errors import HookError, WaveSizeError
 from luthier.isa.targets import Target, TargetId
+from luthier.module.llvm_types import units_of
 from luthier.payload.allowed import check_body
-from luthier.payload.intrinsics import DECLARATIONS, Lowering, inline_assembly, lower_intrinsics, units_of_type
+from luthier.payload.intrinsics import DECLARATIONS, Lowering, inline_assembly, lower_intrinsics
 from luthier.payload.isolation import in_child
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -132,7 +133,7 @@ def _wrapper(
             values.append(f"{kind} {argument.text}")
             continue
         parts = []
-        for part in range(units_of_type(kind)):
+        for part in range(units_of(kind)):
             parts.append(f"%in.{len(inputs)}")
             lines.append(_input(len(inputs), argument.uniform, parts[-1]))
             inputs.append(Input(argument.uniform, position, part))

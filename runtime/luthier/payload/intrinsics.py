@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from luthier.errors import ConstantError, HookError
 from luthier.isa.targets import Target
+from luthier.module.llvm_types import units_of
 
 
 @dataclass(frozen=True)
@@ -61,26 +62,6 @@ class Lowering:
         return f"%luthier.{self._temporaries}"
 
 
-_WIDTHS = {"i32": 1, "float": 1, "i64": 2, "double": 2, "ptr": 2, "i1": 1, "i8": 1, "i16": 1, "half": 1, "bfloat": 1}
-
-
-def units_of_type(kind: str) -> int:
-    """Register units a value of an LLVM type takes.
-
-    Raises:
-        HookError: a type that does not live in registers.
-    """
-    vector = re.fullmatch(r"<(\d+) x (\w+)>", kind)
-    if vector and vector[2] in ("i32", "float", "i64", "double"):
-        return int(vector[1]) * _WIDTHS[vector[2]]
-    pointer = re.fullmatch(r"ptr addrspace\((\d+)\)", kind)
-    if pointer:
-        return 1 if pointer[1] in ("3", "5") else 2
-    if kind not in _WIDTHS:
-        raise HookError(f"a value of type {kind} cannot be passed in registers")
-    return _WIDTHS[kind]
-
-
 _FILES = {
     "SGPRs": range(106),
     "VCC": range(106, 108),
@@ -122,7 +103,7 @@ def _register_access(call: Call, lowering: Lowering, kind: str) -> tuple[range, 
     Each unit is accessed by itself, or accesses that overlap in part would keep the array in memory.
     """
     unit = call.constant(0)
-    count = units_of_type(kind)
+    count = units_of(kind)
     check_accessible(unit, count, call.base)
     units = range(unit, unit + count)
     pointers = [lowering.fresh() for _ in units]

@@ -1,0 +1,115 @@
+"""What a tool's device module offers: hooks with their parameters, and variables. One description of each, whether it
+comes from bitcode, from the build's manifest, or from both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from luthier.errors import HookError
+from luthier.module import llvm_types
+
+if TYPE_CHECKING:
+    from luthier.module.tool_module import ToolModule
+
+_SIGNS = {"int": True, "uint": False, "bool": False}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a hook."""
+
+    name: str
+    type: str
+    """C++ type as written in the source, or the LLVM type when the source could not be read."""
+    kind: str
+    """``bool``, ``int`` (signed), ``uint``, ``integer`` (sign not known), ``float``, ``pointer`` or ``vector``."""
+    size: int
+    """Bytes; 0 when unknown."""
+    llvm: str
+    """LLVM type in the bitcode, e.g. ``i1``, ``ptr``, ``<4 x float>``."""
+
+    @classmethod
+    def of_llvm(cls, llvm: str, name: str = "", signed: bool | None = None) -> Parameter:
+        """A parameter of which only the bitcode is known."""
+        return cls(name, llvm, llvm_types.kind_of(llvm, signed), -(-llvm_types.bits_of(llvm) // 8), llvm)
+
+    @property
+    def signed(self) -> bool | None:
+        """Of an integer, as far as known."""
+        return _SIGNS.get(self.kind)
+
+    @property
+    def in_memory(self) -> bool:
+        """It is a structure that the caller leaves in memory: no hook can have it."""
+        return self.llvm == llvm_types.PRIVATE_POINTER  # also `byval`, which the optimizer drops where it can
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}".strip()
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A hook of a tool's module, to be given to `InstrumentationTask.insert_hook_before`."""
+
+    name: str
+    """Name as written in the source, e.g. ``count<float>``."""
+    symbol: str
+    """Name of the function in the bitcode."""
+    parameters: tuple[Parameter, ...] = ()
+    documentation: str = ""
+    location: str = ""
+    """``file:line``, with ``:column`` where the source was read; or empty."""
+    targets: tuple[str, ...] = ()
+    """Targets that have it, when not all do."""
+    owner: ToolModule | None = field(default=None, repr=False)
+    """The loaded module that it is a hook of; None for a description alone."""
+
+    @property
+    def module(self) -> ToolModule:
+        """The module that it is a hook of.
+
+        Raises:
+            HookError: it is a description alone.
+        """
+        if self.owner is None:
+            raise HookError(f"hook {self.name} is a description; take it from a ToolModule")
+        return self.owner
+
+    def __hash__(self) -> int:  # templates are kept by hook, and looked up for every site
+        return hash((self.symbol, id(self.owner)))
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.parameters))})"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What a variable's place in an object must be like."""
+
+    align: int = 1
+    initial: bytes = b""
+    """Initial value, of the variable's size."""
+    pointers: tuple[tuple[int, str, int], ...] = ()
+    """Addresses inside the initial value: (byte offset, symbol, addend)."""
+    problem: str = ""
+    """Why it cannot be placed in an object, or empty."""
+
+
+@dataclass(frozen=True)
+class DeviceVariable:
+    """A variable of a tool's module."""
+
+    name: str
+    """Name as written in the source, e.g. ``counters::total``."""
+    symbol: str
+    type: str
+    """C++ type, or empty when the source could not be read."""
+    size: int
+    """Bytes of what the author declared, also when it is managed."""
+    managed: bool
+    """HIP's symbol holds a pointer to the storage; HIP allocates and publishes it."""
+    constant: bool
+    documentation: str = ""
+    location: str = ""
+    storage: Storage = field(default=Storage(problem="only its description is known"), compare=False, repr=False)

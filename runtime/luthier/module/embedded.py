@@ -1,0 +1,156 @@
+"""What the compiler plugin left in a code object: bitcode, and the plugin's manifest inside it.
+
+compiler_plugin/README.md describes both.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from luthier.errors import ToolError
+from luthier.isa.targets import TargetId
+from luthier.module.description import DeviceVariable, Hook, Parameter, Storage
+from luthier.objects import CodeObject
+
+BITCODE_SECTION = ".llvmbc"
+BITCODE_MAGIC = b"BC\xc0\xde"
+
+_MANIFEST = re.compile(rb'\{"luthier":(\d+),')
+_MANIFEST_VERSION = 1
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+
+
+@dataclass(frozen=True)
+class DeviceContents:
+    """Everything found in one target's bitcode."""
+
+    target: TargetId
+    hooks: tuple[Hook, ...]
+    intrinsics: tuple[str, ...]
+    """Names of the intrinsics that hooks call, e.g. ``luthier::readReg.i32.i32``."""
+    variables: tuple[DeviceVariable, ...]
+    cuid: str
+    """The compilation-unit id clang put in the module; empty before clang 18."""
+    llvm: str
+    """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
+    bitcode: bytes = b""
+
+    @classmethod
+    def of_object(cls, object: CodeObject) -> DeviceContents:
+        """What a code object made with the compiler plugin holds.
+
+        Raises:
+            ToolError: it has no such bitcode, or the bitcode is damaged.
+        """
+        bitcode = object.section_data(BITCODE_SECTION)
+        if bitcode is None:
+            raise ToolError(
+                f"no {BITCODE_SECTION} section, so no bitcode of Luthier's compiler plugin: "
+                "is MARK_LUTHIER_DEVICE_MODULE in the source?",
+                object=object.name,
+            )
+        return cls.of_bitcode(bitcode, object.name, object.target)
+
+    @classmethod
+    def of_bitcode(cls, bitcode: bytes, name: str, target: TargetId | None = None) -> DeviceContents:
+        """The same of bitcode alone.
+
+        Args:
+            name: what errors call it.
+            target: what it was compiled for; None for what the manifest says, which has no features.
+
+        Raises:
+            ToolError: not bitcode of the compiler plugin, of another version of it, or damaged.
+        """
+        raw = _read_manifest(bitcode, name)
+        try:
+            return cls(
+                target or TargetId.parse(raw["target"]),
+                tuple(_hook(hook) for hook in raw["hooks"]),
+                tuple(str(intrinsic["name"]) for intrinsic in raw["intrinsics"]),
+                tuple(_variable(variable) for variable in raw["variables"]),
+                str(raw["cuid"]),
+                str(raw["llvm"]),
+                bitcode,
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise ToolError(f"malformed manifest in the bitcode: {problem!r}", object=name) from None
+
+
+def _read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
+    """The plugin's manifest as JSON. Metadata strings are plain bytes in bitcode, so it can be read whatever LLVM wrote
+    it."""
+    found = list(_MANIFEST.finditer(bitcode))
+    if not bitcode.startswith(BITCODE_MAGIC) or len(found) != 1:
+        raise ToolError("not bitcode that Luthier's compiler plugin wrote", object=name)
+    if int(found[0][1]) != _MANIFEST_VERSION:
+        raise ToolError(
+            f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
+            object=name,
+        )
+    digest = _DIGEST.search(bitcode, found[0].start())
+    if digest is None:
+        raise ToolError("the bitcode has no digest: built by an older compiler plugin; rebuild it", object=name)
+    without = bitcode[: digest.start(1)] + b"0" * 64 + bitcode[digest.end(1) :]
+    if hashlib.sha256(without).hexdigest().encode() != digest[1]:
+        raise ToolError("the bitcode is damaged: its digest does not match", object=name)
+    try:
+        raw: dict[str, Any]
+        raw, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))
+    except ValueError as problem:
+        raise ToolError(f"malformed manifest in the bitcode: {problem}", object=name) from None
+    return raw
+
+
+def _hook(raw: Mapping[str, Any]) -> Hook:
+    return Hook(
+        raw.get("source", raw["name"]).partition("(")[0],
+        raw["name"],
+        tuple(Parameter.of_llvm(p["type"], p.get("name", ""), p.get("signed")) for p in raw["parameters"]),
+        location=f"{raw['file']}:{raw['line']}" if "file" in raw else "",
+    )
+
+
+def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
+    problem = ""
+    if raw.get("undefined"):
+        problem = "it is only declared"
+    elif raw.get("incomplete"):
+        problem = "its initial value cannot be computed before linking"
+    elif raw.get("address_space", 1) not in (1, 4):
+        problem = f"it is in address space {raw['address_space']}"
+    size = raw["size"]
+    return DeviceVariable(
+        plain_name(raw["name"]),
+        raw["name"],
+        "",
+        size,
+        bool(raw.get("managed")),
+        bool(raw.get("constant")),
+        storage=Storage(
+            raw["align"],
+            base64.b64decode(raw["bytes"]) if "bytes" in raw else bytes(size),
+            tuple((offset, symbol, addend) for offset, symbol, addend in raw.get("pointers", ())),
+            problem,
+        ),
+    )
+
+
+def plain_name(symbol: str) -> str:
+    """``a::b`` for the Itanium names of variables (``_ZN1a1bE``, ``_ZL1b``); any other symbol as it is."""
+    rest = symbol.removeprefix("_Z").removeprefix("L").removeprefix("N")
+    if rest == symbol:
+        return symbol
+    parts = []
+    while rest[:1].isdigit():
+        digits = len(rest) - len(rest.lstrip("0123456789"))
+        length = int(rest[:digits])
+        parts.append(rest[digits : digits + length])
+        rest = rest[digits + length :].removeprefix("L")
+    return "::".join(parts) if parts and rest in ("", "E") else symbol
