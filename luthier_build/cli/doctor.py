@@ -67,6 +67,7 @@ def examine() -> Iterator[Finding]:
         yield Finding("compiler", "missing", str(problem))
     else:
         yield from _toolchain(toolchain)
+    yield _attempt("intrinsics", _intrinsics, "remove one of the packages that clash, or mend what is broken")
     yield from _optional()
     yield _devices()
 
@@ -83,6 +84,14 @@ def _native() -> str:
     from luthier.isa import Isa
 
     return f"LLVM MC decodes {Isa.of('gfx942').texts(Isa.of('gfx942').decode(bytes.fromhex('000081bf')))[0]!r}"
+
+
+def _intrinsics() -> str:
+    from luthier.payload.intrinsics import BUILT_IN
+    from luthier.payload.registry import find_intrinsics, installed_names
+
+    added = find_intrinsics(installed_names())
+    return ", ".join([*BUILT_IN, *(f"{name} ({record.package})" for name, record in added.items())])
 
 
 def _toolchain(toolchain: Toolchain) -> Iterator[Finding]:

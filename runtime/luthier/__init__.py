@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from luthier.objects import load_objects as load_objects
     from luthier.patch import PatchedObject as PatchedObject
     from luthier.patch import patch_object as patch_object
+    from luthier.payload import Intrinsic as Intrinsic
     from luthier.task import InstrumentationTask as InstrumentationTask
     from luthier.task import reg as reg
     from luthier.tool import ExecutionCounts as ExecutionCounts
@@ -35,6 +36,7 @@ _MODULE_OF = {
     "Hook": "luthier.module",
     "Instruction": "luthier.lifting",
     "InstrumentationTask": "luthier.task",
+    "Intrinsic": "luthier.payload",
     "LiftedRepresentation": "luthier.lifting",
     "PatchedObject": "luthier.patch",
     "Tool": "luthier.tool",

@@ -31,8 +31,11 @@ DOCUMENTS = [
 ] + sorted((ROOT / "docs").glob("*.md"))
 BIN = Path(sys.executable).parent
 FILE = re.compile(r"^(?:runtime|docs|examples|tests|luthier_build|compiler_plugin|scripts)/[\w./-]+$")
-NO_MODULES = {"luthier.tools", "luthier.NAME", "luthier.manifest", "luthier.so", "luthier.h"}
-"""Dotted names in documents that are none of Python's: an entry-point group, settings, metadata in bitcode, files."""
+NO_MODULES = {
+    *("luthier.tools", "luthier.intrinsics", "luthier.commands", "luthier.refreshers"),
+    *("luthier.NAME", "luthier.manifest", "luthier.so", "luthier.h"),
+}
+"""Dotted names in documents that are none of Python's: entry-point groups, settings, metadata in bitcode, files."""
 
 
 def name_of(document: Path) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from luthier.payload.calls import Call, Intrinsic, Lowering
 from luthier.payload.codegen import Argument, ConstantArgument, Input, RegisterArgument, generate
 from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput, make_template
 
 __all__ = [
     "Argument",
+    "Call",
     "ConstantArgument",
     "Group",
     "Input",
+    "Intrinsic",
+    "Lowering",
     "RegisterArgument",
     "Template",
     "TemplateInput",

@@ -8,7 +8,10 @@ from luthier.errors import LuthierError, ToolError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.module import Hook
+from luthier.payload.calls import intrinsics_called
 from luthier.payload.codegen import Argument, generate
+from luthier.payload.intrinsics import BUILT_IN
+from luthier.payload.registry import find_intrinsics
 from luthier.payload.template import Template, make_template
 
 
@@ -22,7 +25,9 @@ def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
     module = hook.module
     managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
     try:
-        payload = generate(module.contents_for(target).bitcode, hook.symbol, arguments, target, wave_size, managed)
+        contents = module.contents_for(target)
+        intrinsics = BUILT_IN | find_intrinsics(intrinsics_called(contents.intrinsics))
+        payload = generate(contents.bitcode, hook.symbol, arguments, target, wave_size, managed, intrinsics)
         template = make_template(payload, hook.name, Isa.of(target, wave_size))
     except LuthierError as problem:
         if hook.location:

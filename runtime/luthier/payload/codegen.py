@@ -11,16 +11,17 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
-from luthier.errors import HookError, WaveSizeError
+from luthier.errors import HookError, ToolError, WaveSizeError
 from luthier.isa.targets import Target, TargetId
 from luthier.module.llvm_types import units_of
 from luthier.payload.allowed import check_body
-from luthier.payload.intrinsics import DECLARATIONS, Lowering, inline_assembly, lower_intrinsics
+from luthier.payload.calls import Intrinsic, Lowering, inline_assembly, intrinsics_called, lower_calls
+from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.isolation import in_child
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -195,7 +196,7 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
         ]
         if _is_uniform(unit):
             first = lowering.fresh()
-            leave.append(f"  {first} = call i32 @llvm.amdgcn.readfirstlane.i32(i32 {value})")
+            leave.append("  " + lowering.call(first, "i32", "llvm.amdgcn.readfirstlane.i32", ("i32", value)))
             value = first
         markers.append(f"; luthier.output {len(outputs)} ${len(operands)}")
         constraints.append("s" if _is_uniform(unit) else "v")
@@ -242,6 +243,7 @@ def generate(
     target: TargetId,
     wave_size: int,
     managed: frozenset[str] = frozenset(),
+    intrinsics: Mapping[str, Intrinsic] = BUILT_IN,
 ) -> PayloadAssembly:
     """Compile one hook with its arguments to assembly.
 
@@ -253,12 +255,41 @@ def generate(
         wave_size: lanes a wave of the kernels it goes into.
         managed: names of HIP managed variables; in the module their symbol holds a pointer to the storage, here it
             *is* the storage.
+        intrinsics: those that the hook may call, by name.
 
     Raises:
         HookError: anything the hook does that a payload cannot.
     """
     _initialise_llvm()  # here, so that every child has it
-    return in_child(lambda: _generate(bitcode, hook, arguments, target, wave_size, managed), f"hook {hook}")
+    definitions = _definitions(intrinsics, target.target, wave_size)
+    return in_child(
+        lambda: _generate(bitcode, hook, arguments, target, wave_size, managed, intrinsics, definitions), f"hook {hook}"
+    )
+
+
+def _definitions(intrinsics: Mapping[str, Intrinsic], target: Target, wave_size: int) -> dict[str, str | bytes]:
+    """Name -> IR of those intrinsics that are given as IR."""
+    given = {name: intrinsic.definition for name, intrinsic in intrinsics.items() if intrinsic.definition is not None}
+    texts = {}
+    for name, definition in given.items():
+        try:
+            texts[name] = definition if isinstance(definition, (str, bytes)) else definition(target, wave_size)
+        except Exception as problem:  # whatever a stranger's code raises
+            raise ToolError(
+                f"intrinsic {name} of {intrinsics[name].package} cannot be defined: {problem!r}"
+            ) from problem
+    return texts
+
+
+def _link_definitions(module: llvm.ModuleRef, definitions: Mapping[str, str | bytes], called: set[str]) -> None:
+    for name in sorted(called & definitions.keys()):
+        text = definitions[name]
+        try:
+            defined = llvm.parse_assembly(text) if isinstance(text, str) else llvm.parse_bitcode(text)
+            defined.triple, defined.data_layout = module.triple, module.data_layout
+            module.link_in(defined)
+        except RuntimeError as problem:
+            raise HookError(f"intrinsic {name}: its definition is no LLVM IR that can be linked: {problem}") from None
 
 
 def _features(target: Target, wave_size: int) -> str:
@@ -283,6 +314,8 @@ def _generate(
     target: TargetId,
     wave_size: int,
     managed: frozenset[str],
+    intrinsics: Mapping[str, Intrinsic],
+    definitions: Mapping[str, str | bytes],
 ) -> PayloadAssembly:
     module = parse_bitcode(bitcode)
     types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
@@ -314,6 +347,7 @@ def _generate(
     text, inputs = _wrapper(module, hook, types, arguments, attributes)
     wrapper = llvm.parse_assembly(text + "".join(storage))
     module.link_in(wrapper)
+    _link_definitions(module, definitions, intrinsics_called(function.name for function in module.functions))
     for function in module.functions:
         if not function.is_declaration and function.name != "luthier.payload":
             function.linkage = "internal"
@@ -325,8 +359,9 @@ def _generate(
     match = _payload_body(text)
     lowering = Lowering(target.target, wave_size)
     outputs: list[int] = []
-    body = _with_register_file(lower_intrinsics(match[1], lowering), lowering, inputs, outputs)
-    missing = [line for line in DECLARATIONS if line.partition("@")[2].partition("(")[0] not in text]
+    body = _with_register_file(lower_calls(match[1], lowering, intrinsics), lowering, inputs, outputs)
+    known = {function.name for function in module.functions}
+    missing = [line for line in sorted(lowering.declarations) if line.partition("@")[2].partition("(")[0] not in known]
     text = text[: match.start(1)] + body + text[match.end(1) :] + "\n".join(missing) + "\n"
     try:
         module = llvm.parse_assembly(text)

@@ -1,66 +1,10 @@
-"""What the functions declared `LUTHIER_INTRINSIC_ANNOTATE` in the device headers mean.
-
-The compiler plugin leaves a call to ``NAMESPACE::NAME[.<return type>].<argument types>`` in a hook's bitcode. Once
-the hook is inlined
-into its payload, each such call is replaced by LLVM IR from one function here: `INTRINSICS` maps the base name to it.
-"""
+"""The intrinsics of ``luthier/luthier.h``: access to registers, and atomic additions once a wave."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-
-from luthier.errors import ConstantError, HookError
-from luthier.isa.targets import Target
+from luthier.errors import HookError
 from luthier.module.llvm_types import units_of
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call to an intrinsic, read from LLVM's textual IR."""
-
-    base: str
-    """Name without types, e.g. ``luthier::readReg``."""
-    return_type: str
-    result: str | None
-    """The value it defines, e.g. ``%7``; None when it is void or nothing uses it."""
-    arguments: tuple[tuple[str, str], ...]
-    """(type, value) of each argument."""
-
-    def constant(self, index: int) -> int:
-        """An integer argument that must be known when the hook is compiled."""
-        kind, value = self.arguments[index]
-        if value in ("true", "false"):
-            return int(value == "true")
-        if not re.fullmatch(r"-?\d+", value):
-            raise ConstantError(
-                f"argument {index + 1} of {self.base} must be a compile-time constant, not {kind} {value}"
-            )
-        return int(value)
-
-
-@dataclass
-class Lowering:
-    """What lowering a payload's intrinsics gathers, besides the replacing text."""
-
-    target: Target
-    wave_size: int
-    read: set[int] = field(default_factory=set)
-    """Register units whose value at the point the payload reads."""
-    written: set[int] = field(default_factory=set)
-    """Register units the payload gives a new value."""
-    runs_without_lanes: bool = False
-    """The payload has an effect even where EXEC is 0."""
-    writes_inactive_lanes: bool = False
-    """The payload's vector temporaries are written in lanes that are not active."""
-    _temporaries: int = 0
-
-    def fresh(self) -> str:
-        """A new IR value name."""
-        self._temporaries += 1
-        return f"%luthier.{self._temporaries}"
-
+from luthier.payload.calls import Call, Intrinsic, Lowering, inline_assembly
 
 _FILES = {
     "SGPRs": range(106),
@@ -166,12 +110,6 @@ _ATOMIC_ADD = {
 }
 
 
-def inline_assembly(result: str, kind: str, lines: list[str], constraints: str, operands: str) -> str:
-    """An opaque, side-effecting piece of assembly as IR."""
-    source = "\\0A".join(lines)
-    return f'{result} = call {kind} asm sideeffect "{source}", "{constraints}"({operands})'
-
-
 def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
     """One atomic add a wave of a uniform value, whatever EXEC holds.
 
@@ -209,9 +147,9 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
     operands = f"i64 {place}, {data} {uniform}"
     text = [
         f"{address} = ptrtoint {pointer_type} {pointer} to i64",
-        f"{place} = call i64 @llvm.amdgcn.readfirstlane.i64(i64 {address})",
+        lowering.call(place, "i64", "llvm.amdgcn.readfirstlane.i64", ("i64", address)),
         f"{bits} = bitcast {kind} {value} to {data}",
-        f"{uniform} = call {data} @llvm.amdgcn.readfirstlane.{data}({data} {bits})",
+        lowering.call(uniform, data, f"llvm.amdgcn.readfirstlane.{data}", (data, bits)),
         inline_assembly(done, f"{{ i{wave}, i32, {data} }}", lines, "=&s,=&v,=&v,s,s", operands),
     ]
     if call.result is None:
@@ -220,98 +158,33 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
     return [
         *text,
         f"{lanes} = extractvalue {{ i{wave}, i32, {data} }} {done}, 2",
-        f"{old} = call {data} @llvm.amdgcn.readlane.{data}({data} {lanes}, i32 0)",
+        lowering.call(old, data, f"llvm.amdgcn.readlane.{data}", (data, lanes), ("i32", "0")),
         f"{call.result} = bitcast {data} {old} to {kind}",
     ]
 
 
-INTRINSICS: Mapping[str, Callable[[Call, Lowering], list[str]]] = {
-    "luthier::readReg": _read_register,
-    "luthier::writeReg": _write_register,
-    "luthier::sAtomicAdd": _scalar_atomic_add,
-}
-"""Base name -> the IR that replaces a call, indented by the caller."""
-
-DECLARATIONS = [
-    declaration
-    for kind in ("i32", "i64")
-    for declaration in (
-        f"declare {kind} @llvm.amdgcn.readlane.{kind}({kind}, i32)",
-        f"declare {kind} @llvm.amdgcn.readfirstlane.{kind}({kind})",
+BUILT_IN: dict[str, Intrinsic] = {
+    intrinsic.name: intrinsic
+    for intrinsic in (
+        Intrinsic(
+            "luthier::readReg",
+            "readReg<T>(reg)",
+            "the application's register, e.g. `luthier::readReg<float>(luthier::VGPR4)`; the register is a constant",
+            _read_register,
+        ),
+        Intrinsic(
+            "luthier::writeReg",
+            "writeReg<T>(reg, value)",
+            "changes it for the application and for later hooks",
+            _write_register,
+        ),
+        Intrinsic(
+            "luthier::sAtomicAdd",
+            "sAtomicAdd<T>(address, value)",
+            "one atomic addition a wave, of a uniform value (32- or 64-bit integer, `float`), whatever EXEC is; gives "
+            "the old value",
+            _scalar_atomic_add,
+        ),
     )
-]
-"""LLVM intrinsics that lowered text may call."""
-
-
-_TYPE = re.compile(r"ptr(?: addrspace\(\d+\))?|<\d+ x \w+>|[a-z]+\d*")
-_ATTRIBUTE = re.compile(
-    r"(?:noundef|zeroext|signext|nonnull|inreg|returned|readonly|readnone|writeonly|immarg|nofree|noalias|nocapture"
-    r"|align \d+|(?:range|captures|dereferenceable|dereferenceable_or_null|align|nofpclass)"
-    r"\((?:[^()]|\([^()]*\))*\))\s+"
-)
-_CALL = re.compile(
-    r'^\s*(?:(?P<result>%[\w.]+) = )?(?:(?:tail|musttail|notail) )?call (?P<head>[^@"]*)@"?(?P<name>[\w:$.<> ]+?)"?\('
-)
-
-
-def _split_arguments(text: str) -> list[str]:
-    """The arguments of a call, up to its closing parenthesis."""
-    parts: list[str] = []
-    depth = start = 0
-    for position, character in enumerate(text):
-        if character in "([{<":
-            depth += 1
-        elif character in ")]}>":
-            if depth == 0:
-                last = text[start:position].strip()
-                return [*parts, last] if last else parts
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position].strip())
-            start = position + 1
-    raise HookError(f"cannot read the call in {text!r}")
-
-
-def _without_attributes(text: str) -> str:
-    while match := _ATTRIBUTE.match(text):
-        text = text[match.end() :]
-    return text
-
-
-def parse_call(line: str, body: str) -> Call | None:
-    """The intrinsic call in one line of IR, or None. `body` is the function's whole text, to see whether its result
-    is used."""
-    match = _CALL.match(line)
-    if match is None or "::" not in match["name"]:
-        return None
-    arguments = []
-    for argument in _split_arguments(line[match.end() :]):
-        kind = _TYPE.match(argument)
-        if kind is None:
-            raise HookError(f"cannot read argument {argument!r} of {match['name']}")
-        arguments.append((kind[0], _without_attributes(argument[kind.end() :].lstrip())))
-    head = _without_attributes(match["head"]).strip()
-    return_type = _TYPE.search(head)
-    result = match["result"]
-    if result is not None and len(re.findall(rf"{re.escape(result)}(?![\w.])", body)) == 1:
-        result = None
-    return Call(match["name"].split(".")[0], return_type[0] if return_type else "void", result, tuple(arguments))
-
-
-def lower_intrinsics(function: str, lowering: Lowering) -> str:
-    """Replace every intrinsic call in the text of one function.
-
-    Raises:
-        HookError: an intrinsic nobody defines, or one called in a way it does not support.
-    """
-    lines = []
-    for line in function.splitlines():
-        call = parse_call(line, function)
-        if call is None:
-            lines.append(line)
-            continue
-        lower = INTRINSICS.get(call.base)
-        if lower is None:
-            raise HookError(f"unknown intrinsic {call.base}; known: {', '.join(INTRINSICS)}")
-        lines += [f"  {replacement}" for replacement in lower(call, lowering)]
-    return "\n".join(lines)
+}
+"""Name -> record of the intrinsics of ``luthier/luthier.h``. Those of other packages: `luthier.payload.registry`."""

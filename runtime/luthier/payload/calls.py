@@ -1,0 +1,207 @@
+"""Calls to intrinsics in a hook's IR, and how they are replaced.
+
+The compiler plugin leaves a call to ``NAMESPACE::NAME[.<return type>].<argument types>`` in a hook's bitcode. Once
+the hook is inlined into its payload, each such call is replaced by LLVM IR that the intrinsic's record gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from luthier.errors import ConstantError, HookError, LuthierError
+from luthier.isa.targets import Target
+from luthier.module.llvm_types import TYPE
+
+Lower = Callable[["Call", "Lowering"], list[str]]
+"""Gives the lines of IR, textual and not indented, that replace a call. They define the call's `result`, if it has one,
+and take other names from `Lowering.fresh`."""
+
+Definition = str | bytes | Callable[[Target, int], str | bytes]
+"""LLVM IR, as text or bitcode, or a function of target and wave size that returns it. It defines functions of the
+intrinsic's full names, e.g. ``@"my::lane_swap.i32.i32.i32"``."""
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """A function declared `LUTHIER_INTRINSIC_ANNOTATE` in a device header: what it is called, and what it means.
+
+    Raises:
+        HookError: not exactly one of `lower` and `definition` is given.
+    """
+
+    name: str
+    """With its namespace, e.g. ``luthier::readReg``."""
+    signature: str
+    """As a tool author calls it, e.g. ``readReg<T>(reg)``."""
+    doc: str
+    """What it does, in a line."""
+    lower: Lower | None = field(default=None, repr=False)
+    """For what is more than a value: access to registers, code that must not be moved."""
+    definition: Definition | None = field(default=None, repr=False)
+    """For what is a value: functions that are linked and inlined before anything else is done."""
+    package: str = "luthier"
+    """The distribution it comes from; set when it is found by its entry point."""
+
+    def __post_init__(self) -> None:
+        if (self.lower is None) == (self.definition is None):
+            raise HookError(f"intrinsic {self.name} of {self.package} needs either `lower` or `definition`")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call to an intrinsic, read from LLVM's textual IR."""
+
+    base: str
+    """Name without types, e.g. ``luthier::readReg``."""
+    return_type: str
+    result: str | None
+    """The value it defines, e.g. ``%7``; None when it is void or nothing uses it."""
+    arguments: tuple[tuple[str, str], ...]
+    """(type, value) of each argument."""
+
+    def constant(self, index: int) -> int:
+        """An integer argument that must be known when the hook is compiled."""
+        kind, value = self.arguments[index]
+        if value in ("true", "false"):
+            return int(value == "true")
+        if not re.fullmatch(r"-?\d+", value):
+            raise ConstantError(
+                f"argument {index + 1} of {self.base} must be a compile-time constant, not {kind} {value}"
+            )
+        return int(value)
+
+
+@dataclass
+class Lowering:
+    """What lowering a payload's intrinsics gathers, besides the replacing text."""
+
+    target: Target
+    wave_size: int
+    read: set[int] = field(default_factory=set)
+    """Register units whose value at the point the payload reads."""
+    written: set[int] = field(default_factory=set)
+    """Register units the payload gives a new value."""
+    runs_without_lanes: bool = False
+    """The payload has an effect even where EXEC is 0."""
+    writes_inactive_lanes: bool = False
+    """The payload's vector temporaries are written in lanes that are not active."""
+    declarations: set[str] = field(default_factory=set)
+    """LLVM's ``declare`` lines of what the text calls."""
+    _temporaries: int = 0
+
+    def fresh(self) -> str:
+        """A new IR value name."""
+        self._temporaries += 1
+        return f"%luthier.{self._temporaries}"
+
+    def call(self, result: str, kind: str, function: str, *arguments: tuple[str, str]) -> str:
+        """IR of a call to an LLVM intrinsic, which is declared, too.
+
+        Args:
+            result: the value that it defines.
+            kind: type of that value.
+            function: name, e.g. ``llvm.amdgcn.readlane.i32``.
+            arguments: (type, value) of each.
+        """
+        self.declarations.add(f"declare {kind} @{function}({', '.join(one for one, _ in arguments)})")
+        return f"{result} = call {kind} @{function}({', '.join(f'{one} {value}' for one, value in arguments)})"
+
+
+def inline_assembly(result: str, kind: str, lines: list[str], constraints: str, operands: str) -> str:
+    """An opaque, side-effecting piece of assembly as IR."""
+    source = "\\0A".join(lines)
+    return f'{result} = call {kind} asm sideeffect "{source}", "{constraints}"({operands})'
+
+
+_TYPE = re.compile(TYPE)
+_ATTRIBUTE = re.compile(
+    r"(?:noundef|zeroext|signext|nonnull|inreg|returned|readonly|readnone|writeonly|immarg|nofree|noalias|nocapture"
+    r"|align \d+|(?:range|captures|dereferenceable|dereferenceable_or_null|align|nofpclass)"
+    r"\((?:[^()]|\([^()]*\))*\))\s+"
+)
+_CALL = re.compile(
+    r'^\s*(?:(?P<result>%[\w.]+) = )?(?:(?:tail|musttail|notail) )?call (?P<head>[^@"]*)@"?(?P<name>[\w:$.<> ]+?)"?\('
+)
+
+
+def _split_arguments(text: str) -> list[str]:
+    """The arguments of a call, up to its closing parenthesis."""
+    parts: list[str] = []
+    depth = start = 0
+    for position, character in enumerate(text):
+        if character in "([{<":
+            depth += 1
+        elif character in ")]}>":
+            if depth == 0:
+                last = text[start:position].strip()
+                return [*parts, last] if last else parts
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    raise HookError(f"cannot read the call in {text!r}")
+
+
+def _without_attributes(text: str) -> str:
+    while match := _ATTRIBUTE.match(text):
+        text = text[match.end() :]
+    return text
+
+
+def parse_call(line: str, body: str) -> Call | None:
+    """The intrinsic call in one line of IR, or None. `body` is the function's whole text, to see whether its result
+    is used."""
+    match = _CALL.match(line)
+    if match is None or "::" not in match["name"]:
+        return None
+    arguments = []
+    for argument in _split_arguments(line[match.end() :]):
+        kind = _TYPE.match(argument)
+        if kind is None:
+            raise HookError(f"cannot read argument {argument!r} of {match['name']}")
+        arguments.append((kind[0], _without_attributes(argument[kind.end() :].lstrip())))
+    head = _without_attributes(match["head"]).strip()
+    return_type = _TYPE.search(head)
+    result = match["result"]
+    if result is not None and len(re.findall(rf"{re.escape(result)}(?![\w.])", body)) == 1:
+        result = None
+    return Call(match["name"].split(".")[0], return_type[0] if return_type else "void", result, tuple(arguments))
+
+
+def intrinsics_called(names: Iterable[str]) -> set[str]:
+    """Base names of intrinsics among the names of functions: those in a C++ namespace."""
+    return {name.partition(".")[0] for name in names if "::" in name}
+
+
+def lower_calls(function: str, lowering: Lowering, intrinsics: Mapping[str, Intrinsic]) -> str:
+    """Replace every intrinsic call in the text of one function.
+
+    Args:
+        intrinsics: by base name.
+
+    Raises:
+        HookError: an intrinsic nobody defines, or one called in a way it does not support.
+    """
+    lines = []
+    for line in function.splitlines():
+        call = parse_call(line, function)
+        if call is None:
+            lines.append(line)
+            continue
+        intrinsic = intrinsics.get(call.base)
+        if intrinsic is None:
+            raise HookError(f"unknown intrinsic {call.base}; known: {', '.join(intrinsics)}")
+        if intrinsic.lower is None:
+            kinds = ", ".join(kind for kind, _ in call.arguments)
+            raise HookError(
+                f"intrinsic {call.base} of {intrinsic.package} has no definition for ({kinds}) -> {call.return_type}"
+            )
+        try:
+            lines += [f"  {replacement}" for replacement in intrinsic.lower(call, lowering)]
+        except LuthierError:
+            raise
+        except Exception as problem:  # whatever a stranger's code raises
+            raise HookError(f"intrinsic {call.base} of {intrinsic.package} cannot be lowered: {problem!r}") from problem
+    return "\n".join(lines)
