@@ -13,6 +13,7 @@ from pathlib import Path
 from luthier import __version__
 from luthier.errors import BuildError, LuthierError
 from luthier.module import DeviceContents
+from luthier.module.embedded import read_object
 from luthier.objects import load_object
 from luthier.processes import run
 
@@ -143,7 +144,7 @@ def read_contents(path: Path, target: str) -> DeviceContents:
         BuildError: not a code object, or no bitcode of Luthier's plugin in it.
     """
     try:
-        return DeviceContents.of_object(load_object(path))
+        return read_object(load_object(path))
     except LuthierError as problem:
         raise BuildError(
             f"the compiler made no device module: {problem.message}", object=path.name, target=target

@@ -61,7 +61,7 @@ def make_module() -> MakeModule:
 @pytest.fixture(scope="session")
 def counter(make_module: MakeModule) -> type[Tool]:
     """The tool of examples/instr_count with a module compiled here."""
-    from luthier.module.packages import loaded_by
+    from luthier.module.tool_module import loaded_by
 
     source = (ROOT / "examples/instr_count/luthier_instr_count/device.hip").read_text()
     made = make_module(

@@ -162,7 +162,7 @@ def test_emulator_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool of docs/writing-tools.md, in a real kernel: its counter is what NumPy counts."""
     from luthier import ToolModule, open_device
-    from luthier.module.packages import loaded_by
+    from luthier.module.tool_module import loaded_by
 
     document = ROOT / "docs/writing-tools.md"
     (device,) = blocks(document, "cpp")

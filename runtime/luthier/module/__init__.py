@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from luthier.module.description import DeviceVariable, Hook, Parameter, Storage
-from luthier.module.embedded import BITCODE_SECTION, DeviceContents
+from luthier.module.description import DeviceContents, DeviceVariable, Hook, LoadedModule, Parameter, Storage
+from luthier.module.embedded import BITCODE_SECTION
 from luthier.module.manifest import Manifest
 from luthier.module.tool_module import ToolModule
 
@@ -12,6 +12,7 @@ __all__ = [
     "DeviceContents",
     "DeviceVariable",
     "Hook",
+    "LoadedModule",
     "Manifest",
     "Parameter",
     "Storage",

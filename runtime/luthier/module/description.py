@@ -3,14 +3,13 @@ comes from bitcode, from the build's manifest, or from both."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from luthier.errors import HookError
+from luthier.isa.targets import TargetId
 from luthier.module import llvm_types
-
-if TYPE_CHECKING:
-    from luthier.module.tool_module import ToolModule
 
 _SIGNS = {"int": True, "uint": False, "bool": False}
 
@@ -62,11 +61,11 @@ class Hook:
     """``file:line``, with ``:column`` where the source was read; or empty."""
     targets: tuple[str, ...] = ()
     """Targets that have it, when not all do."""
-    owner: ToolModule | None = field(default=None, repr=False)
+    owner: LoadedModule | None = field(default=None, repr=False)
     """The loaded module that it is a hook of; None for a description alone."""
 
     @property
-    def module(self) -> ToolModule:
+    def module(self) -> LoadedModule:
         """The module that it is a hook of.
 
         Raises:
@@ -113,3 +112,32 @@ class DeviceVariable:
     documentation: str = ""
     location: str = ""
     storage: Storage = field(default=Storage(problem="only its description is known"), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class DeviceContents:
+    """Everything found in one target's bitcode."""
+
+    target: TargetId
+    hooks: tuple[Hook, ...]
+    intrinsics: tuple[str, ...]
+    """Names of the intrinsics that hooks call, e.g. ``luthier::readReg.i32.i32``."""
+    variables: tuple[DeviceVariable, ...]
+    cuid: str
+    """The compilation-unit id clang put in the module; empty before clang 18."""
+    llvm: str
+    """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
+    bitcode: bytes = b""
+
+
+class LoadedModule(Protocol):
+    """What a hook needs of the `ToolModule` it is from."""
+
+    name: str
+
+    @property
+    def variables(self) -> Mapping[str, DeviceVariable]:
+        """Symbol name -> variable."""
+
+    def contents_for(self, target: TargetId) -> DeviceContents:
+        """What was compiled for applications of this target."""

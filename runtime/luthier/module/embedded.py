@@ -10,12 +10,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from luthier.errors import ToolError
 from luthier.isa.targets import TargetId
-from luthier.module.description import DeviceVariable, Hook, Parameter, Storage
+from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter, Storage
 from luthier.objects import CodeObject
 
 BITCODE_SECTION = ".llvmbc"
@@ -26,61 +25,45 @@ _MANIFEST_VERSION = 1
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
-@dataclass(frozen=True)
-class DeviceContents:
-    """Everything found in one target's bitcode."""
+def read_object(object: CodeObject) -> DeviceContents:
+    """What a code object made with the compiler plugin holds.
 
-    target: TargetId
-    hooks: tuple[Hook, ...]
-    intrinsics: tuple[str, ...]
-    """Names of the intrinsics that hooks call, e.g. ``luthier::readReg.i32.i32``."""
-    variables: tuple[DeviceVariable, ...]
-    cuid: str
-    """The compilation-unit id clang put in the module; empty before clang 18."""
-    llvm: str
-    """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
-    bitcode: bytes = b""
+    Raises:
+        ToolError: it has no such bitcode, or the bitcode is damaged.
+    """
+    bitcode = object.section_data(BITCODE_SECTION)
+    if bitcode is None:
+        raise ToolError(
+            f"no {BITCODE_SECTION} section, so no bitcode of Luthier's compiler plugin: "
+            "is MARK_LUTHIER_DEVICE_MODULE in the source?",
+            object=object.name,
+        )
+    return read_bitcode(bitcode, object.name, object.target)
 
-    @classmethod
-    def of_object(cls, object: CodeObject) -> DeviceContents:
-        """What a code object made with the compiler plugin holds.
 
-        Raises:
-            ToolError: it has no such bitcode, or the bitcode is damaged.
-        """
-        bitcode = object.section_data(BITCODE_SECTION)
-        if bitcode is None:
-            raise ToolError(
-                f"no {BITCODE_SECTION} section, so no bitcode of Luthier's compiler plugin: "
-                "is MARK_LUTHIER_DEVICE_MODULE in the source?",
-                object=object.name,
-            )
-        return cls.of_bitcode(bitcode, object.name, object.target)
+def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> DeviceContents:
+    """The same of bitcode alone.
 
-    @classmethod
-    def of_bitcode(cls, bitcode: bytes, name: str, target: TargetId | None = None) -> DeviceContents:
-        """The same of bitcode alone.
+    Args:
+        name: what errors call it.
+        target: what it was compiled for; None for what the manifest says, which has no features.
 
-        Args:
-            name: what errors call it.
-            target: what it was compiled for; None for what the manifest says, which has no features.
-
-        Raises:
-            ToolError: not bitcode of the compiler plugin, of another version of it, or damaged.
-        """
-        raw = _read_manifest(bitcode, name)
-        try:
-            return cls(
-                target or TargetId.parse(raw["target"]),
-                tuple(_hook(hook) for hook in raw["hooks"]),
-                tuple(str(intrinsic["name"]) for intrinsic in raw["intrinsics"]),
-                tuple(_variable(variable) for variable in raw["variables"]),
-                str(raw["cuid"]),
-                str(raw["llvm"]),
-                bitcode,
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
-            raise ToolError(f"malformed manifest in the bitcode: {problem!r}", object=name) from None
+    Raises:
+        ToolError: not bitcode of the compiler plugin, of another version of it, or damaged.
+    """
+    raw = _read_manifest(bitcode, name)
+    try:
+        return DeviceContents(
+            target or TargetId.parse(raw["target"]),
+            tuple(_hook(hook) for hook in raw["hooks"]),
+            tuple(str(intrinsic["name"]) for intrinsic in raw["intrinsics"]),
+            tuple(_variable(variable) for variable in raw["variables"]),
+            str(raw["cuid"]),
+            str(raw["llvm"]),
+            bitcode,
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise ToolError(f"malformed manifest in the bitcode: {problem!r}", object=name) from None
 
 
 def _read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:

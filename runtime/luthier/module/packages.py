@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.resources
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from luthier.errors import ToolError
 from luthier.module.manifest import Manifest
-from luthier.module.tool_module import ToolModule
 
 RECORD = ".luthier-editable.json"
 """File that a build into the source tree leaves in a package's folder: its modules follow their sources."""
 REFRESHERS = "luthier.refreshers"
 """Entry-point group: functions ``refresh(folder: Path)`` that build what has such a record again where needed."""
-
-Loader = Callable[[str, str], ToolModule]
-"""Package and module name -> the module."""
 
 
 def follow_sources(folder: Path) -> None:
@@ -33,8 +26,12 @@ def follow_sources(folder: Path) -> None:
             point.load()(folder)
 
 
-@functools.lru_cache(maxsize=64)
-def _load_installed(package: str, module: str) -> ToolModule:
+def read_installed(package: str, module: str) -> tuple[bytes, Manifest]:
+    """The bundle of a tool package's device module, and its manifest.
+
+    Raises:
+        ToolError: no such package or module.
+    """
     try:
         folder = importlib.resources.files(package)
         if isinstance(folder, Path):
@@ -43,30 +40,4 @@ def _load_installed(package: str, module: str) -> ToolModule:
         text = (folder / f"{module}.json").read_text()
     except (ImportError, OSError, ValueError) as problem:
         raise ToolError(f"package {package} has no built device module {module!r}: {problem}") from problem
-    loaded = ToolModule.load(data)
-    loaded.name = f"{package}.{module}"
-    loaded.describe(Manifest.from_text(text, f"{package}/{module}.json"))
-    return loaded
-
-
-_loader: Loader = _load_installed
-
-
-def load(package: str, module: str) -> ToolModule:
-    """The module that a tool package's build put beside its Python code; the same object each time.
-
-    Raises:
-        ToolError: no such package or module, or not one of the compiler plugin's.
-    """
-    return _loader(package, module)
-
-
-@contextmanager
-def loaded_by(loader: Loader) -> Iterator[None]:
-    """Meanwhile packages get their modules from `loader`: a tool can be tried with a module that is not installed."""
-    global _loader
-    before, _loader = _loader, loader
-    try:
-        yield
-    finally:
-        _loader = before
+    return data, Manifest.from_text(text, f"{package}/{module}.json")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from luthier.errors import HookError, ToolError
 from luthier.isa.targets import TargetId
-from luthier.module.description import DeviceVariable, Hook
-from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, DeviceContents
+from luthier.module.description import DeviceContents, DeviceVariable, Hook
+from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, read_bitcode, read_object
 from luthier.module.manifest import Manifest
+from luthier.module.packages import read_installed
 from luthier.objects import load_objects
 
 
@@ -34,14 +36,12 @@ class ToolModule:
 
     @classmethod
     def from_package(cls, package: str, module: str = "device") -> ToolModule:
-        """The module that a tool package's build put beside its Python code.
+        """The module that a tool package's build put beside its Python code; the same object each time.
 
         Raises:
             ToolError: no such package or module, or not one of the compiler plugin's.
         """
-        from luthier.module import packages
-
-        return packages.load(package, module)
+        return _loader(package, module)
 
     @classmethod
     def load(cls, source: bytes | str | os.PathLike[str]) -> ToolModule:
@@ -69,11 +69,9 @@ class ToolModule:
         except OSError as problem:
             raise ToolError(f"cannot read: {problem.strerror}", object=name) from None
         if data.startswith(BITCODE_MAGIC):
-            return [cls([DeviceContents.of_bitcode(data, name)], name)]
+            return [cls([read_bitcode(data, name)], name)]
         found = [
-            DeviceContents.of_object(object)
-            for object in load_objects(source)
-            if object.section_data(BITCODE_SECTION) is not None
+            read_object(object) for object in load_objects(source) if object.section_data(BITCODE_SECTION) is not None
         ]
         if not found:
             raise ToolError(
@@ -162,3 +160,30 @@ class ToolModule:
             object=self.name,
             target=str(target),
         )
+
+
+Loader = Callable[[str, str], ToolModule]
+"""Package and module name -> the module."""
+
+
+@functools.lru_cache(maxsize=64)
+def _load_installed(package: str, module: str) -> ToolModule:
+    data, manifest = read_installed(package, module)
+    loaded = ToolModule.load(data)
+    loaded.name = f"{package}.{module}"
+    loaded.describe(manifest)
+    return loaded
+
+
+_loader: Loader = _load_installed
+
+
+@contextmanager
+def loaded_by(loader: Loader) -> Iterator[None]:
+    """Meanwhile packages get their modules from `loader`: a tool can be tried with a module that is not installed."""
+    global _loader
+    before, _loader = _loader, loader
+    try:
+        yield
+    finally:
+        _loader = before

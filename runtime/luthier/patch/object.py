@@ -11,7 +11,7 @@ from typing import Any
 from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.isa.targets import Target
 from luthier.lifting import lift
-from luthier.module import DeviceVariable, ToolModule
+from luthier.module import DeviceVariable, LoadedModule
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.patch.report import PatchReport, Refusal, RefusedError
@@ -85,7 +85,7 @@ class _Work:
         self.object = object
         self.strict = strict
         self.refused_kernels: list[Refusal] = []
-        self._modules: dict[int, ToolModule] = {}
+        self._modules: dict[int, LoadedModule] = {}
         self._patched: list[PatchedKernel] = []
 
     def add(self, task: InstrumentationTask) -> None:
@@ -137,7 +137,7 @@ class _CannotWrite(Exception):
 
 
 def _place_variables(
-    editor: ObjectEditor, modules: list[ToolModule]
+    editor: ObjectEditor, modules: list[LoadedModule]
 ) -> tuple[dict[str, DeviceVariable], dict[str, int]]:
     """Define every variable of the modules; the variables and their addresses."""
     variables: dict[str, DeviceVariable] = {}
