@@ -151,6 +151,61 @@ def test_target_ids() -> None:
     assert str(TargetId.parse("amdgcn-amd-amdhsa--gfx9-4-generic:xnack+")) == "gfx9-4-generic:xnack+"
 
 
+def _devices(text: str) -> set[tuple[str, bool, bool]]:
+    """What a target id stands for, told anew: processors with each feature on or off."""
+    name, *features = text.split(":")
+    members = {
+        "gfx9-4-generic": ("gfx9-4-generic", "gfx942", "gfx950"),
+        "gfx9-generic": ("gfx9-generic", "gfx906", "gfx90c"),
+    }
+    settings = {feature[:-1]: feature[-1] == "+" for feature in features}
+    return {
+        (member, sramecc, xnack)
+        for member in members.get(name, (name,))
+        for sramecc in (False, True)
+        for xnack in (False, True)
+        if settings.get("sramecc", sramecc) == sramecc and settings.get("xnack", xnack) == xnack
+    }
+
+
+IDS = [
+    f"{name}{sramecc}{xnack}"
+    for name in ("gfx9-4-generic", "gfx942", "gfx950", "gfx90a", "gfx906", "gfx9-generic", "gfx90c", "gfx1100")
+    for sramecc in ("", ":sramecc+", ":sramecc-")
+    for xnack in ("", ":xnack+", ":xnack-")
+    if (not sramecc or TARGETS[name].supports_sramecc) and (not xnack or TARGETS[name].supports_xnack)
+]
+
+
+@pytest.mark.parametrize("text", IDS)
+def test_what_covers_and_accepts_what(text: str) -> None:
+    this, mine = TargetId.parse(text), _devices(text)
+    for other in IDS:
+        that, theirs = TargetId.parse(other), _devices(other)
+        assert this.covers(that) == (theirs <= mine), other
+        # A device is one processor, never all of a generic one's.
+        alone = {device for device in mine if device[0] == this.target.name}
+        assert this.accepts(that) == bool(alone & theirs), other
+
+
+def test_generic_processors() -> None:
+    """Members are those that LLVM merges into the generic one: it refuses what any of them lacks."""
+    for target in TARGETS.values():
+        assert target.is_generic == target.name.endswith("-generic")
+        if target.generic is None:
+            assert target.is_generic or target.name in ("gfx908", "gfx90a")
+            continue
+        generic = TARGETS[target.generic]
+        assert generic.is_generic
+        assert (generic.major, generic.wave_sizes, generic.s_branch) == (
+            target.major,
+            target.wave_sizes,
+            target.s_branch,
+        )
+        for wave_size in target.wave_sizes:
+            assert generic.vgpr_encoding_granule(wave_size) == target.vgpr_encoding_granule(wave_size)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "gfx", "gfx9000", "sm_90", "gfx942:", "gfx942:xnack", "gfx942:xnack+:xnack-", "gfx1100:xnack+", "GFX942"],

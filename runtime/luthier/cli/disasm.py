@@ -11,7 +11,6 @@ from typing import Any
 
 from luthier.errors import ObjectError
 from luthier.isa.listing import Row, instruction_rows
-from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, load_objects
 
 _PADDING = {"s_nop", "s_code_end", ".long", ".byte"}
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    objects = _chosen(load_objects(args.file), args.target, args.file)
+    objects = load_objects(args.file, target=args.target)
     if args.kernel is not None:
         with_it = [found for found in objects if args.kernel in found.kernels]
         if not with_it:
@@ -53,22 +52,6 @@ def run(args: argparse.Namespace) -> int:
             for line in listing(found, args.kernel):
                 print(line)
     return 0
-
-
-def _chosen(objects: list[CodeObject], target: str | None, file: str) -> list[CodeObject]:
-    if target is None:
-        return objects
-    wanted = TargetId.parse(target)
-
-    def fits(found: TargetId) -> bool:
-        settings = ((wanted.xnack, found.xnack), (wanted.sramecc, found.sramecc))
-        return found.target == wanted.target and all(asked is None or asked == has for asked, has in settings)
-
-    matching = [found for found in objects if fits(found.target)]
-    if not matching:
-        choices = ", ".join(str(found.target) for found in objects)
-        raise ObjectError(f"no code object for {target}; there are: {choices}", object=file)
-    return matching
 
 
 def parts(found: CodeObject, kernel: str | None = None) -> list[Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class Module:
     def __init__(self, device: EmulatedDevice, code: CodeObject) -> None:
         self.device = device
         self.object = code
-        if code.target.target != device.target.target:
+        if not device.target.accepts(code.target):
             raise ObjectError(f"code for {code.target} on a device that is {device.target}", object=code.name)
         self.image = Image(code, device.memory, device.resolve)
         self._codes: dict[int, Code] = {}
@@ -77,7 +78,7 @@ class Module:
         """The decoded code, for waves of `wave_size` lanes."""
         found = self._codes.get(wave_size)
         if found is None:
-            isa = Isa.of(self.object.target, wave_size)
+            isa = Isa.of(replace(self.object.target, target=self.device.target.target), wave_size)
             ranges = [(start, self.object.read(start, size)) for start, size in self.object.text_ranges]
             found = self._codes[wave_size] = Code(isa, ranges)
         return found

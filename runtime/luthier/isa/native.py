@@ -18,13 +18,7 @@ def native_isa(target: TargetId, wave_size: int) -> _mc.Isa:
     """
     if wave_size not in target.target.wave_sizes:
         raise TargetError(f"{target.target.name} has no wave size {wave_size}", target=str(target))
-    features = []
-    if target.target.major >= 10:
-        features += [f"{'+' if wave_size == size else '-'}wavefrontsize{size}" for size in (32, 64)]
-    if target.target.major == 12:
-        # Halves of registers in 16-bit instructions, as on GFX11. Without, LLVM reads them as whole registers or
-        # not at all.
-        features.append("+real-true16")
+    features = [*target.target.wave_features(wave_size), *target.target.decoder_features]
     for name, setting in (("xnack", target.xnack), ("sramecc", target.sramecc)):
         if setting is not None:
             features.append(f"{'+' if setting else '-'}{name}")

@@ -1,6 +1,8 @@
 """The table of AMD GPU targets: one frozen `Target` a processor, looked up exactly.
 
-Sources: LLVM AMDGPUUsage ("Processors", "Kernel Descriptor"); llvm/BinaryFormat/ELF.h for the machine numbers. The
+What several processors have in common is in `luthier.isa.generations`.
+
+Sources: LLVM AMDGPUUsage ("Processors", "Generic Processors"); llvm/BinaryFormat/ELF.h for the machine numbers. The
 tests compare every row with what LLVM assembles.
 """
 
@@ -8,134 +10,123 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from luthier.errors import TargetError
+from luthier.isa.generations import GFX9, GFX10, GFX10_3, GFX11, GFX12, GFX90A, GFX908, GFX940, Generation
 
 
-@dataclass(frozen=True)
-class Target:
-    """One processor, with what code generation and patching need to know of it."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Target(Generation):
+    """One processor: the facts of its generation, and its own.
+
+    There is one object for each; pickling and copying keep it so.
+    """
 
     name: str
     """Processor name as LLVM spells it, e.g. ``gfx942``."""
     mach: int
     """EF_AMDGPU_MACH value in the ELF header flags."""
-    major: int
-    """Instruction-set generation: 9, 10, 11 or 12."""
-    default_wave_size: int
-    """Lanes per wavefront the compiler chooses when not told."""
-    wave_sizes: tuple[int, ...]
-    """Lanes per wavefront the hardware supports."""
-    addressable_vgprs: int
-    """Vector registers one wave can name in one file (VGPRs, and as many AGPRs where there are any)."""
-    has_agprs: bool = False
-    unified_vgprs: bool = False
-    """AGPRs share the VGPR allocation and start at ``accum_offset`` (gfx90a and later GFX9)."""
-    waves_per_simd: int = 10
-    """Most waves resident on one SIMD."""
-    large_vgpr_file: bool = False
-    """The register file is half as large again as its generation's (LLVM's 1_5xVGPRs), in larger allocation steps."""
-    sgpr_limit: int = 102
-    """Allocatable SGPRs, without VCC, trap and special registers."""
     supports_xnack: bool = False
     supports_sramecc: bool = False
-    architected_flat_scratch: bool = False
-    architected_sgprs: bool = False
-    """Work-group ids arrive in trap temporaries instead of user SGPRs."""
-    packed_work_item_ids: bool = False
-    """Work-item x, y and z share VGPR0, 10 bits each."""
-    kernarg_preload: bool = False
     lds_bytes: int = 65536
-    tied_vector_alignment: int = 1
-    """Alignment, in registers, that VGPR tuples need (2 on gfx90a and later GFX9)."""
+    generic: str | None = None
+    """The generic processor whose code it runs too (AMDGPUUsage, "Generic Processors")."""
+    is_generic: bool = False
+    """It is no hardware, but what several processors can run."""
+    device_id: int | None = None
+    """PCI id of a product with it (Linux, amdgpu_drv.c), for the processors that ROCr 5.2.3 knows."""
 
-    def vgpr_encoding_granule(self, wave_size: int) -> int:
-        """VGPRs per step of GRANULATED_WORKITEM_VGPR_COUNT in the kernel descriptor."""
-        if self.major == 9:
-            return 8 if self.unified_vgprs else 4
-        return 8 if wave_size == 32 else 4
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Major version, minor version and stepping, as in the name."""
+        return version_of(self.name)
 
-    def vgpr_allocation_granule(self, wave_size: int) -> int:
-        """VGPRs per step in which the hardware really allocates; from gfx1030 on coarser than the encoding."""
-        granule = self.vgpr_encoding_granule(wave_size)
-        if self.major == 9 or self.name.startswith(("gfx101", "gfx10-1")):
-            return granule
-        return granule * 3 if self.large_vgpr_file else granule * 2
+    def is_run_by(self, other: Target) -> bool:
+        """Whether `other` runs this processor's code: it is the same, or this is the generic one that it belongs to."""
+        return self is other or self.name == other.generic
 
-    def vgpr_file_size(self, wave_size: int) -> int:
-        """VGPRs of one SIMD that its waves share, AGPRs included where the file is unified."""
-        if self.major == 9:
-            return 512 if self.unified_vgprs else 256
-        size = 1024 if wave_size == 32 else 512
-        return size * 3 // 2 if self.large_vgpr_file else size
+    def __reduce__(self) -> tuple[Any, ...]:
+        return target_named, (self.name,)
 
-    def occupancy(self, vgprs: int, wave_size: int) -> int:
-        """Waves resident on one SIMD when each has `vgprs` (in a unified file: VGPRs and AGPRs together)."""
-        granule = self.vgpr_allocation_granule(wave_size)
-        allocated = -(-max(vgprs, 1) // granule) * granule
-        return min(self.waves_per_simd, self.vgpr_file_size(wave_size) // allocated)
+
+_GENERIC_VERSIONS = {
+    "gfx9-generic": (9, 0, 0),
+    "gfx9-4-generic": (9, 4, 2),
+    "gfx10-1-generic": (10, 1, 0),
+    "gfx10-3-generic": (10, 3, 0),
+    "gfx11-generic": (11, 0, 3),
+    "gfx12-generic": (12, 0, 0),
+}
+"""Not computable from the name: ROCm's device library takes a generic processor for one of its members."""
+
+
+def version_of(processor: str) -> tuple[int, int, int]:
+    """Major version, minor version and stepping of a processor, in the table or not: (9, 4, 2) for ``gfx942``.
+
+    Raises:
+        TargetError: not the name of a processor.
+    """
+    if processor in _GENERIC_VERSIONS:
+        return _GENERIC_VERSIONS[processor]
+    match = re.fullmatch(r"gfx([0-9]+)([0-9a-f])([0-9a-f])", processor)
+    if not match:
+        raise TargetError(f"unknown processor {processor!r}", target=processor)
+    return int(match[1]), int(match[2], 16), int(match[3], 16)
+
+
+def _target(generation: Generation, name: str, mach: int, **own: Any) -> Target:
+    return Target(**vars(generation) | {"name": name, "mach": mach} | own)
 
 
 def _table() -> dict[str, Target]:
-    gfx9 = Target("gfx900", 0x2C, 9, 64, (64,), 256, supports_xnack=True)
-    gfx908 = replace(gfx9, name="gfx908", mach=0x30, has_agprs=True, supports_sramecc=True)
-    gfx90a = replace(
-        gfx908,
-        name="gfx90a",
-        mach=0x3F,
-        unified_vgprs=True,
-        waves_per_simd=8,
-        packed_work_item_ids=True,
-        kernarg_preload=True,
-        tied_vector_alignment=2,
-    )
-    gfx942 = replace(gfx90a, name="gfx942", mach=0x4C, architected_flat_scratch=True)
-    gfx10 = Target("gfx1010", 0x33, 10, 32, (32, 64), 256, waves_per_simd=20, sgpr_limit=106, supports_xnack=True)
-    gfx1030 = replace(gfx10, name="gfx1030", mach=0x36, waves_per_simd=16, supports_xnack=False)
-    gfx11 = replace(
-        gfx1030, name="gfx1100", mach=0x41, major=11, architected_flat_scratch=True, packed_work_item_ids=True
-    )
-    big_gfx11 = replace(gfx11, large_vgpr_file=True)
-    gfx12 = replace(big_gfx11, name="gfx1200", mach=0x48, major=12, architected_sgprs=True)
+    gfx9 = {"supports_xnack": True, "generic": "gfx9-generic"}
+    gfx9_ecc = {"supports_xnack": True, "supports_sramecc": True}
+    gfx94 = {**gfx9_ecc, "generic": "gfx9-4-generic"}
+    gfx10_1 = {"supports_xnack": True, "generic": "gfx10-1-generic"}
+    gfx10_3 = {"generic": "gfx10-3-generic"}
+    gfx11 = {"generic": "gfx11-generic"}
+    big_gfx11 = {**gfx11, "vgpr_file": GFX12.vgpr_file}  # LLVM's feature 1_5xVGPRs
+    gfx12 = {"generic": "gfx12-generic"}
     rows = [
-        gfx9,
-        replace(gfx9, name="gfx902", mach=0x2D),
-        replace(gfx9, name="gfx904", mach=0x2E),
-        replace(gfx9, name="gfx906", mach=0x2F, supports_sramecc=True),
-        gfx908,
-        replace(gfx9, name="gfx909", mach=0x31),
-        gfx90a,
-        replace(gfx9, name="gfx90c", mach=0x32),
-        gfx942,
-        replace(gfx942, name="gfx950", mach=0x4F, lds_bytes=163840),
-        replace(gfx9, name="gfx9-generic", mach=0x51),
-        replace(gfx942, name="gfx9-4-generic", mach=0x5F),
-        gfx10,
-        replace(gfx10, name="gfx1011", mach=0x34),
-        replace(gfx10, name="gfx1012", mach=0x35),
-        replace(gfx10, name="gfx1013", mach=0x42),
-        replace(gfx10, name="gfx10-1-generic", mach=0x52),
-        gfx1030,
-        replace(gfx1030, name="gfx1031", mach=0x37),
-        replace(gfx1030, name="gfx1032", mach=0x38),
-        replace(gfx1030, name="gfx1033", mach=0x39),
-        replace(gfx1030, name="gfx1034", mach=0x3E),
-        replace(gfx1030, name="gfx1035", mach=0x3D),
-        replace(gfx1030, name="gfx1036", mach=0x45),
-        replace(gfx1030, name="gfx10-3-generic", mach=0x53),
-        big_gfx11,
-        replace(big_gfx11, name="gfx1101", mach=0x46),
-        replace(gfx11, name="gfx1102", mach=0x47),
-        replace(gfx11, name="gfx1103", mach=0x44),
-        replace(gfx11, name="gfx1150", mach=0x43),
-        replace(big_gfx11, name="gfx1151", mach=0x4A),
-        replace(gfx11, name="gfx1152", mach=0x55),
-        replace(gfx11, name="gfx1153", mach=0x58),
-        replace(gfx11, name="gfx11-generic", mach=0x54),
-        gfx12,
-        replace(gfx12, name="gfx1201", mach=0x4E),
-        replace(gfx12, name="gfx12-generic", mach=0x59),
+        _target(GFX9, "gfx900", 0x2C, **gfx9),
+        _target(GFX9, "gfx902", 0x2D, **gfx9),
+        _target(GFX9, "gfx904", 0x2E, **gfx9),
+        _target(GFX9, "gfx906", 0x2F, **gfx9, supports_sramecc=True, device_id=0x66A1),
+        _target(GFX908, "gfx908", 0x30, **gfx9_ecc, device_id=0x738C),
+        _target(GFX9, "gfx909", 0x31, **gfx9),
+        _target(GFX90A, "gfx90a", 0x3F, **gfx9_ecc, device_id=0x740C),
+        _target(GFX9, "gfx90c", 0x32, **gfx9),
+        _target(GFX940, "gfx942", 0x4C, **gfx94),
+        _target(GFX940, "gfx950", 0x4F, **gfx94, lds_bytes=163840),
+        _target(GFX9, "gfx9-generic", 0x51, supports_xnack=True, is_generic=True),
+        _target(GFX940, "gfx9-4-generic", 0x5F, **gfx9_ecc, is_generic=True),
+        _target(GFX10, "gfx1010", 0x33, **gfx10_1),
+        _target(GFX10, "gfx1011", 0x34, **gfx10_1),
+        _target(GFX10, "gfx1012", 0x35, **gfx10_1),
+        _target(GFX10, "gfx1013", 0x42, **gfx10_1),
+        _target(GFX10, "gfx10-1-generic", 0x52, supports_xnack=True, is_generic=True),
+        _target(GFX10_3, "gfx1030", 0x36, **gfx10_3, device_id=0x73BF),
+        _target(GFX10_3, "gfx1031", 0x37, **gfx10_3),
+        _target(GFX10_3, "gfx1032", 0x38, **gfx10_3),
+        _target(GFX10_3, "gfx1033", 0x39, **gfx10_3),
+        _target(GFX10_3, "gfx1034", 0x3E, **gfx10_3),
+        _target(GFX10_3, "gfx1035", 0x3D, **gfx10_3),
+        _target(GFX10_3, "gfx1036", 0x45, **gfx10_3),
+        _target(GFX10_3, "gfx10-3-generic", 0x53, is_generic=True),
+        _target(GFX11, "gfx1100", 0x41, **big_gfx11),
+        _target(GFX11, "gfx1101", 0x46, **big_gfx11),
+        _target(GFX11, "gfx1102", 0x47, **gfx11),
+        _target(GFX11, "gfx1103", 0x44, **gfx11),
+        _target(GFX11, "gfx1150", 0x43, **gfx11),
+        _target(GFX11, "gfx1151", 0x4A, **big_gfx11),
+        _target(GFX11, "gfx1152", 0x55, **gfx11),
+        _target(GFX11, "gfx1153", 0x58, **gfx11),
+        _target(GFX11, "gfx11-generic", 0x54, is_generic=True),
+        _target(GFX12, "gfx1200", 0x48, **gfx12),
+        _target(GFX12, "gfx1201", 0x4E, **gfx12),
+        _target(GFX12, "gfx12-generic", 0x59, is_generic=True),
     ]
     return {row.name: row for row in rows}
 
@@ -170,11 +161,37 @@ _TRIPLE = re.compile(r"^(?:[a-z]\w*-)?amdgcn-[^-]*-[^-]*-[^-]*-")
 
 @dataclass(frozen=True)
 class TargetId:
-    """A processor with its feature settings, e.g. ``gfx942:sramecc+:xnack-`` (None: any)."""
+    """A processor with its feature settings, e.g. ``gfx942:sramecc+:xnack-`` (None: any).
+
+    It stands for a set of devices: one setting of each feature or, where it leaves a feature open, both; of a generic
+    processor, all processors that run its code. `covers` and `accepts` are the two questions about such sets.
+    """
 
     target: Target
     sramecc: bool | None = None
     xnack: bool | None = None
+
+    def covers(self, other: TargetId) -> bool:
+        """Whether every device that `other` stands for is one that this id stands for.
+
+        So code built for this id can be put into code built for `other`, and code for `other` is among what a user
+        means who asks for this id.
+
+        Source: LLVM AMDGPUUsage, "Target ID" and "Generic Processors".
+        """
+        return self.target.is_run_by(other.target) and all(
+            mine is None or mine == theirs for mine, theirs in self._settings(other)
+        )
+
+    def accepts(self, code: TargetId) -> bool:
+        """Whether a device called so can run `code`. A setting that the device leaves open is as the code wants it."""
+        return code.target.is_run_by(self.target) and all(
+            device is None or built in (None, device) for device, built in self._settings(code)
+        )
+
+    def _settings(self, other: TargetId) -> tuple[tuple[bool | None, bool | None], ...]:
+        """This id's and the other's setting of each feature."""
+        return (self.sramecc, other.sramecc), (self.xnack, other.xnack)
 
     @classmethod
     @functools.lru_cache(maxsize=256)

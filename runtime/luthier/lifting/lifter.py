@@ -36,10 +36,6 @@ _ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
 MOST_ROUNDS = 200
 """Rounds of finding call targets; each goes at least one call deeper."""
 
-PRELOAD_PROLOGUE = 256
-"""Bytes that load the kernel arguments where the firmware does not preload them; other firmware starts behind them
-(AMDGPUUsage, "Preloaded Kernel Arguments")."""
-
 
 def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
     """Lift one kernel and every function it may call.
@@ -69,13 +65,13 @@ class _Lifter:
         self.text = text_of(object, self.isa)
         self.explorer = Explorer(self.text, kernel.name)
         descriptor = kernel.descriptor
-        vectors = (1 << min(256, descriptor.architected_vgprs)) - 1 << r.VGPR_FIRST
-        vectors |= (1 << min(256, descriptor.agprs)) - 1 << r.AGPR_FIRST
+        vectors = (1 << descriptor.architected_vgprs) - 1 << r.VGPR_FIRST
+        vectors |= (1 << descriptor.agprs) - 1 << r.AGPR_FIRST
         self.table = EffectTable(self.isa, kernel.wave_size, vectors)
         self.slots = CodeSlots(object, self.text)
         self.hardware_entries = [kernel.entry]
-        if descriptor.kernarg_preload_length:
-            self.hardware_entries.append(kernel.entry + PRELOAD_PROLOGUE)
+        if descriptor.hardware_entry:
+            self.hardware_entries.append(kernel.entry + descriptor.hardware_entry)
         self.resolutions: dict[int, Resolution] = {}
         self.clobbers: dict[int, int] = {}
         self.found: dict[int, FunctionAddresses] = {}

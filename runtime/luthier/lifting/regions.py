@@ -16,10 +16,8 @@ from luthier.lifting.effects import Columns, EffectTable, IndexMode
 from luthier.lifting.graph import Graph, Node
 from luthier.lifting.model import Clause, Restriction
 
-DEALLOC_VGPRS = 3
-"""Message number of sendmsg(MSG_DEALLOC_VGPRS) (GFX11 and later)."""
-_MODE_NUMBER, _FIRST_MODE_CONTROL, _LAST_MODE_CONTROL = 1, 27, 28
-"""MODE bits GPR_IDX_EN and VSKIP of GFX9 (Vega ISA, "Mode register")."""
+_MODE_NUMBER = 1
+"""Which hardware register MODE is for s_setreg."""
 
 # What may hold at a point, as bits: one for each value of M0[15:12] in VGPR index mode, and these.
 _ANY_MASK = 1 << 16
@@ -87,7 +85,8 @@ def find_regions(
 def _check_mode_writes(
     interesting: dict[int, str], columns: Columns, table: EffectTable, fail: Callable[[str, int], LiftError]
 ) -> None:
-    if table.isa.target.target.major != 9:
+    switches = table.isa.target.target.mode_switches
+    if not switches:
         return
     for index, name in interesting.items():
         if name.startswith("S_SETREG"):
@@ -95,7 +94,7 @@ def _check_mode_writes(
             encoded = columns.values(index)[position]
             first = encoded >> 6 & 0x1F
             last = first + (encoded >> 11 & 0x1F)
-            if encoded & 0x3F == _MODE_NUMBER and first <= _LAST_MODE_CONTROL and last >= _FIRST_MODE_CONTROL:
+            if encoded & 0x3F == _MODE_NUMBER and first < switches.stop and last >= switches.start:
                 raise fail("s_setreg of the MODE bits for vector skip and index mode", columns.address[index])
 
 
@@ -122,7 +121,7 @@ class _Flow:
         self.table = table
         self.fail = fail
         self._marks = sorted(index for index, name in interesting.items() if name in _SWITCHES or name == "S_SENDMSG")
-        self.gives_back = table.isa.target.target.major >= 11
+        self._dealloc_vgprs = table.isa.target.target.dealloc_vgprs_message
 
     def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
         """Go over all blocks until nothing changes; the modes are off at function entries and `starts`."""
@@ -170,11 +169,7 @@ class _Flow:
         return state
 
     def _releases(self, index: int) -> bool:
-        return (
-            self.gives_back
-            and self.interesting.get(index) == "S_SENDMSG"
-            and self._immediate(index, 0) & 0xFF == DEALLOC_VGPRS
-        )
+        return self.interesting.get(index) == "S_SENDMSG" and self._immediate(index, 0) & 0xFF == self._dealloc_vgprs
 
     def _immediate(self, index: int, operand: int) -> int:
         return self.columns.values(index)[operand]

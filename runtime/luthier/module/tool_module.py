@@ -147,19 +147,14 @@ class ToolModule:
         Raises:
             ToolError: the module was not built for it.
         """
-        for contents in self._contents:
-            built = contents.target
-            if (
-                built.target is target.target
-                and built.xnack in (None, target.xnack)
-                and built.sramecc in (None, target.sramecc)
-            ):
-                return contents
-        raise ToolError(
-            f"not built for this target, only for {', '.join(str(built) for built in self.targets)}",
-            object=self.name,
-            target=str(target),
-        )
+        fitting = [contents for contents in self._contents if contents.target.covers(target)]
+        if not fitting:
+            raise ToolError(
+                f"not built for this target, only for {', '.join(str(built) for built in self.targets)}",
+                object=self.name,
+                target=str(target),
+            )
+        return min(fitting, key=lambda contents: contents.target.target.is_generic)
 
 
 Loader = Callable[[str, str], ToolModule]

@@ -118,7 +118,7 @@ def _images_for(source: Source, target: str | None, name: str | None) -> Iterato
         except TargetError as problem:
             unknown = unknown or problem
             continue
-        if wanted is None or _fits(has, wanted):
+        if wanted is None or (has.target is wanted.target and wanted.covers(has)):
             found = True
             yield image
         else:
@@ -126,7 +126,7 @@ def _images_for(source: Source, target: str | None, name: str | None) -> Iterato
     if not found and not others and unknown is not None:
         raise unknown
     if not found:
-        raise ObjectError(f"no code object for {target}: {', '.join(others)}", object=_label(source, name))
+        raise ObjectError(f"no code object for {target}; there are: {', '.join(others)}", object=_label(source, name))
 
 
 def load_object(source: Source, target: str | None = None, name: str | None = None) -> CodeObject:
@@ -149,13 +149,6 @@ def _label(source: Source, name: str | None) -> str:
     if name is not None:
         return name
     return "<memory>" if isinstance(source, (bytes, bytearray, memoryview)) else os.fspath(source)
-
-
-def _fits(found: TargetId, wanted: TargetId) -> bool:
-    """`found` is for the processor of `wanted`, with the features `wanted` names, as far as it names any."""
-    return found.target == wanted.target and all(
-        asked is None or has == asked for has, asked in ((found.xnack, wanted.xnack), (found.sramecc, wanted.sramecc))
-    )
 
 
 _Found = Iterator[tuple[Place, str]]

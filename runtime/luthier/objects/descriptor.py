@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from luthier.errors import ObjectError
+from luthier.isa.generations import GFX10, GFX11, GFX12, GFX90A, GFX940, Generation, generations
 from luthier.isa.targets import Target
 
 DESCRIPTOR_SIZE = 64
@@ -30,17 +31,13 @@ _START = struct.Struct("<IIIIq")
 class _Bits(NamedTuple):
     position: int
     width: int
-    since: int
-    until: int
-    unified: bool
+    generations: frozenset[str]
     signed: bool
 
 
-def _bits(
-    base: int, shift: int, width: int, *, since: int = 9, until: int = 99, unified: bool = False, signed: bool = False
-) -> Any:
-    """One field: where it lies, which major versions have it, and whether only targets with unified VGPRs do."""
-    return field(default=0, metadata={"bits": _Bits(base + shift, width, since, until, unified, signed)})
+def _bits(base: int, shift: int, width: int, *, signed: bool = False, **have_it: Generation) -> Any:
+    """One field: where it lies, and which generations have it (arguments of `generations`)."""
+    return field(default=0, metadata={"bits": _Bits(base + shift, width, generations(**have_it), signed)})
 
 
 @dataclass(frozen=True)
@@ -68,23 +65,23 @@ class KernelDescriptor:
     float_denorm_mode_32: int = _bits(RSRC1, 16, 2)
     float_denorm_mode_16_64: int = _bits(RSRC1, 18, 2)
     priv: int = _bits(RSRC1, 20, 1)
-    enable_dx10_clamp: int = _bits(RSRC1, 21, 1, until=11)
-    enable_wg_rr_en: int = _bits(RSRC1, 21, 1, since=12)
+    enable_dx10_clamp: int = _bits(RSRC1, 21, 1, until=GFX11)
+    enable_wg_rr_en: int = _bits(RSRC1, 21, 1, since=GFX12)
     debug_mode: int = _bits(RSRC1, 22, 1)
-    enable_ieee_mode: int = _bits(RSRC1, 23, 1, until=11)
-    disable_perf: int = _bits(RSRC1, 23, 1, since=12)
+    enable_ieee_mode: int = _bits(RSRC1, 23, 1, until=GFX11)
+    disable_perf: int = _bits(RSRC1, 23, 1, since=GFX12)
     bulky: int = _bits(RSRC1, 24, 1)
     cdbg_user: int = _bits(RSRC1, 25, 1)
     fp16_ovfl: int = _bits(RSRC1, 26, 1)
-    wgp_mode: int = _bits(RSRC1, 29, 1, since=10)
-    mem_ordered: int = _bits(RSRC1, 30, 1, since=10)
-    fwd_progress: int = _bits(RSRC1, 31, 1, since=10)
+    wgp_mode: int = _bits(RSRC1, 29, 1, since=GFX10)
+    mem_ordered: int = _bits(RSRC1, 30, 1, since=GFX10)
+    fwd_progress: int = _bits(RSRC1, 31, 1, since=GFX10)
 
     enable_private_segment: int = _bits(RSRC2, 0, 1)
     """Scratch is set up; without architected flat scratch the wave's scratch offset arrives in the last SGPR input."""
     user_sgpr_count: int = _bits(RSRC2, 1, 5)
-    enable_trap_handler: int = _bits(RSRC2, 6, 1, until=11)
-    enable_dynamic_vgpr: int = _bits(RSRC2, 6, 1, since=12)
+    enable_trap_handler: int = _bits(RSRC2, 6, 1, until=GFX11)
+    enable_dynamic_vgpr: int = _bits(RSRC2, 6, 1, since=GFX12)
     enable_sgpr_workgroup_id_x: int = _bits(RSRC2, 7, 1)
     enable_sgpr_workgroup_id_y: int = _bits(RSRC2, 8, 1)
     enable_sgpr_workgroup_id_z: int = _bits(RSRC2, 9, 1)
@@ -103,18 +100,18 @@ class KernelDescriptor:
     enable_exception_ieee_754_fp_inexact: int = _bits(RSRC2, 29, 1)
     enable_exception_int_divide_by_zero: int = _bits(RSRC2, 30, 1)
 
-    accum_offset: int = _bits(RSRC3, 0, 6, until=9, unified=True)
+    accum_offset: int = _bits(RSRC3, 0, 6, since=GFX90A, until=GFX940)
     """First AGPR in the unified file, in granules of 4 minus one; see `architected_vgprs`."""
-    tg_split: int = _bits(RSRC3, 16, 1, until=9, unified=True)
-    shared_vgpr_count: int = _bits(RSRC3, 0, 4, since=10, until=11)
-    inst_pref_size: int = _bits(RSRC3, 4, 6, since=11, until=11)
+    tg_split: int = _bits(RSRC3, 16, 1, since=GFX90A, until=GFX940)
+    shared_vgpr_count: int = _bits(RSRC3, 0, 4, since=GFX10, until=GFX11)
+    inst_pref_size: int = _bits(RSRC3, 4, 6, since=GFX11, until=GFX11)
     """Cache lines of 128 bytes prefetched at launch (GFX11)."""
-    inst_pref_size_gfx12: int = _bits(RSRC3, 4, 8, since=12)
+    inst_pref_size_gfx12: int = _bits(RSRC3, 4, 8, since=GFX12)
     """The same in GFX12's wider field."""
-    trap_on_start: int = _bits(RSRC3, 10, 1, since=11, until=11)
-    trap_on_end: int = _bits(RSRC3, 11, 1, since=11, until=11)
-    glg_en: int = _bits(RSRC3, 13, 1, since=12)
-    image_op: int = _bits(RSRC3, 31, 1, since=11)
+    trap_on_start: int = _bits(RSRC3, 10, 1, since=GFX11, until=GFX11)
+    trap_on_end: int = _bits(RSRC3, 11, 1, since=GFX11, until=GFX11)
+    glg_en: int = _bits(RSRC3, 13, 1, since=GFX12)
+    image_op: int = _bits(RSRC3, 31, 1, since=GFX11)
 
     enable_sgpr_private_segment_buffer: int = _bits(PROPERTIES, 0, 1)
     enable_sgpr_dispatch_ptr: int = _bits(PROPERTIES, 1, 1)
@@ -123,7 +120,7 @@ class KernelDescriptor:
     enable_sgpr_dispatch_id: int = _bits(PROPERTIES, 4, 1)
     enable_sgpr_flat_scratch_init: int = _bits(PROPERTIES, 5, 1)
     enable_sgpr_private_segment_size: int = _bits(PROPERTIES, 6, 1)
-    enable_wavefront_size32: int = _bits(PROPERTIES, 10, 1, since=10)
+    enable_wavefront_size32: int = _bits(PROPERTIES, 10, 1, since=GFX10)
     uses_dynamic_stack: int = _bits(PROPERTIES, 11, 1)
 
     kernarg_preload_length: int = _bits(PRELOAD, 0, 7)
@@ -192,21 +189,40 @@ class KernelDescriptor:
     @property
     def architected_vgprs(self) -> int:
         """VGPRs that the names v0, v1, … can reach: all, or those before the first AGPR where both share one file."""
-        return min(self.vgprs, (self.accum_offset + 1) * 4) if self.target.unified_vgprs else self.vgprs
+        reach = min(self.vgprs, self.target.addressable_vgprs)
+        return min(reach, (self.accum_offset + 1) * 4) if self.target.unified_vgprs else reach
 
     @property
     def agprs(self) -> int:
-        """AGPRs a wave has."""
-        if self.target.unified_vgprs:
-            return max(0, self.vgprs - (self.accum_offset + 1) * 4)
-        return self.vgprs if self.target.has_agprs else 0  # gfx908: a second file, allocated alike
+        """AGPRs a wave has, of those that the names a0, a1, … can reach."""
+        target = self.target
+        if target.unified_vgprs:
+            return min(max(0, self.vgprs - (self.accum_offset + 1) * 4), target.addressable_vgprs)
+        # gfx908: a second file, allocated alike
+        return min(self.vgprs, target.addressable_vgprs) if target.has_agprs else 0
 
     @property
     def sgprs(self) -> int:
         """SGPRs a wave has, VCC and other specials at their end included (GFX9); from GFX10 on the fixed number."""
-        if self.target.major >= 10:
-            return self.target.sgpr_limit + 2
-        return (self.granulated_wavefront_sgpr_count + 1) * 8
+        granule = self.target.sgpr_encoding_granule
+        if not granule:
+            return self.target.sgpr_limit + self.target.special_sgprs
+        return (self.granulated_wavefront_sgpr_count + 1) * granule
+
+    @property
+    def allocated_sgprs(self) -> int:
+        """SGPRs the hardware gives a wave: `sgprs`, rounded up to the allocation granule."""
+        return _round_up(self.sgprs, self.target.sgpr_allocation_granule or 1)
+
+    @property
+    def usable_sgprs(self) -> int:
+        """SGPRs s0, s1, … a wave can use without raising the count; VCC and the other specials are not among them."""
+        return min(self.allocated_sgprs - self.target.special_sgprs, self.target.sgpr_limit)
+
+    @property
+    def hardware_entry(self) -> int:
+        """Bytes from the kernel's entry to where hardware starts it that has preloaded its arguments; 0 without."""
+        return self.target.preload_prologue if self.kernarg_preload_length else 0
 
     @property
     def sgpr_inputs(self) -> dict[str, tuple[int, int]]:
@@ -269,8 +285,8 @@ class KernelDescriptor:
             changed["accum_offset"] = first_agpr // 4 - 1
         granule = target.vgpr_encoding_granule(self.wave_size)
         changed["granulated_workitem_vgpr_count"] = _round_up(max(total, self.vgprs), granule) // granule - 1
-        if sgprs is not None and target.major == 9:
-            needed = _round_up(sgprs + _SPECIAL_SGPRS, 8) // 8 - 1
+        if sgprs is not None and target.sgpr_encoding_granule:
+            needed = -(-(sgprs + target.special_sgprs) // target.sgpr_encoding_granule) - 1
             changed["granulated_wavefront_sgpr_count"] = max(needed, self.granulated_wavefront_sgpr_count)
         return replace(self, **changed)
 
@@ -285,9 +301,6 @@ _USER_SGPRS = (
     ("private_segment_size", 1),
 )
 """User SGPRs in the order the hardware fills them, and how many each takes."""
-
-_SPECIAL_SGPRS = 6
-"""VCC, FLAT_SCRATCH and XNACK_MASK, at the end of a GFX9 wave's SGPRs."""
 
 
 def _round_up(value: int, granule: int) -> int:
@@ -315,7 +328,7 @@ def _fields_of(target: Target) -> tuple[tuple[tuple[str, int, int, bool], ...], 
     table = []
     free = (1 << 8 * DESCRIPTOR_SIZE) - 1
     for name, bits in _FIELDS.items():
-        if bits.since <= target.major <= bits.until and (target.unified_vgprs or not bits.unified):
+        if target.generation in bits.generations:
             table.append((name, bits.position, bits.width, bits.signed))
             free &= ~((1 << bits.width) - 1 << bits.position)
     return tuple(table), free

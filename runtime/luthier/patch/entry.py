@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from luthier.errors import PatchError
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.emission import BoundPayload, Reference
 
-PRELOAD_ENTRY = 256
-"""Bytes from a kernel's entry to where hardware that preloads arguments starts it (AMDGPUUsage, "Preloaded Kernel
-Arguments")."""
 BRANCH_SIZE = 4
 
 
@@ -32,11 +28,12 @@ class EntryCode:
     """What lies before a kernel's first instruction.
 
     A kernel with one entry falls from it into its first instruction. One with preloaded arguments is started at
-    either of two places 256 bytes apart, and each piece ends with a branch, since what is spliced in moves them.
+    either of two places `KernelDescriptor.hardware_entry` bytes apart, and each piece ends with a branch, since what is
+    spliced in moves them.
     """
 
     code: bytes
-    """Empty where nothing is needed. The hardware starts at its first byte, and 256 bytes on."""
+    """Empty where nothing is needed. The hardware starts at its first byte, or at the other place."""
     jumps: tuple[EntryJump, ...]
     references: tuple[Reference, ...]
     instructions: int
@@ -47,22 +44,17 @@ def entry_code(lifted: LiftedRepresentation, pieces: Sequence[Sequence[BoundPayl
 
     Args:
         pieces: payloads for each of ``lifted.hardware_entries``, in their order.
-
-    Raises:
-        PatchError: the hardware may start it at places that nobody knows.
     """
     joined = [_join(one) for one in pieces]
     if len(lifted.hardware_entries) == 1:
         (only,) = joined
         return EntryCode(only.code, (), only.references, only.instructions)
-    first = lifted.kernel.entry
-    if lifted.hardware_entries != (first, first + PRELOAD_ENTRY):
-        raise PatchError("the hardware may start this kernel at unknown places", kernel=lifted.kernel.name)
-    in_place = all(len(one.code) + BRANCH_SIZE <= PRELOAD_ENTRY for one in joined)
-    code = bytearray(2 * PRELOAD_ENTRY)
+    apart = lifted.kernel.descriptor.hardware_entry
+    in_place = all(len(one.code) + BRANCH_SIZE <= apart for one in joined)
+    code = bytearray(2 * apart)
     jumps: list[EntryJump] = []
     references: list[Reference] = []
-    for start, address, one in zip((0, PRELOAD_ENTRY), lifted.hardware_entries, joined, strict=True):
+    for start, address, one in zip((0, apart), lifted.hardware_entries, joined, strict=True):
         at = start
         if not in_place:
             at = len(code)

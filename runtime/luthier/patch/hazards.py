@@ -16,10 +16,6 @@ from luthier.isa import InstructionFlag
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 
-MATRIX_WAIT_STATES = 19
-"""Most that a vector write may have to wait for a matrix instruction still reading or writing its registers."""
-
-
 SKIP_WAIT_STATES = 2
 """Between s_setvskip and a vector instruction, as after s_setreg of MODE.vskip."""
 
@@ -33,13 +29,13 @@ class Seams:
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
-        self._everywhere: tuple[str, ...] = ()
-        if lifted.target.major >= 11:
-            # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
-            self._everywhere = ("s_waitcnt_depctr 0x0" if lifted.target.major == 11 else "s_wait_alu 0x0",)
+        # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
+        wait = lifted.target.lane_mask_wait
+        self._everywhere: tuple[str, ...] = () if wait is None else (wait,)
+        self._matrix_waits = lifted.target.matrix_wait_states
         self._matrices: list[int] | None = None
         """[n + 1] matrix instructions before each one; None if control reaches none."""
-        if lifted.target.major == 9:
+        if self._matrix_waits:
             matrix = lifted.code.flags & _MATRIX != 0
             if (matrix & (np.array(lifted.block_of) >= 0)).any():
                 self._matrices = [0, *np.cumsum(matrix).tolist()]
@@ -65,27 +61,30 @@ class Seams:
         lifted, matrices = self._lifted, self._matrices
         begin = lifted.blocks[lifted.block_of[index]].first
         if matrices is not None and (
-            point - begin < MATRIX_WAIT_STATES or matrices[point] != matrices[point - MATRIX_WAIT_STATES]
+            point - begin < self._matrix_waits or matrices[point] != matrices[point - self._matrix_waits]
         ):
-            return "s_nop 15", "s_nop 2"
+            return wait_states(self._matrix_waits)
         if lifted.skipped and any(at in lifted.skipped for at in range(max(begin, point - SKIP_WAIT_STATES), point)):
-            return (f"s_nop {SKIP_WAIT_STATES - 1}",)
+            return wait_states(SKIP_WAIT_STATES)
         return self._everywhere
 
 
 _MATRIX = int(InstructionFlag.MATRIX)
 
 
+def wait_states(count: int) -> tuple[str, ...]:
+    """Assembly that waits so many wait states: one s_nop does for 16."""
+    return tuple(f"s_nop {min(16, count - done) - 1}" for done in range(0, count, 16))
+
+
 def waits_after_readlane(target: Target) -> list[str]:
     """Assembly after a payload that ends by reading SGPRs back from vector lanes, which the application may use as
     addresses."""
-    return ["s_nop 4"] if target.major == 9 else []
+    return [*wait_states(target.vector_sgpr_wait_states)]
 
 
 def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
     """Assembly before and after a payload gives registers new values: they come from vector instructions that SALU
     instructions copy, and the application may use them as lane selectors, addresses, or through DPP."""
-    if target.major >= 11:
-        wait = ["s_waitcnt_depctr 0x0" if target.major == 11 else "s_wait_alu 0x0"]
-        return wait, wait
-    return [], ["s_nop 4"] if target.major == 9 else []
+    wait = [] if target.lane_mask_wait is None else [target.lane_mask_wait]
+    return wait, [*wait, *wait_states(target.vector_sgpr_wait_states)]

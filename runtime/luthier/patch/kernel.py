@@ -21,11 +21,6 @@ from luthier.patch.report import KernelReport, Refusal
 from luthier.patch.splicing import Splicer
 from luthier.task import InstrumentationTask
 
-S_NOP = (0xBF800000).to_bytes(4, "little")
-S_BRANCH = {
-    major: (word << 16).to_bytes(4, "little") for major, word in ((9, 0xBF82), (10, 0xBF82), (11, 0xBFA0), (12, 0xBFA0))
-}
-"""s_branch by generation, without its offset."""
 ENTRY_ALIGNMENT = 256
 """Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
 PREFETCH_PADDING = 256
@@ -237,7 +232,7 @@ class _Placed:
         for direct in lifted.direct_jumps:
             link = links.get(direct.index)
             if link is None:
-                replacement = S_BRANCH[lifted.target.major]
+                replacement = lifted.target.s_branch
             else:
                 replacement = lifted.isa.assemble(f"s_call_b64 s[{link}:{link + 1}], 0").instructions.code
             replacements[direct.index] = direct.target, replacement
@@ -267,7 +262,7 @@ class _Placed:
                 result.append(jump)
             else:
                 result.append(jump._replace(target=stub))
-                onward.append(_Jump(stub, jump.target, S_BRANCH[self.lifted.target.major]))
+                onward.append(_Jump(stub, jump.target, self.lifted.target.s_branch))
         for slot in over:
             raise PatchError(
                 "nothing can run on the way from a jump to what it jumps to by register",
@@ -310,7 +305,8 @@ class _Placed:
             points: index of every instruction that something is spliced in before.
         """
         layout, old = self.layout, self.lifted.code
-        words = np.full((layout.size + PREFETCH_PADDING) // 4, int.from_bytes(S_NOP, "little"), "<u4")
+        nop = int.from_bytes(self.lifted.target.s_nop, "little")
+        words = np.full((layout.size + PREFETCH_PADDING) // 4, nop, "<u4")
         was = np.frombuffer(old.code, "<u4", len(old.code) // 4)
         to, from_ = layout.instruction // 4, old.offset[self.slots] // 4
         old_sizes = self.old_sizes[: len(self.slots)]
@@ -319,7 +315,7 @@ class _Placed:
             there = old_sizes > 4 * word
             words[to[there] + word] = was[from_[there] + word]
         for index in self._dropped(points):
-            words[to[self._slot_of[index]]] = int.from_bytes(S_NOP, "little")
+            words[to[self._slot_of[index]]] = nop
         self._write_branches(words.view(np.uint8).data)
         return words
 
@@ -339,12 +335,12 @@ class _Placed:
     def _write_branches(self, out: memoryview) -> None:
         """Branches and calls, the stubs at the entries and the islands."""
         lifted, layout = self.lifted, self.layout
-        s_branch = S_BRANCH[lifted.target.major]
+        s_branch = lifted.target.s_branch
         entry = layout.entry.tolist()
 
         def set_offset(place: int, destination: int) -> None:
             words = (destination - place - 4) // 4
-            if words == 0x3F and lifted.target.name.startswith(("gfx101", "gfx10-1")):
+            if words == 0x3F and lifted.target.offset_3f_bug:
                 # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
                 raise PatchError(
                     "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=lifted.kernel.name

@@ -27,9 +27,6 @@ def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
     compute unit."""
     kernel, target = lifted.kernel, lifted.target
     descriptor = kernel.descriptor
-    # GFX9 gives SGPRs out by sixteen (AMDGPUUsage, "GRANULATED_WAVEFRONT_SGPR_COUNT"); the last six are VCC,
-    # FLAT_SCRATCH and XNACK_MASK.
-    sgprs = -(-descriptor.sgprs // 16) * 16 - 6 if target.major == 9 else target.sgpr_limit
     waves = -(-(kernel.max_flat_workgroup_size or 1024) // kernel.wave_size)
     waves_per_simd = -(-waves // 4)  # four SIMDs a compute unit, or a work-group processor in its default mode
     granule = target.vgpr_allocation_granule(kernel.wave_size)
@@ -40,9 +37,7 @@ def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
     if highest_vgpr(lifted) >= descriptor.architected_vgprs:
         # In a unified file these are AGPRs by another name. More VGPRs would move the AGPRs and part the two.
         limit = descriptor.architected_vgprs
-    return RegisterBudget(
-        min(sgprs, target.sgpr_limit), min(descriptor.architected_vgprs, 256), target.sgpr_limit, limit
-    )
+    return RegisterBudget(descriptor.usable_sgprs, descriptor.architected_vgprs, target.sgpr_limit, limit)
 
 
 def highest_vgpr(lifted: LiftedRepresentation) -> int:

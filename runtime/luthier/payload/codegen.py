@@ -292,15 +292,9 @@ def _link_definitions(module: llvm.ModuleRef, definitions: Mapping[str, str | by
             raise HookError(f"intrinsic {name}: its definition is no LLVM IR that can be linked: {problem}") from None
 
 
-def _features(target: Target, wave_size: int) -> str:
-    if target.major == 9:
-        return ""
-    return "+wavefrontsize64,-wavefrontsize32" if wave_size == 64 else "+wavefrontsize32,-wavefrontsize64"
-
-
 def _check_wave_size(function: llvm.ValueRef, hook: str, target: Target, wave_size: int) -> None:
     """Code built for one wave size means something else under the other: masks and ballots have its width."""
-    if target.major == 9:
+    if len(target.wave_sizes) == 1:
         return
     built_for = 64 if any(b"+wavefrontsize64" in attribute for attribute in function.attributes) else 32
     if built_for != wave_size:
@@ -322,7 +316,7 @@ def _generate(
     if len(types) != len(arguments):
         raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
     _check_wave_size(_hook_function(module, hook), hook, target.target, wave_size)
-    cpu, features = target.target.name, _features(target.target, wave_size)
+    cpu, features = target.target.name, ",".join(target.target.wave_features(wave_size))
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=features, opt=2)
     attributes = f'"target-cpu"="{cpu}"' + (f' "target-features"="{features}"' if features else "")
 

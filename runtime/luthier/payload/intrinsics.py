@@ -132,16 +132,16 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
         "v_mov_b32 $1, 0",
         "v_lshlrev_b64 $2, 0, $4" if data == "i64" else "v_mov_b32 $2, $4",
     ]
-    if target.major == 9:
-        lines.append("s_nop 0")  # five wait states between a VALU write of the address SGPRs and their use
-    atomic = f"{newer if target.major >= 11 else older} $1, $2, $3"
+    missing = target.vector_sgpr_wait_states - len(lines)  # since the last v_readfirstlane of the address
+    if missing > 0:
+        lines.append(f"s_nop {missing - 1}")
+    name = newer if target.sized_memory_names else older
+    atomic = f"{name} $1, $2, $3"
     if call.result is None:
         lines.append(atomic)
     else:
-        atomic = f"{newer if target.major >= 11 else older} $2, $1, $2, $3"
-        returning = {9: "sc0" if target.architected_flat_scratch else "glc", 12: "th:TH_ATOMIC_RETURN"}
-        lines.append(f"{atomic} {returning.get(target.major, 'glc')}")
-        lines.append("s_wait_loadcnt 0x0" if target.major >= 12 else "s_waitcnt vmcnt(0)")
+        lines.append(f"{name} $2, $1, $2, $3 {target.returning_atomic}")
+        lines.append(target.wait_for_loads)
     lines.append(f"s_mov_b{wave} {mask}, $0")
     address, place, bits, uniform, done = (lowering.fresh() for _ in range(5))
     operands = f"i64 {place}, {data} {uniform}"

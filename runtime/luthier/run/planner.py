@@ -96,7 +96,7 @@ class Planner:
                     object = CodeObject(data, uri.partition("#")[0])
                 except LuthierError:
                     return None
-                if object.target.target != target.target:
+                if not target.accepts(object.target):
                     return None
                 self._objects[target, digest] = object
             kernel = next((k for k in object.kernels.values() if k.descriptor_address == virtual), None)
@@ -164,8 +164,7 @@ class Planner:
 
     def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:
         code, descriptor = planned.code, kernel.descriptor
-        # With preloaded arguments the first 256 bytes load them for firmware that cannot.
-        entry = code.record_at(kernel.entry + (256 if descriptor.kernarg_preload_length else 0))
+        entry = code.record_at(kernel.entry + descriptor.hardware_entry)
         if entry is None:
             raise DeviceError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
         key = layout.mode_key(abi.initial_mode(kernel))
@@ -187,12 +186,12 @@ class Planner:
             "key": key,
             "mode": abi.initial_mode(kernel),
             "wave_size": kernel.wave_size,
-            "vgpr_bytes": min(256, max(descriptor.architected_vgprs, 1)) * row,
-            "agpr_bytes": min(256, descriptor.agprs) * row,
+            "vgpr_bytes": max(descriptor.architected_vgprs, 1) * row,
+            "agpr_bytes": descriptor.agprs * row,
             "work_item_ids": min(descriptor.enable_vgpr_workitem_id, 2) + 1,
             "packed_ids": target.target.packed_work_item_ids,
             "lds_limit": target.target.lds_bytes,
-            "scratch_limit": abi.most_scratch(target.target, kernel.wave_size),
+            "scratch_limit": target.target.scratch_per_lane(kernel.wave_size),
             "scratch_extra": abi.scratch_bytes(largest, target.target),
             "architected_scratch": target.target.architected_flat_scratch,
             "simd_waves": target.target.occupancy(descriptor.vgprs, kernel.wave_size),
@@ -224,6 +223,7 @@ class Planner:
     def _look_at(self, plan: Plan) -> None:
         """Which code must be unchanged, and which records must not be executed, of all that the kernel reaches."""
         code, descriptor = plan.code.code, plan.kernel.descriptor
+        target = code.isa.target.target
         reached = code.reach(*plan.roots)
         stretches = [(begin - code.base, end - begin) for begin, end in code.spans(reached)]
         checks = self._space.bytes(max(len(stretches), 1) * layout.CHECK.size)
@@ -231,8 +231,8 @@ class Planner:
             put_field(checks, layout.CHECK, "offset", offset, index * layout.CHECK.size)
             put_field(checks, layout.CHECK, "size", size, index * layout.CHECK.size)
         beyond = (code.vgprs > descriptor.architected_vgprs) | (code.agprs > descriptor.agprs)
-        if code.isa.target.target.major == 9:  # later every wave has all SGPRs; these are given out by sixteen
-            beyond |= code.sgprs > -(-descriptor.sgprs // 16) * 16
+        if target.sgpr_allocation_granule:  # else every wave has all
+            beyond |= code.sgprs > descriptor.allocated_sgprs
         records = reached[beyond[reached]].astype(np.uint32)
         shared = self._space.zeros(max(len(records), 1), np.uint32)
         shared[: len(records)] = records

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from luthier.errors import DeviceError
-from luthier.isa.targets import TargetId
+from luthier.isa.targets import TARGETS, TargetId
 
 COMPUTE_UNITS = 8
 """Few, since programs size their grids by them."""
-
-_DEVICE_IDS = {"gfx906": 0x66A1, "gfx908": 0x738C, "gfx90a": 0x740C, "gfx1030": 0x73BF}
-"""PCI ids of a product with each processor (Linux, amdgpu_drv.c); these targets ROCr 5.2.3 knows."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +24,10 @@ class VirtualGpu:
         """What the native library is told, in its order: version (major, minor, stepping), lanes of a wave, waves a
         SIMD, SIMDs a compute unit, compute units, bytes of LDS, PCI device id, MHz, bytes of memory."""
         target = self.target.target
-        version = target.name.removeprefix("gfx")
-        major, minor, stepping = int(version[:-2]), int(version[-2], 16), int(version[-1], 16)
+        assert target.device_id is not None
         return (
-            *(major, minor, stepping, target.default_wave_size, target.waves_per_simd),
-            *(4 if target.major == 9 else 2, COMPUTE_UNITS, target.lds_bytes, _DEVICE_IDS[target.name], 1700),
+            *(*target.version, target.default_wave_size, target.waves_per_simd),
+            *(target.simds_per_cu, COMPUTE_UNITS, target.lds_bytes, target.device_id, 1700),
             os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         )
 
@@ -49,8 +45,8 @@ def parse_devices(text: str) -> Sequence[VirtualGpu]:
         if kind != "emu" or not rest:
             raise DeviceError(f"no device {name!r}: a virtual one is called emu:<target>, e.g. emu:gfx90a")
         target = TargetId.parse(rest)
-        if target.target.name not in _DEVICE_IDS:
-            known = ", ".join(_DEVICE_IDS)
+        if target.target.device_id is None:
+            known = ", ".join(name for name, known in TARGETS.items() if known.device_id is not None)
             raise DeviceError(
                 f"no virtual {target.target.name} under this ROCm, which would not know it; there are {known}"
             )

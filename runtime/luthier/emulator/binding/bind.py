@@ -9,9 +9,8 @@ from luthier.emulator import layout
 from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
 from luthier.emulator.constants import inline_offset
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
-from luthier.emulator.ir.dpp import is_defined
 from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
-from luthier.emulator.operations import operations_of
+from luthier.emulator.operations import oldest_with, operations_of
 from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.isa import InstructionArray, Isa, Opcode
 from luthier.isa.instructions import InstructionFlag, OperandKind
@@ -96,7 +95,7 @@ class Binder:
 
     def __init__(self, isa: Isa) -> None:
         self.isa = isa
-        self.major = isa.target.target.major
+        self.target = isa.target.target
         self.wave_size = isa.wave_size
         target = isa.target
         self._clears_halves = target.target.supports_sramecc if target.sramecc is None else target.sramecc
@@ -147,7 +146,7 @@ class Binder:
     # Plans ----------------------------------------------------------------------------------------------------------
 
     def _plan(self, opcode: Opcode, code: InstructionArray, index: int) -> tuple[_Plan, ...]:
-        table = operations_of(self.major)
+        table = operations_of(self.target.major)
         if opcode.name.startswith("V_DUAL_"):
             halves = [half.strip().split(" ")[0] for half in self.isa.text(code, index).split("::")]
             return tuple(
@@ -202,7 +201,7 @@ class Binder:
             static,
             tuple(extra),
             writes_exec,
-            writes_exec and self.major >= 10,
+            writes_exec and not self.target.cmpx_writes_mask,
             self._roles(operation, (*results, *sources), positions, static),
         )
 
@@ -287,7 +286,7 @@ class Binder:
             tuple(modifiers),
             self._float_mode(operation, plan.name, mode) if operation.uses_float else None,
             self._dpp(plan, operands),
-            processor=self.isa.target.target.name if operation.processors else "",
+            processor=self.target.name if operation.processors else "",
         )
 
     def _scales(self, operation: Operation, name: str, mode: FloatMode) -> bool:
@@ -296,12 +295,12 @@ class Binder:
         result = operation.results[0].type
         if result.kind != "f" or result.count > 1 or operation.form is Form.PACKED or name in _NEVER_SCALED:
             return False
-        return self.major >= 12 or not (mode.ieee or mode.denormals(result.bits) & 2)
+        return not self.target.ieee_mode or not (mode.ieee or mode.denormals(result.bits) & 2)
 
     def _float_mode(self, operation: Operation, name: str, mode: FloatMode) -> FloatMode:
         """The part of MODE that the code depends on. FP16_OVFL is about numbers of 16 and 8 bits. GFX12 has neither
         DX10_CLAMP nor IEEE: it clamps as under the first, and what depends on the second is gone."""
-        if self.major >= 12:
+        if not self.target.ieee_mode:
             mode = replace(mode, dx10_clamp=True, ieee=True)
         small = any(part in name for part in ("f16", "fp8", "bf8"))
         half = small or any(spec.type.kind == "f" and spec.type.bits == 16 for spec in operation.results)
@@ -311,8 +310,8 @@ class Binder:
         """The generation a variant is compiled for: the oldest that shares the operation, so that they share the
         code."""
         if operation.generations:
-            return self.major
-        return next(major for major in (9, 10, 11, 12) if operations_of(major).get(name) is operation)
+            return self.target.major
+        return oldest_with(operation, name)
 
     def _dpp(self, plan: _Plan, operands: list[tuple[int, int]]) -> Dpp | None:
         positions = plan.dpp
@@ -324,7 +323,7 @@ class Binder:
         if "dpp_ctrl" not in positions:
             return None
         values = {key: operands[position][1] for key, position in positions.items()}
-        if not is_defined(values["dpp_ctrl"], self.isa.target.target):
+        if values["dpp_ctrl"] not in self.target.dpp_controls:
             raise Unsupported(f"the reserved DPP control {values['dpp_ctrl']:#x}")
         return Dpp(
             values["dpp_ctrl"],
@@ -423,4 +422,4 @@ class Binder:
         it."""
         if access.whole and plan.src0_modifiers >= 0 and not plan.sdwa and operands[plan.src0_modifiers][1] & 8:
             return replace(access, high=True, whole=False)
-        return replace(access, whole=access.whole and self.major == 9 and plan.name not in _KEEPS_HIGH)
+        return replace(access, whole=access.whole and self.target.clears_high_half and plan.name not in _KEEPS_HIGH)

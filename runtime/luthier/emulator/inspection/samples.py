@@ -53,7 +53,7 @@ def samples(isa: Isa) -> Samples:
     found: Samples = {}
     others: Samples = {}
     for attempt in range(len(_ATTEMPTS)):
-        encoded = _encodings(isa.target.target.major, isa.wave_size, attempt)
+        encoded = _encodings(isa.target.target.widest, isa.wave_size, attempt)
         wanted = [number for number in encoded if number not in found]
         code = isa.decode(b"".join(encoded[number] for number in wanted))
         starts = np.flatnonzero(code.offset % _ROOM == 0)
@@ -67,10 +67,10 @@ def samples(isa: Isa) -> Samples:
 
 
 @functools.cache
-def _candidates(major: int, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
+def _candidates(widest: str, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
     """What the targets of a generation may have, described by one of them."""
-    isa = Isa.of({9: "gfx90a", 10: "gfx1030", 11: "gfx1100", 12: "gfx1200"}[major], wave_size)
-    prefixes = {9: ("vi", "gfx9", "gfx940"), 10: ("vi", "gfx10"), 11: ("gfx11",), 12: ("gfx12",)}[major]
+    isa = Isa.of(widest, wave_size)
+    prefixes = isa.target.target.opcode_suffixes
     matches = enumerate(map(_GENERATION.search, isa.opcode_names()))
     names = ((match[1] if match else "", number) for number, match in matches)
     chosen = [number for generation, number in names if generation == "" or generation.startswith(prefixes)]
@@ -78,9 +78,9 @@ def _candidates(major: int, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
 
 
 @functools.cache
-def _encodings(major: int, wave_size: int, attempt: int) -> Mapping[int, bytes]:
+def _encodings(widest: str, wave_size: int, attempt: int) -> Mapping[int, bytes]:
     """The candidates' encodings with the operands of an attempt, each followed by zeros."""
-    isa, opcodes = _candidates(major, wave_size)
+    isa, opcodes = _candidates(widest, wave_size)
     register = _register_choice(isa, _ATTEMPTS[attempt])
     found: dict[int, bytes] = {}
     for start in range(0, len(opcodes), _CHUNK):

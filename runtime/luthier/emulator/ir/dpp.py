@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.variant import Dpp
-from luthier.isa.targets import Target
 
 if TYPE_CHECKING:
     from luthier.emulator.ir.wave import WaveBuilder
@@ -55,19 +54,6 @@ def _source(dpp: Dpp, lane: int, lanes: int) -> int | None:
     if 0x160 <= control <= 0x16F:  # row_xmask
         return row + (place ^ amount)
     raise ValueError(f"reserved DPP control {control:#x}")
-
-
-def is_defined(control: int, target: Target) -> bool:
-    """Whether the target's ISA document has a meaning for a DPP control."""
-    kind = control & 0x1F0
-    if control <= 0xFF or control in (0x140, 0x141):
-        return True
-    if kind in (0x100, 0x110, 0x120):
-        return bool(control & 15)
-    if control in (0x130, 0x134, 0x138, 0x13C, 0x142, 0x143):
-        return target.major == 9
-    # Of GFX9, gfx90a and later have the first of these, as row_newbcast.
-    return kind in (0x150, 0x160) and (target.major >= 10 or (kind == 0x150 and target.unified_vgprs))
 
 
 def apply_dpp(w: WaveBuilder, rows: list[Value], dpp: Dpp, enabled: Value) -> tuple[list[Value], Value]:

@@ -31,6 +31,7 @@ from luthier.emulator.operations import (
     valu_minmax,
     valu_special,
 )
+from luthier.isa.generations import MAJORS
 
 FAMILIES = (
     control,
@@ -60,9 +61,14 @@ FAMILIES = (
 )
 
 
+def oldest_with(operation: Operation, name: str) -> int:
+    """The first generation (`Generation.major`) in which `name` is this very operation."""
+    return next(major for major in MAJORS if operations_of(major).get(name) is operation)
+
+
 @functools.cache
 def operations_of(major: int) -> dict[str, Operation]:
-    """Operations of one ISA generation (9 to 12) by mnemonic without its encoding suffix."""
+    """Operations of one generation (`Generation.major`) by mnemonic without its encoding suffix."""
     table: dict[str, Operation] = {}
     for family in FAMILIES:
         for operation in family.operations:

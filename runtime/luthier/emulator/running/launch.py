@@ -101,7 +101,7 @@ class Launch:
     def _start(self, memory: Memory, workers: int) -> Iterator[Start]:
         """How its waves begin, with what they find in memory, which is given back afterwards."""
         kernel, code, geometry, descriptor = self.kernel, self.code, self.geometry, self.kernel.descriptor
-        entry = code.record_at(kernel.entry + self._preload_skip())
+        entry = code.record_at(kernel.entry + kernel.descriptor.hardware_entry)
         if entry is None:
             raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
         mode = abi.initial_mode(kernel)
@@ -131,8 +131,8 @@ class Launch:
                 geometry.grid,
                 abi.sgpr_image(kernel, self.target, inputs),
                 abi.lane_images(kernel, self.target, geometry, kernel.wave_size),
-                vgprs=min(256, max(descriptor.vgprs, 1)),
-                agprs=min(256, descriptor.agprs),
+                vgprs=min(self.target.addressable_vgprs, max(descriptor.vgprs, 1)),
+                agprs=descriptor.agprs,
                 lds=lds,
                 lds_limit=self.target.lds_bytes,
                 scratch=scratch,
@@ -144,10 +144,6 @@ class Launch:
             for allocation in temporary:
                 memory.free(allocation)
 
-    def _preload_skip(self) -> int:
-        """With preloaded arguments the first 256 bytes of a kernel load them for firmware that cannot; skip those."""
-        return 256 if self.kernel.descriptor.kernarg_preload_length else 0
-
     def _find_beyond(self, outcome: Outcome) -> EmulationError | None:
         """Executing an instruction that names a register beyond what the descriptor allocates is a fault."""
         descriptor, code = self.kernel.descriptor, self.code
@@ -157,10 +153,10 @@ class Launch:
             # No document says what is behind accum_offset. In the unified file AGPRs are (AMD's code for gem5, "changes
             # related to the accumulation offset" of MI200), and AMD's own kernels use them under VGPR names alone.
             # Kernels that use both names fault, since here the two are different registers.
-            vgprs = min(descriptor.vgprs, 256)
+            vgprs = min(descriptor.vgprs, self.target.addressable_vgprs)
         files = [("v", code.vgprs, vgprs), ("a", code.agprs, descriptor.agprs)]
-        if self.target.major == 9:  # later every wave has all SGPRs; these are given out by sixteen
-            files.append(("s", code.sgprs, -(-descriptor.sgprs // 16) * 16))
+        if self.target.sgpr_allocation_granule:  # else every wave has all
+            files.append(("s", code.sgprs, descriptor.allocated_sgprs))
         for name, used, limit in files:
             beyond = np.flatnonzero(executed & (used > limit))
             if beyond.size:

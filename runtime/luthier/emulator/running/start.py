@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.errors import DeviceError
+from luthier.isa.registers import Unit
 from luthier.isa.targets import Target
 from luthier.objects import Kernel, KernelArgument
 
@@ -25,7 +26,6 @@ PRIVATE_BASE = 0x0002_0000_0000_0000
 """Flat address of a lane's scratch."""
 DYNAMIC_STACK = 16384
 """Bytes a lane, beyond the kernel's own scratch, for calls whose depth the compiler does not know."""
-TTMP_WORKGROUP_X, TTMP_WORKGROUP_YZ, TTMP_WAVE = 108 + 9, 108 + 7, 108 + 8
 
 Triple = tuple[int, int, int]
 
@@ -223,13 +223,17 @@ def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
         words[first : first + count] = np.frombuffer(contents[name], np.uint32)
     info = places.get("workgroup_info", sink)
     scratch = places.get("private_segment_wavefront_offset", sink)
-    if target.architected_sgprs:
+    ttmps = target.launch_ttmps
+    if ttmps is not None:
         # The half of an id that is not asked for is 0.
         halves = 0xFFFF * descriptor.enable_sgpr_workgroup_id_y | 0xFFFF0000 * descriptor.enable_sgpr_workgroup_id_z
-        place = 4 * TTMP_WORKGROUP_YZ if halves else sink
-        return SgprImage(words, (4 * TTMP_WORKGROUP_X, place, sink), info, scratch, 4 * TTMP_WAVE, 25, halves)
-    ids = tuple(places.get(f"workgroup_id_{axis}", sink) for axis in "xyz")
-    return SgprImage(words, (ids[0], ids[1], ids[2]), info, scratch, sink, 0, 0)
+        first, second, wave = (
+            4 * (Unit.TTMP + number) for number in (ttmps.workgroup_id_x, ttmps.workgroup_id_yz, ttmps.wave_id)
+        )
+        ids = first, second if halves else sink, sink
+        return SgprImage(words, ids, info, scratch, wave, ttmps.wave_id_shift, halves)
+    x, y, z = (places.get(f"workgroup_id_{axis}", sink) for axis in "xyz")
+    return SgprImage(words, (x, y, z), info, scratch, sink, 0, 0)
 
 
 def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> bytes:
@@ -314,8 +318,8 @@ def initial_mode(kernel: Kernel) -> int:
         | descriptor.float_round_mode_16_64 << 2
         | descriptor.float_denorm_mode_32 << 4
         | descriptor.float_denorm_mode_16_64 << 6
-        # GFX12 has no DX10_CLAMP: numbers are clamped as with it.
-        | (1 if descriptor.target.major >= 12 else descriptor.enable_dx10_clamp) << 8
+        # Without DX10_CLAMP numbers are clamped as with it.
+        | (descriptor.enable_dx10_clamp if descriptor.target.ieee_mode else 1) << 8
         | descriptor.enable_ieee_mode << 9
         | descriptor.fp16_ovfl << layout.FP16_OVERFLOW_SHIFT
     )
@@ -328,7 +332,7 @@ def scratch_bytes(kernel: Kernel, target: Target) -> int:
         DeviceError: more than the hardware can give a wave.
     """
     size = kernel.private_segment_fixed_size
-    most = most_scratch(target, kernel.wave_size)
+    most = target.scratch_per_lane(kernel.wave_size)
     if size > most:
         raise DeviceError(
             f"{size} bytes of scratch a work-item; {target.name} has {most} in waves of {kernel.wave_size}",
@@ -337,14 +341,6 @@ def scratch_bytes(kernel: Kernel, target: Target) -> int:
     if kernel.uses_dynamic_stack:
         size = min(size + DYNAMIC_STACK, most)
     return (size + 15) // 16 * 16
-
-
-def most_scratch(target: Target, wave_size: int) -> int:
-    """Bytes of scratch that the hardware can give a lane.
-
-    COMPUTE_TMPRING_SIZE.WAVESIZE: 13 bits in KiB, from GFX11 on 15 and from GFX12 on 18 bits in 256 bytes.
-    """
-    return {11: 256 * 0x7FFF, 12: 256 * 0x3FFFF}.get(target.major, 1024 * 0x1FFF) // wave_size // 16 * 16
 
 
 def as_triple(size: int | Sequence[int]) -> Triple:

@@ -1,0 +1,290 @@
+"""Generations of the instruction set as data: one row each, of what its processors have in common.
+
+Code elsewhere never compares a generation or a processor: it asks a `Target`, which has all these properties, for the
+fact it needs. A new generation is a row here, `dataclasses.replace` of the one before, and rows in
+`luthier.isa.targets`.
+
+Sources: LLVM AMDGPUUsage ("Processors", "Initial Kernel Execution State", "Kernel Descriptor"), the ISA documents, and
+where it is said, LLVM's subtarget features. The tests compare the rows with what LLVM assembles and compiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+class VgprFile(NamedTuple):
+    """The vector registers of one SIMD, in registers of 64 lanes; waves of 32 lanes have twice as many.
+
+    Source: LLVM, AMDGPUBaseInfo (``getTotalNumVGPRs``, ``getVGPRAllocGranule``, ``getVGPREncodingGranule``).
+    """
+
+    size: int
+    """Registers that the waves of a SIMD share; AGPRs included where the file is unified."""
+    encoding_granule: int
+    """Registers a step of GRANULATED_WORKITEM_VGPR_COUNT in the kernel descriptor."""
+    allocation_granule: int
+    """Registers a step in which the hardware gives them out."""
+
+
+class LaunchTtmps(NamedTuple):
+    """Where a wave finds what it is, in trap temporaries (AMDGPUUsage, "Architected SGPRs"; LLVM's lowering of
+    ``llvm.amdgcn.workgroup.id.*`` and ``llvm.amdgcn.wave.id``)."""
+
+    workgroup_id_x: int
+    """Number of the trap temporary with the work-group's x."""
+    workgroup_id_yz: int
+    """Number of the one with y in its lower half and z in its upper half."""
+    wave_id: int
+    """Number of the one with the wave's number in its work-group."""
+    wave_id_shift: int
+    """The lowest of that number's five bits."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Generation:
+    """What processors of a generation have in common, and what `Target` adds to for one processor.
+
+    Rows are compared by identity.
+    """
+
+    generation: str
+    """How LLVM calls it, e.g. ``GFX90A``."""
+    major: int
+    """First part of the processors' version. For what is declared by generation (emulated operations) and for who
+    prints it; elsewhere a property says what is meant."""
+
+    # LLVM
+    opcode_suffixes: tuple[str, ...]
+    """How LLVM's names of opcodes may end that its processors have, as in ``V_ADD_F32_e32_gfx11``: beginnings of what
+    follows the last underline."""
+    widest: str
+    """The processor that knows most opcodes of all with the same `opcode_suffixes`."""
+    decoder_features: tuple[str, ...] = ()
+    """Subtarget features without which LLVM's decoder does not take all instructions of the hardware."""
+
+    # Encodings
+    s_nop: bytes = bytes.fromhex("000080bf")
+    """``s_nop 0``."""
+    s_branch: bytes = bytes.fromhex("000082bf")
+    """``s_branch`` to what follows; its first two bytes are the signed distance in words."""
+    offset_3f_bug: bool = False
+    """A branch whose distance is 0x3f words goes wrong (LLVM's feature ``offset-3f-bug``)."""
+
+    # Waves
+    wave_sizes: tuple[int, ...]
+    """Lanes per wavefront the hardware supports, the compiler's default first."""
+    simds_per_cu: int = 2
+    waves_per_simd: int = 16
+    """Most waves resident on one SIMD."""
+
+    # Vector registers
+    vgpr_file: VgprFile
+    addressable_vgprs: int = 256
+    """Vector registers one wave can name in one file (VGPRs, and as many AGPRs where there are any)."""
+    has_agprs: bool = False
+    unified_vgprs: bool = False
+    """AGPRs share the VGPR allocation and start at ``accum_offset`` (gfx90a and later GFX9)."""
+    tied_vector_alignment: int = 1
+    """Alignment, in registers, that VGPR tuples need (2 on gfx90a and later GFX9)."""
+    dealloc_vgprs_message: int | None = None
+    """Message of s_sendmsg that gives a wave's vector registers back early (GFX11 ISA, "Send Message")."""
+
+    # Scalar registers
+    sgpr_limit: int = 106
+    """Allocatable SGPRs, without VCC, trap and special registers."""
+    special_sgprs: int = 2
+    """SGPRs at the end of a wave's that are not for allocation: VCC; on GFX9 also FLAT_SCRATCH and XNACK_MASK."""
+    sgpr_encoding_granule: int = 0
+    """SGPRs a step of GRANULATED_WAVEFRONT_SGPR_COUNT in the kernel descriptor; 0 where every wave has all."""
+    sgpr_allocation_granule: int = 0
+    """SGPRs a step in which the hardware gives them out (AMDGPUUsage, GRANULATED_WAVEFRONT_SGPR_COUNT)."""
+
+    # How a kernel starts
+    architected_flat_scratch: bool = False
+    """FLAT_SCRATCH is set up by the hardware, not from SGPRs by the kernel."""
+    launch_ttmps: LaunchTtmps | None = None
+    """Where work-group ids arrive if not in user SGPRs."""
+    packed_work_item_ids: bool = False
+    """Work-item x, y and z share VGPR0, 10 bits each."""
+    kernarg_preload: bool = False
+    """The hardware can load the start of the kernel arguments into SGPRs."""
+    preload_prologue: int = 256
+    """Bytes at the entry of a kernel with preloaded arguments that load them where the firmware does not; other
+    firmware starts behind them (AMDGPUUsage, "Preloaded Kernel Arguments")."""
+    scratch_per_wave: int
+    """Bytes of scratch that a wave can have: the field COMPUTE_TMPRING_SIZE.WAVESIZE (13 bits in KiB, from GFX11 on 15
+    and from GFX12 on 18 bits in 256 bytes)."""
+
+    # The register MODE
+    ieee_mode: bool = True
+    """MODE and descriptor have IEEE and DX10_CLAMP. Without, numbers are clamped as under DX10_CLAMP, and what depends
+    on IEEE is gone (RDNA4 ISA, "Mode Register")."""
+    mode_switches: range = range(0)
+    """Bits of MODE that change what vector instructions mean: GPR_IDX_EN and VSKIP (Vega ISA, "Mode register")."""
+
+    # Vector instructions
+    dpp_controls: frozenset[int]
+    """Values of DPP_CTRL that the ISA document defines."""
+    cmpx_writes_mask: bool = False
+    """v_cmpx_* write an SGPR mask besides EXEC."""
+    clears_high_half: bool = False
+    """A 16-bit result of most vector operations sets the other half of its register to 0; later it is kept."""
+
+    # Memory instructions
+    sized_memory_names: bool = True
+    """Memory instructions are called by bits, ``global_load_b32``, not ``global_load_dword``."""
+    returning_atomic: str = "glc"
+    """The modifier with which an atomic gives back what was in memory."""
+    wait_for_loads: str = "s_waitcnt vmcnt(0)"
+    """Waits until all that loads and returning atomics give has arrived."""
+
+    # What the hardware does not interlock
+    vector_sgpr_wait_states: int = 0
+    """Wait states between a vector instruction that writes an SGPR and one that uses it as an address or lane selector
+    (Vega ISA 4.5, "Manually Inserted Wait States")."""
+    matrix_wait_states: int = 0
+    """Most that a vector write may have to wait for a matrix instruction still reading or writing its registers (MI200
+    and MI300 ISA, "Dependency Resolution: Required Independent Instructions")."""
+    lane_mask_wait: str | None = None
+    """Waits until vector instructions have read the SGPRs they take lane masks from; None where the hardware does."""
+
+    @property
+    def default_wave_size(self) -> int:
+        """Lanes per wavefront the compiler chooses when not told."""
+        return self.wave_sizes[0]
+
+    @property
+    def architected_sgprs(self) -> bool:
+        """Work-group ids arrive in trap temporaries instead of user SGPRs."""
+        return self.launch_ttmps is not None
+
+    def wave_features(self, wave_size: int) -> tuple[str, ...]:
+        """The subtarget features that tell LLVM a wave size; none where there is but one."""
+        if len(self.wave_sizes) == 1:
+            return ()
+        return tuple(f"{'+' if size == wave_size else '-'}wavefrontsize{size}" for size in self.wave_sizes)
+
+    def vgpr_encoding_granule(self, wave_size: int) -> int:
+        """VGPRs per step of GRANULATED_WORKITEM_VGPR_COUNT in the kernel descriptor."""
+        return self.vgpr_file.encoding_granule * 64 // wave_size
+
+    def vgpr_allocation_granule(self, wave_size: int) -> int:
+        """VGPRs per step in which the hardware really allocates; from gfx1030 on coarser than the encoding."""
+        return self.vgpr_file.allocation_granule * 64 // wave_size
+
+    def vgpr_file_size(self, wave_size: int) -> int:
+        """VGPRs of one SIMD that its waves share, AGPRs included where the file is unified."""
+        return self.vgpr_file.size * 64 // wave_size
+
+    def occupancy(self, vgprs: int, wave_size: int) -> int:
+        """Waves resident on one SIMD when each has `vgprs` (in a unified file: VGPRs and AGPRs together)."""
+        granule = self.vgpr_allocation_granule(wave_size)
+        allocated = -(-max(vgprs, 1) // granule) * granule
+        return min(self.waves_per_simd, self.vgpr_file_size(wave_size) // allocated)
+
+    def scratch_per_lane(self, wave_size: int) -> int:
+        """Bytes of scratch that the hardware can give a lane, a multiple of 16."""
+        return self.scratch_per_wave // wave_size // 16 * 16
+
+
+_QUADS = frozenset(range(0x100))
+_ROW_SHIFTS = frozenset(kind + amount for kind in (0x100, 0x110, 0x120) for amount in range(1, 16))
+_MIRRORS = frozenset((0x140, 0x141))
+_WAVE_SHIFTS_AND_BROADCASTS = frozenset((0x130, 0x134, 0x138, 0x13C, 0x142, 0x143))
+_ROW_SHARE = frozenset(range(0x150, 0x160))
+_ROW_XMASK = frozenset(range(0x160, 0x170))
+_EVERY_DPP = _QUADS | _ROW_SHIFTS | _MIRRORS
+
+GFX9 = Generation(
+    generation="GFX9",
+    major=9,
+    opcode_suffixes=("vi", "gfx9", "gfx940"),
+    widest="gfx90a",
+    wave_sizes=(64,),
+    simds_per_cu=4,
+    waves_per_simd=10,
+    vgpr_file=VgprFile(256, 4, 4),
+    sgpr_limit=102,
+    special_sgprs=6,
+    sgpr_encoding_granule=8,
+    sgpr_allocation_granule=16,
+    scratch_per_wave=1024 * 0x1FFF,
+    mode_switches=range(27, 29),
+    dpp_controls=_EVERY_DPP | _WAVE_SHIFTS_AND_BROADCASTS,
+    cmpx_writes_mask=True,
+    clears_high_half=True,
+    sized_memory_names=False,
+    vector_sgpr_wait_states=5,
+)
+GFX908 = replace(GFX9, generation="GFX908", has_agprs=True, matrix_wait_states=19)
+GFX90A = replace(
+    GFX908,
+    generation="GFX90A",
+    unified_vgprs=True,
+    waves_per_simd=8,
+    vgpr_file=VgprFile(512, 8, 8),
+    tied_vector_alignment=2,
+    packed_work_item_ids=True,
+    kernarg_preload=True,
+    dpp_controls=GFX9.dpp_controls | _ROW_SHARE,  # there it is called row_newbcast
+)
+GFX940 = replace(GFX90A, generation="GFX940", architected_flat_scratch=True, returning_atomic="sc0")
+GFX10 = Generation(
+    generation="GFX10",
+    major=10,
+    opcode_suffixes=("vi", "gfx10"),
+    widest="gfx1030",
+    offset_3f_bug=True,
+    wave_sizes=(32, 64),
+    waves_per_simd=20,
+    vgpr_file=VgprFile(512, 4, 4),
+    scratch_per_wave=GFX9.scratch_per_wave,
+    dpp_controls=_EVERY_DPP | _ROW_SHARE | _ROW_XMASK,
+    sized_memory_names=False,
+)
+GFX10_3 = replace(GFX10, generation="GFX10_3", offset_3f_bug=False, waves_per_simd=16, vgpr_file=VgprFile(512, 4, 8))
+GFX11 = replace(
+    GFX10_3,
+    generation="GFX11",
+    major=11,
+    opcode_suffixes=("gfx11",),
+    widest="gfx1100",
+    s_branch=bytes.fromhex("0000a0bf"),
+    dealloc_vgprs_message=3,
+    architected_flat_scratch=True,
+    packed_work_item_ids=True,
+    scratch_per_wave=256 * 0x7FFF,
+    sized_memory_names=True,
+    lane_mask_wait="s_waitcnt_depctr 0x0",
+)
+GFX12 = replace(
+    GFX11,
+    generation="GFX12",
+    major=12,
+    opcode_suffixes=("gfx12",),
+    widest="gfx1200",
+    # Halves of registers in 16-bit instructions, as on GFX11. Without, LLVM reads them as whole registers or not at
+    # all.
+    decoder_features=("+real-true16",),
+    vgpr_file=VgprFile(768, 4, 12),
+    launch_ttmps=LaunchTtmps(workgroup_id_x=9, workgroup_id_yz=7, wave_id=8, wave_id_shift=25),
+    scratch_per_wave=256 * 0x3FFFF,
+    ieee_mode=False,
+    returning_atomic="th:TH_ATOMIC_RETURN",
+    wait_for_loads="s_wait_loadcnt 0x0",
+    lane_mask_wait="s_wait_alu 0x0",
+)
+
+GENERATIONS = (GFX9, GFX908, GFX90A, GFX940, GFX10, GFX10_3, GFX11, GFX12)
+"""All generations, in the order in which formats change."""
+
+MAJORS = tuple(sorted({generation.major for generation in GENERATIONS}))
+"""What `Generation.major` can be, ascending."""
+
+
+def generations(since: Generation = GENERATIONS[0], until: Generation = GENERATIONS[-1]) -> frozenset[str]:
+    """The names (`Generation.generation`) of the generations from `since` to `until`, both included."""
+    first, last = GENERATIONS.index(since), GENERATIONS.index(until)
+    return frozenset(generation.generation for generation in GENERATIONS[first : last + 1])
