@@ -84,7 +84,7 @@ def test_targets_of_a_bundle(fat: Path, capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "message"),
     [
         (["--kernel", "nothing"], "no kernel 'nothing'; there are: caller, loop"),
-        (["--target", "gfx90a"], "no code object for gfx90a; there are: gfx"),
+        (["--target", "gfx90a"], "no code object for gfx90a; there are: "),
         (["--target", "gfx1"], "unknown target 'gfx1'"),
     ],
 )

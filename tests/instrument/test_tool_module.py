@@ -12,6 +12,7 @@ from luthier.module import ToolModule
 from luthier.objects import load_objects
 from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
+from luthier.payload.codegen import parse_bitcode
 
 SOURCE = """
 __managed__ uint32_t counter = 9;
@@ -66,6 +67,26 @@ def test_two_modules_in_one_file_must_be_chosen(make_module, module: ToolModule,
         assert {next(iter(one.hooks)) for one in found} == {"step", "other"}
         with pytest.raises(ToolError, match="holds 2 device modules"):
             ToolModule.load(both)
+
+
+def test_bitcode_of_a_generic_processor_fits_its_members(make_module) -> None:
+    """A tool built for a generic processor is compiled into code of each member, as the member's own is; where both are
+    there, the member's own is taken."""
+    source = """__managed__ uint64_t count;
+    LUTHIER_HOOK_ANNOTATE step(int n) { luthier::sAtomicAdd<uint64_t>(&count, n); }"""
+    generic = make_module(source, "gfx9-4-generic")
+    both = make_module(source, "gfx9-4-generic", "gfx942")
+    own = make_module(source, "gfx942")
+    application = TargetId.parse("gfx942:sramecc+:xnack-")
+    assert '"target-cpu"="gfx942"' in str(parse_bitcode(both.bitcode(application)))
+    assert '"target-cpu"="gfx9-4-generic"' in str(parse_bitcode(both.bitcode(TargetId.parse("gfx950"))))
+    arguments = (ConstantArgument("2"),)
+    made, expected = (template_for(module.step, arguments, application, 64) for module in (generic, own))
+    assert made.code.code == expected.code.code
+    template_for(generic.step, arguments, TargetId.parse("gfx950"), 64)
+    for other in ("gfx90a", "gfx1100"):
+        with pytest.raises(ToolError, match="only for gfx9-4-generic"):
+            generic.bitcode(TargetId.parse(other))
 
 
 def _padded(data: bytes) -> bytes:

@@ -23,7 +23,7 @@ from luthier.emulator.running.worker import Worker
 from luthier.errors import DeviceError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
-from luthier.objects import CodeObject, Kernel, load_object
+from luthier.objects import CodeObject, Kernel, load_object_for
 
 if TYPE_CHECKING:  # what most launches do without
     from luthier.emulator.inspection.checks import Checks, Finding
@@ -272,7 +272,7 @@ class EmulatedDevice:
         Raises:
             ObjectError: malformed, for another target, or with undefined symbols.
         """
-        code = source if isinstance(source, CodeObject) else load_object(source, target=str(self.target))
+        code = source if isinstance(source, CodeObject) else load_object_for(source, self.target)
         module = Module(self, code)
         self._modules.append(module)
         return module

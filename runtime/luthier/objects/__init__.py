@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from luthier.objects.code_object import CodeObject, Kernel, Relocation, Section, Segment, Symbol
-from luthier.objects.container import Image, find_images, find_objects, load_object, load_objects
+from luthier.objects.container import Image, find_images, find_objects, load_object, load_object_for, load_objects
 from luthier.objects.descriptor import DESCRIPTOR_SIZE, KernelDescriptor
 from luthier.objects.metadata import KernelArgument, Metadata
 
@@ -28,6 +28,7 @@ __all__ = [
     "find_images",
     "find_objects",
     "load_object",
+    "load_object_for",
     "load_objects",
 ]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from luthier.errors import ObjectError, TargetError
@@ -99,16 +99,27 @@ def find_objects(source: Source, target: str | None = None, name: str | None = N
         ObjectError: unreadable or malformed, or without AMD GPU code for `target`.
         TargetError: every image is for an unknown processor.
     """
-    return (CodeObject(image.data, image.name) for image in _images_for(source, target, name))
+    return (CodeObject(image.data, image.name) for image in _images_for(source, name, target, _asked_for(target)))
 
 
 def load_objects(source: Source, name: str | None = None, target: str | None = None) -> list[CodeObject]:
     """What `find_objects` finds, independent of the file."""
-    return [CodeObject(bytes(image.data), image.name) for image in _images_for(source, target, name)]
+    return [
+        CodeObject(bytes(image.data), image.name) for image in _images_for(source, name, target, _asked_for(target))
+    ]
 
 
-def _images_for(source: Source, target: str | None, name: str | None) -> Iterator[Image]:
-    wanted = TargetId.parse(target) if target else None
+def _asked_for(target: str | None) -> Callable[[TargetId], bool]:
+    """Which targets are meant by one processor or target id; all by None."""
+    if not target:
+        return lambda has: True
+    wanted = TargetId.parse(target)
+    return lambda has: has.target is wanted.target and wanted.covers(has)
+
+
+def _images_for(
+    source: Source, name: str | None, target: str | None, fits: Callable[[TargetId], bool]
+) -> Iterator[Image]:
     unknown: TargetError | None = None
     others: list[str] = []
     found = False
@@ -118,7 +129,7 @@ def _images_for(source: Source, target: str | None, name: str | None) -> Iterato
         except TargetError as problem:
             unknown = unknown or problem
             continue
-        if wanted is None or (has.target is wanted.target and wanted.covers(has)):
+        if fits(has):
             found = True
             yield image
         else:
@@ -138,7 +149,27 @@ def load_object(source: Source, target: str | None = None, name: str | None = No
     Raises:
         ObjectError: none or several match; the message names the choices.
     """
-    matching = load_objects(source, name, target)
+    return _only(load_objects(source, name, target), source, name)
+
+
+def load_object_for(source: Source, device: TargetId, name: str | None = None) -> CodeObject:
+    """The one code object in a container that is best for a device: its processor's before the generic one's, and with
+    feature settings before without.
+
+    Raises:
+        ObjectError: none fits or several do equally well; the message names the choices.
+    """
+
+    def distance(found: CodeObject) -> tuple[bool, int]:
+        return found.target.target.is_generic, (found.target.sramecc, found.target.xnack).count(None)
+
+    images = _images_for(source, name, str(device), device.accepts)
+    fitting = [CodeObject(bytes(image.data), image.name) for image in images]
+    best = min(map(distance, fitting))
+    return _only([found for found in fitting if distance(found) == best], source, name)
+
+
+def _only(matching: list[CodeObject], source: Source, name: str | None) -> CodeObject:
     if len(matching) == 1:
         return matching[0]
     choices = ", ".join(f"{found.name} ({found.target})" for found in matching)
