@@ -12,7 +12,6 @@ from luthier.module import ToolModule
 from luthier.objects import load_objects
 from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
-from luthier.payload.codegen import parse_bitcode
 
 SOURCE = """
 __managed__ uint32_t counter = 9;
@@ -78,15 +77,15 @@ def test_bitcode_of_a_generic_processor_fits_its_members(make_module) -> None:
     both = make_module(source, "gfx9-4-generic", "gfx942")
     own = make_module(source, "gfx942")
     application = TargetId.parse("gfx942:sramecc+:xnack-")
-    assert '"target-cpu"="gfx942"' in str(parse_bitcode(both.bitcode(application)))
-    assert '"target-cpu"="gfx9-4-generic"' in str(parse_bitcode(both.bitcode(TargetId.parse("gfx950"))))
+    assert str(both.contents_for(application).target) == "gfx942"
+    assert str(both.contents_for(TargetId.parse("gfx950")).target) == "gfx9-4-generic"
     arguments = (ConstantArgument("2"),)
     made, expected = (template_for(module.step, arguments, application, 64) for module in (generic, own))
     assert made.code.code == expected.code.code
     template_for(generic.step, arguments, TargetId.parse("gfx950"), 64)
     for other in ("gfx90a", "gfx1100"):
         with pytest.raises(ToolError, match="only for gfx9-4-generic"):
-            generic.bitcode(TargetId.parse(other))
+            generic.contents_for(TargetId.parse(other))
 
 
 def _padded(data: bytes) -> bytes:
