@@ -103,6 +103,8 @@ _MARKER_AT_LABEL = re.compile(
 by the marker again."""
 _RETURN = re.compile(r"^[ \t]*s_setpc_b64 s\[30:31\][ \t]*\n", re.MULTILINE)
 _WAIT = re.compile(r"s_wait(cnt)?(_\w+)?$")
+_INDEXED = re.compile("movrel|gpr_idx")
+"""Instructions through which registers are named by a number that is known only when they run."""
 _IDLE = re.compile(_WAIT.pattern + "|s_nop$|s_delay_alu$")
 
 
@@ -240,6 +242,11 @@ def _registers(
             raise HookError(f"hook {hook}: cannot splice {isa.text(code, index)!r}")
         if opcode.mnemonic.startswith(("s_endpgm", "s_setreg", "s_round_mode", "s_denorm_mode", "s_trap", "s_barrier")):
             raise HookError(f"hook {hook}: a payload may not contain {opcode.mnemonic}")
+        if _INDEXED.search(opcode.mnemonic):
+            raise HookError(
+                f"hook {hook} takes an element of a vector or array by a number that is known only when it runs, for "
+                f"which LLVM uses {opcode.mnemonic}: the registers that it may reach cannot be renamed"
+            )
         start, end = int(code.operand_start[index]), int(code.operand_start[index + 1])
         for position in range(start, end):
             if code.operand_kind[position] != OperandKind.REGISTER:

@@ -1,0 +1,176 @@
+"""A patched kernel as text: what stands in the patched object, decoded again, with addresses by name.
+
+Lines of the application's begin with two spaces, those that were spliced in with ``+``, and those that patching
+replaced by others with ``~``. Equal neighbours of the application's are one line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from luthier.isa import NO_TARGET
+from luthier.lifting import LiftedRepresentation
+from luthier.objects import CodeObject
+from luthier.patch import kernel, patch_object
+from luthier.patch.layout import Layout, lay_out
+from luthier.task import InstrumentationTask
+
+_GETPC = re.compile(r"s_getpc_b64 s\[(\d+):\d+\]")
+_NUMBER = r"(?:lit\()?(-?(?:0x[0-9a-f]+|\d+))\)?$"
+_LOW = re.compile(r"s_add(?:_co)?_u32 s\d+, s(\d+), " + _NUMBER)
+_HIGH = re.compile(r"s_add(?:c|_co_ci)_u32 s\d+, s(\d+), " + _NUMBER)
+
+
+class Patched:
+    """A kernel that was patched, and where everything went.
+
+    Attributes:
+        data: the patched object.
+        lifted: the kernel before.
+        report: what patching did to it.
+    """
+
+    def __init__(self, object: CodeObject, name: str, insert: Callable[[InstrumentationTask], None]) -> None:
+        layouts: list[Layout] = []
+        tasks: list[InstrumentationTask] = []
+
+        def keep(*arguments: object) -> Layout:
+            layouts.append(lay_out(*arguments))  # type: ignore[arg-type]
+            return layouts[-1]
+
+        def instrument(task: InstrumentationTask) -> None:
+            tasks.append(task)
+            insert(task)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernel, "lay_out", keep)
+            made = patch_object(object, instrument, [name])
+        self.data = made.data
+        self.lifted: LiftedRepresentation = tasks[0].lifted
+        (self.report,) = made.report.kernels
+        self._layout = layouts[-1]
+        self._object = CodeObject(made.data)
+        self._kernel = self._object.kernels[name]
+
+    def text(self) -> str:
+        """Registers, code, tables, refusals."""
+        before, after, report = self.lifted.kernel.descriptor, self._kernel.descriptor, self.report
+        counts = [("VGPRs", before.vgprs, after.vgprs), ("SGPRs", before.sgprs, after.sgprs)]
+        counts += [("waves a SIMD", *report.waves_per_simd)]
+        changes = [f"{name} {old} -> {new}" for name, old, new in counts if old != new]
+        head = f"hooks {report.insertions}, sites {report.sites}, added instructions {report.added_instructions}"
+        return "\n".join(["; ".join([head, *changes]), *self._code(), *self._tables(), *self._refusals()])
+
+    # Addresses and names
+
+    @property
+    def _base(self) -> int:
+        """Address of the new code."""
+        return next(section.address for section in self._object.sections if section.name == ".luthier.text")
+
+    def _origins(self) -> dict[int, int]:
+        """Address in the patched object -> index of the application's instruction that is there now."""
+        reached = [index for index, block in enumerate(self.lifted.block_of) if block >= 0]
+        return dict(zip((self._layout.instruction + self._base).tolist(), reached, strict=True))
+
+    def _functions(self) -> dict[int, str]:
+        """Address in the patched object -> function, which begins with the payloads before its first instruction."""
+        at = {self.lifted.columns.address[index]: address for address, index in self._origins().items()}
+        entries = dict(zip((self._layout.instruction + self._base).tolist(), self._layout.entry.tolist(), strict=True))
+        return {entries[at[one.entry]] + self._base: one.name for one in self.lifted.functions}
+
+    def _name(self, address: int, functions: dict[int, str]) -> str:
+        """Of a function, a variable or a place in a section."""
+        if address in functions:
+            return functions[address]
+        for symbol in self._object.symbols:
+            if symbol.type == "object" and symbol.address <= address < symbol.address + symbol.size:
+                return symbol.name + (f"+{address - symbol.address}" if address > symbol.address else "")
+        for section in self._object.sections:
+            if section.address <= address < section.address + section.size:
+                return f"{section.name}+{address - section.address}"
+        return "nowhere"
+
+    # Lines
+
+    def _code(self) -> Iterator[str]:
+        isa, base = self.lifted.isa, self._base
+        code = isa.decode(self._object.read(base, self._layout.size), base)
+        texts = [isa.text(code, index) for index in range(len(code))]
+        functions, origins = self._functions(), self._origins()
+        addresses, targets = code.addresses.tolist(), code.target.tolist()
+        literals = self._literals(texts, (code.addresses + code.size).tolist())
+        labels = {}
+        if self._kernel.entry not in functions:  # its two entries are branches
+            labels = {self._kernel.entry: "entry", self._kernel.entry + 256: "entry + 256"}
+        local = sorted({target for target in targets if target != NO_TARGET} - {*functions, *labels})
+        labels |= functions | {target: f".L{number}" for number, target in enumerate(local)}
+        lines: list[str] = []
+        for index, (address, text) in enumerate(zip(addresses, texts, strict=True)):
+            if address in labels:
+                while lines and lines[-1] == "+ s_nop 0" and (address in functions or address % 256 == 0):
+                    lines.pop()  # alignment
+                lines.append(f"{labels[address]}:")
+            if targets[index] != NO_TARGET:
+                text = f"{text.rpartition(' ')[0]} {labels[targets[index]]}"
+            elif index in literals:
+                half, target = literals[index]
+                text = f"{text.rpartition(' ')[0]} {half}({self._name(target, functions)})"
+            lines.append(f"{self._mark(origins.get(address), int(code.opcode[index]))} {text}")
+        for line, equal in itertools.groupby(lines):
+            count = len(list(equal))
+            yield from [f"{line}  (times {count})"] if line.startswith(" ") and count > 1 else [line] * count
+
+    def _mark(self, origin: int | None, opcode: int) -> str:
+        if origin is None:
+            return "+"
+        return " " if self.lifted.columns.opcode[origin] == opcode else "~"
+
+    @staticmethod
+    def _literals(texts: Sequence[str], ends: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Instructions that add to what s_getpc_b64 gave: which half, and the address it makes.
+
+        Args:
+            texts: [n] assembly.
+            ends: [n] address behind each instruction.
+        """
+        literals: dict[int, tuple[str, int]] = {}
+        started: dict[int, int] = {}
+        low: dict[int, tuple[int, int]] = {}
+        for index, text in enumerate(texts):
+            if match := _GETPC.match(text):
+                started[int(match[1])] = ends[index]
+            elif (match := _LOW.match(text)) and int(match[1]) in started:
+                low[int(match[1])] = index, int(match[2], 0)
+            elif (match := _HIGH.match(text)) and int(match[1]) - 1 in low:
+                first = int(match[1]) - 1
+                at, value = low.pop(first)
+                offset = (value & 0xFFFFFFFF) + (int(match[2], 0) << 32)
+                target = (started.pop(first) + offset) % (1 << 64)
+                literals |= {at: ("lo", target), index: ("hi", target)}
+        return literals
+
+    def _tables(self) -> Iterator[str]:
+        """Copied tables of function addresses."""
+        functions = self._functions()
+        for section in self._object.sections:
+            if section.name == ".luthier.got":
+                inside = [
+                    relocation
+                    for relocation in self._object.relocations
+                    if section.address <= relocation.offset < section.address + section.size
+                ]
+                for relocation in sorted(inside, key=lambda one: one.offset):
+                    place = relocation.offset - section.address
+                    yield f"{section.name}+{place}: {self._name(relocation.addend, functions)}"
+
+    def _refusals(self) -> Iterator[str]:
+        for refusal in self.report.refusals:
+            assert refusal.address is not None
+            index = self.lifted.index_at(refusal.address)
+            assert index is not None
+            text = self.lifted.isa.text(self.lifted.code, index)
+            yield f"refused {refusal.place} {text!r}, {refusal.kind}: {refusal.message}"
