@@ -23,6 +23,8 @@ _NUMBER = r"(?:lit\()?(-?(?:0x[0-9a-f]+|\d+))\)?$"
 _LOW = re.compile(r"s_add(?:_co)?_u32 s\d+, s(\d+), " + _NUMBER)
 _HIGH = re.compile(r"s_add(?:c|_co_ci)_u32 s\d+, s(\d+), " + _NUMBER)
 
+_AWAY = re.compile(r". (s_branch|s_endpgm|s_setpc_b64)\b")
+
 
 class Patched:
     """A kernel that was patched, and where everything went.
@@ -111,9 +113,9 @@ class Patched:
         lines: list[str] = []
         for index, (address, text) in enumerate(zip(addresses, texts, strict=True)):
             if address in labels:
-                while lines and lines[-1] == "+ s_nop 0" and (address in functions or address % 256 == 0):
-                    lines.pop()  # alignment
                 lines.append(f"{labels[address]}:")
+            elif address not in origins and lines and _AWAY.match(lines[-1]):
+                continue  # padding
             if targets[index] != NO_TARGET:
                 text = f"{text.rpartition(' ')[0]} {labels[targets[index]]}"
             elif index in literals:
