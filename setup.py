@@ -14,7 +14,12 @@ from setuptools import Extension, find_packages, setup
 from distutils.command.build_scripts import build_scripts  # isort: skip  (setuptools brings it)
 
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
+TOOL_LIBRARY = Path("runtime/native/tool_library")
+WIRE = Path("runtime/native/wire")
 THUNK = "luthier.run.native.libhsakmt"
+TOOLS = "luthier.run.native.libluthier_tools"
+FILES = {THUNK: "libhsakmt.so.1", TOOLS: "libluthier_tools.so"}
+"""Libraries that are no Python modules."""
 
 LLVM_COMPONENTS = [
     "amdgpuasmparser",
@@ -32,10 +37,10 @@ class BuildNative(build_ext):
     the virtual device, whose library has the name that ROCm looks for."""
 
     def get_ext_filename(self, name: str) -> str:
-        folder, _, last = name.rpartition(".")
-        if last != "libhsakmt":
+        module = next((module for module in FILES if name.endswith(module.rpartition(".")[2])), None)
+        if module is None:
             return super().get_ext_filename(name)
-        return os.path.join(*folder.split("."), "libhsakmt.so.1")
+        return os.path.join(*name.split(".")[:-1], FILES[module])
 
     def build_extensions(self) -> None:
         Path("runtime", *THUNK.split(".")[:-1]).mkdir(exist_ok=True)  # an editable install copies into it
@@ -49,8 +54,8 @@ class BuildNative(build_ext):
             ).stdout.split()
 
         for extension in self.extensions:
-            if extension.name == THUNK:
-                extension.include_dirs.append(str(headers))
+            if extension.name in FILES:
+                extension.include_dirs += [str(headers), str(WIRE)]
                 continue
             extension.include_dirs += ask("--includedir")
             extension.extra_link_args += [
@@ -106,10 +111,10 @@ setup(
         ),
         Extension(
             THUNK,
-            sorted(str(path) for path in VIRTUAL_DEVICE.glob("*.cpp")),
+            sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE) for path in folder.glob("*.cpp")),
             language="c++",
             depends=[
-                *sorted(str(path) for path in VIRTUAL_DEVICE.glob("*.[hm]*")),
+                *sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE) for path in folder.glob("*.[hm]*")),
                 str(VIRTUAL_DEVICE / "layout_header.py"),
                 "runtime/luthier/emulator/layout.py",
             ],
@@ -122,6 +127,24 @@ setup(
                 "-Wl,-s",
             ],
             optional=True,  # without the headers of ROCm all but `luthier run` works
+        ),
+        Extension(
+            TOOLS,
+            sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.cpp")),
+            language="c++",
+            depends=sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.[hm]*")),
+            define_macros=[("AMD_INTERNAL_BUILD", None)],  # ROCr's own headers find each other only so
+            include_dirs=[f"{os.environ.get('ROCM_PATH', '/opt/rocm')}/include/hsa", "/usr/include/hsa"],
+            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
+            extra_link_args=[
+                "-pthread",
+                "-Wl,-soname,libluthier_tools.so",
+                f"-Wl,--version-script={TOOL_LIBRARY}/exports.map",
+                "-Wl,-z,defs",
+                "-Wl,-z,nodelete",  # handlers and tables point into it until the process ends
+                "-Wl,-s",
+            ],
+            optional=True,
         ),
     ],
     cmdclass={"build_ext": BuildNative, "build_scripts": BuildLaunchers},

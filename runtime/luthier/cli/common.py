@@ -25,12 +25,13 @@ def add_object_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel", metavar="GLOB", default="*", help="kernels by name (default: all)")
 
 
-def add_tool_argument(parser: argparse.ArgumentParser) -> None:
+def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """-t TOOL, repeatable."""
     parser.add_argument(
         "-t",
         "--tool",
-        required=True,
+        required=required,
+        default=[],
         action="append",
         metavar="TOOL[:OPT=VAL,...]",
         help="an installed tool (see `luthier tools`) with options; several work together, in this order",

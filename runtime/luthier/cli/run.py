@@ -6,7 +6,9 @@ import argparse
 import os
 import resource
 import signal
+import sys
 
+from luthier.cli.common import add_tool_argument
 from luthier.errors import LuthierError
 
 
@@ -18,19 +20,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DEVICES",
         help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: %(default)s)",
     )
-    parser.add_argument("-t", "--tool", metavar="TOOL", help=argparse.SUPPRESS)
+    add_tool_argument(parser, required=False)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
 
 
 def run(args: argparse.Namespace) -> int:
     from luthier.run import parse_devices, run_program
+    from luthier.tool import parse_tools
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
-    if args.tool is not None:
-        raise LuthierError("tools cannot be used under `luthier run` yet: see `luthier patch` and `luthier verify`")
     if not command:
         raise LuthierError("no program given")
-    code = run_program(command, parse_devices(args.device))
+    devices = parse_devices(args.device)
+    if not args.tool:
+        code = run_program(command, devices)
+    else:
+        from luthier.run.instrumentation import Instrumentation, sums
+        from luthier.run.selection import Selection
+
+        instrumentation = Instrumentation(parse_tools(args.tool), Selection())
+        code = run_program(command, devices, instrumentation)
+        print(sums(instrumentation.sessions, instrumentation.blocks), instrumentation.faults, file=sys.stderr)
+        for session in instrumentation.sessions:
+            for kernel in session.kernels:
+                print(kernel.name, session.counts[kernel.row], kernel.patched.reason, file=sys.stderr)
     if code < 0:
         _die_of(-code)
     return code

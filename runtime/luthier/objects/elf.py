@@ -37,7 +37,7 @@ SYMBOL_VISIBILITIES = {0: "default", 1: "internal", 2: "hidden", 3: "protected"}
 DT_NULL, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_RELA, DT_RELASZ, DT_RELAENT = 0, 4, 5, 6, 7, 8, 9
 DT_STRSZ, DT_SYMENT, DT_RELACOUNT, DT_GNU_HASH = 10, 11, 0x6FFFFFF9, 0x6FFFFEF5
 
-R_AMDGPU_NONE, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 0, 3, 13
+R_AMDGPU_NONE, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS32_HI, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 0, 1, 2, 3, 13
 
 _LONGEST_NAME = 1 << 20
 """Bytes; no linker writes longer symbol names, and a table without terminators must not cost its square."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from luthier.errors import PatchError
-from luthier.isa import Isa, OperandKind
+from luthier.isa import Fixup, Isa, OperandKind
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import copy_text, parallel_copy, unit_text
 from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
@@ -24,6 +25,13 @@ class Reference:
     symbol: str
     addend: int
     high: bool
+    distance: int
+    """Bytes from what the payload's s_getpc_b64 gives, which the field is added to, to the field."""
+
+    @property
+    def key(self) -> tuple[str, int, bool, int]:
+        """Everything but the place."""
+        return self.symbol, self.addend, self.high, self.distance
 
 
 @dataclass(frozen=True)
@@ -150,16 +158,22 @@ def emit(
         _set_branch(code, place_of[index], start_of[destination])
     if guarded:
         _set_branch(code, 0, size)
-    references = tuple(
-        Reference(
-            place_of[fixup.instruction] + fixup.byte,
-            fixup.symbol,
-            fixup.addend,
-            _is_high(fixup.modifier, template.hook),
-        )
-        for fixup in template.fixups
-    )
-    return BoundPayload(bytes(code), references, instructions)
+    counters = [number for number, name in enumerate(_mnemonics(isa, template)) if name == "s_getpc_b64"]
+
+    def reference(fixup: Fixup) -> Reference:
+        before = bisect.bisect_left(counters, fixup.instruction)
+        if not before:
+            raise PatchError(f"hook {template.hook} refers to a symbol without the program counter")
+        offset = place_of[fixup.instruction] + fixup.byte
+        counter = place_of[counters[before - 1]] + 4
+        high = _is_high(fixup.modifier, template.hook)
+        return Reference(offset, fixup.symbol, fixup.addend, high, offset - counter)
+
+    return BoundPayload(bytes(code), tuple(map(reference, template.fixups)), instructions)
+
+
+def _mnemonics(isa: Isa, template: Template) -> list[str]:
+    return [isa.opcode(int(number)).mnemonic for number in template.code.opcode]
 
 
 def _is_high(modifier: str, hook: str) -> bool:

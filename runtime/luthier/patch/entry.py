@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.emission import BoundPayload, Reference
@@ -62,7 +62,7 @@ def entry_code(lifted: LiftedRepresentation, pieces: Sequence[Sequence[BoundPayl
             code += bytes(len(one.code) + BRANCH_SIZE)
         code[at : at + len(one.code)] = one.code
         jumps.append(EntryJump(at + len(one.code), address, inside=False))
-        references += [Reference(at + field.offset, field.symbol, field.addend, field.high) for field in one.references]
+        references += [replace(field, offset=at + field.offset) for field in one.references]
     return EntryCode(bytes(code), tuple(jumps), tuple(references), sum(one.instructions for one in joined))
 
 
@@ -70,8 +70,6 @@ def _join(payloads: Sequence[BoundPayload]) -> BoundPayload:
     code = b""
     references: list[Reference] = []
     for payload in payloads:
-        references += [
-            Reference(len(code) + field.offset, field.symbol, field.addend, field.high) for field in payload.references
-        ]
+        references += [replace(field, offset=len(code) + field.offset) for field in payload.references]
         code += payload.code
     return BoundPayload(code, tuple(references), sum(payload.instructions for payload in payloads))

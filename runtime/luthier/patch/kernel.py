@@ -44,6 +44,8 @@ class SymbolFields(NamedTuple):
     symbol: str
     addend: int
     high: bool
+    distance: int
+    """Bytes from what the s_getpc_b64 gives that the field is added to, to the field."""
     offsets: NDArray[np.uint32]
     """[n] byte offset of each in the kernel's new code."""
 
@@ -111,7 +113,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     zones = np.where(splicer.behind, Zone.BEHIND, Zone.BEFORE)
     placed = _Placed(lifted, splicer.indices, zones, sizes, entry)
     words = placed.code(splicer.indices + splicer.behind)
-    symbols: dict[tuple[str, int, bool], list[NDArray[np.int64]]] = {}
+    symbols: dict[tuple[str, int, bool, int], list[NDArray[np.int64]]] = {}
     by_payload = np.argsort(splicer.numbers, kind="stable")
     ends = np.cumsum(np.bincount(splicer.numbers, minlength=len(splicer.payloads))).tolist()
     instructions = entry.instructions
@@ -123,11 +125,9 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         code = np.frombuffer(payload.code, "<u4")
         words[(at // 4)[:, None] + np.arange(len(code))] = code
         for field in payload.references:
-            symbols.setdefault((field.symbol, field.addend, field.high), []).append(at + field.offset)
+            symbols.setdefault(field.key, []).append(at + field.offset)
     for field in entry.references:
-        symbols.setdefault((field.symbol, field.addend, field.high), []).append(
-            np.array([placed.entry_offset + field.offset])
-        )
+        symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 
     descriptor = lifted.kernel.descriptor.with_registers(
         vgprs=splicer.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=splicer.sgprs or None

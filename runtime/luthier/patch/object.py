@@ -12,7 +12,8 @@ from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.isa.targets import Target
 from luthier.lifting import lift
 from luthier.module import DeviceVariable, LoadedModule
-from luthier.objects import CodeObject, ObjectEditor
+from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
+from luthier.objects.metadata import KERNELS
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.patch.report import PatchReport, Refusal, RefusedError
 from luthier.task import InstrumentationTask
@@ -176,8 +177,8 @@ def _place_code(
         offsets.append(size)
         size += kernel.size
     base = editor.reserve(size, flags="rx", name=".luthier.text")
-    tables = _reserve_tables(editor, patched)
-    metadata = copy.deepcopy(object.metadata)
+    tables = reserve_tables(editor, patched)
+    rows = []
     for kernel, offset in zip(patched, offsets, strict=True):
         address = base + offset
         moved = tables[kernel.name]
@@ -195,13 +196,11 @@ def _place_code(
         editor.write(original.descriptor_address, descriptor.encode())
         if object.symbol(original.name) is not None:
             editor.move_symbol(original.name, entry, kernel.size - kernel.entry_offset - PREFETCH_PADDING)
-        for row in metadata.get("amdhsa.kernels", ()):
-            if row.get(".name") == original.name:
-                _update_metadata(row, kernel, object.target.target, descriptor.vgprs, descriptor.sgprs)
-    editor.set_metadata(metadata)
+        rows.append((kernel, descriptor))
+    editor.set_metadata(updated_metadata(object, rows, others=True))
 
 
-def _reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[str, list[int]]:
+def reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[str, list[int]]:
     """Space for copies of the constant tables of function addresses: kernel -> address of each copy.
 
     A patched kernel calls its own copies of functions, so what it loads their addresses from must be its own too.
@@ -217,7 +216,28 @@ def _reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[
     return addresses
 
 
-def _update_metadata(row: dict[str, Any], kernel: PatchedKernel, target: Target, vgprs: int, sgprs: int) -> None:
+def updated_metadata(
+    object: CodeObject, patched: Iterable[tuple[PatchedKernel, KernelDescriptor]], *, others: bool
+) -> Metadata:
+    """The object's metadata with the register counts of patched kernels.
+
+    Args:
+        patched: with their new descriptors.
+        others: whether kernels that are not patched stay in it.
+    """
+    changed = {kernel.name: (kernel, descriptor) for kernel, descriptor in patched}
+    rows = object.metadata.get(KERNELS, ())
+    if not others:
+        rows = [row for row in rows if row.get(".name") in changed]
+    rows = copy.deepcopy(rows)
+    for row in rows:
+        if row.get(".name") in changed:
+            kernel, descriptor = changed[row[".name"]]
+            _update_row(row, kernel, object.target.target, descriptor.vgprs, descriptor.sgprs)
+    return {**object.metadata, **({KERNELS: rows} if KERNELS in object.metadata else {})}
+
+
+def _update_row(row: dict[str, Any], kernel: PatchedKernel, target: Target, vgprs: int, sgprs: int) -> None:
     """Register counts as the compiler reports them: what is used, not what is allocated."""
     if ".vgpr_count" in row and kernel.vgprs:
         used = kernel.vgprs

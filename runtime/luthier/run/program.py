@@ -14,14 +14,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError, LuthierError
 from luthier.processes import start
 from luthier.run.virtual_gpus import VirtualGpu
 
+if TYPE_CHECKING:
+    from luthier.run.instrumentation import Instrumentation
+
 SOCKET = "LUTHIER_RUN_SOCKET"
 """Environment variable that tells programs where the service is."""
 LIBRARY = "libhsakmt.so.1"
+TOOL_LIBRARY = "libluthier_tools.so"
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends these to the program, too: what they mean is its business."""
@@ -34,24 +39,42 @@ def library_folder() -> Path:
         DeviceError: it was not built.
     """
     folder = Path(__file__).parent / "native"
-    if not (folder / LIBRARY).exists():
-        raise DeviceError(f"{folder / LIBRARY} is missing: build it with `make setup` (it needs libhsakmt-dev and g++)")
+    for library in (LIBRARY, TOOL_LIBRARY):
+        if not (folder / library).exists():
+            needs = "it needs libhsakmt-dev, libhsa-runtime-dev and g++"
+            raise DeviceError(f"{folder / library} is missing: build it with `make setup` ({needs})")
     return folder
 
 
-def environment(base: Mapping[str, str], socket_path: str) -> dict[str, str]:
-    """The program's environment: Luthier's library before all others, and where the service is."""
+def environment(base: Mapping[str, str], socket_path: str, *, tools: bool) -> dict[str, str]:
+    """The program's environment: Luthier's library before all others, and where the service is.
+
+    Args:
+        tools: whether ROCr is to load the tool library.
+    """
     result = dict(base)
+    folder = library_folder()
     others = result.get("LD_LIBRARY_PATH")
-    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(library_folder()), *([others] if others else [])])
+    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder), *([others] if others else [])])
     result[SOCKET] = socket_path
+    if tools:
+        others = result.get("HSA_TOOLS_LIB")
+        # ROCr separates them by spaces; the last one's functions are called first.
+        result["HSA_TOOLS_LIB"] = " ".join([*([others] if others else []), str(folder / TOOL_LIBRARY)])
+        # Where rocprofiler-register is there, tools in this variable are left out without it.
+        result["HSA_TOOLS_ROCPROFILER_V1_TOOLS"] = "1"
     return result
 
 
-def run_program(command: Sequence[str], devices: Sequence[VirtualGpu]) -> int:
+def run_program(
+    command: Sequence[str], devices: Sequence[VirtualGpu], instrumentation: Instrumentation | None = None
+) -> int:
     """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
 
     Standard input and output are the program's own.
+
+    Args:
+        instrumentation: the tools to run it under; what they found is in it afterwards.
 
     Raises:
         DeviceError: the native library was not built.
@@ -59,9 +82,10 @@ def run_program(command: Sequence[str], devices: Sequence[VirtualGpu]) -> int:
     """
     library_folder()
     with _listening() as (listener, path), _signals() as forward_to:
-        child = start(command, env=environment(os.environ, path))
+        child = start(command, env=environment(os.environ, path, tools=instrumentation is not None))
         forward_to(child.send_signal)
-        threading.Thread(target=_serve, args=(listener, devices), name="luthier-run", daemon=True).start()
+        arguments = listener, devices, instrumentation
+        threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         return child.wait()
 
 
@@ -104,12 +128,12 @@ def _listening() -> Iterator[tuple[socket.socket, str]]:
                 listener.shutdown(socket.SHUT_RDWR)
 
 
-def _serve(listener: socket.socket, devices: Sequence[VirtualGpu]) -> None:
+def _serve(listener: socket.socket, devices: Sequence[VirtualGpu], instrumentation: Instrumentation | None) -> None:
     """Be the service. If there can be none, programs are told by a closed socket, and the user by a message."""
     try:
         from luthier.run.service import Service
 
-        Service(devices).serve(listener)
+        Service(devices, instrumentation).serve(listener)
     except LuthierError as problem:
         print(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()

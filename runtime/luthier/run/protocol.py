@@ -26,11 +26,18 @@ class Request(enum.IntEnum):
     """What a program asks; the numbers are those of wire.h."""
 
     HELLO = 1
+    """These are the virtual device's."""
     PLAN = 2
     BIND = 3
     EXPLAIN = 4
     SHARE = 5
     ATTACH = 6
+    INSTRUMENT = 16
+    """These are the tool library's. Their replies name no C functions."""
+    OBJECT = 17
+    KERNEL = 18
+    BLOCK = 19
+    FAULT = 20
 
 
 class Reader:

@@ -21,6 +21,7 @@ from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, LuthierError
 from luthier.run import protocol
 from luthier.run.faults import describe
+from luthier.run.instrumentation import Instrumentation, Session
 from luthier.run.planner import Plan, Planner
 from luthier.run.protocol import Reader, Request, Writer
 from luthier.run.space import BASE, CODE_SIZE, SIZE, SharedSpace
@@ -47,8 +48,9 @@ class Service:
         DeviceError: the host does not allow what it needs.
     """
 
-    def __init__(self, devices: Sequence[VirtualGpu]) -> None:
+    def __init__(self, devices: Sequence[VirtualGpu], instrumentation: Instrumentation | None = None) -> None:
         self._devices = devices
+        self._instrumentation = instrumentation
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._planner = Planner(self._space)
@@ -72,6 +74,7 @@ class Service:
 
     def _serve(self, connection: socket.socket) -> None:
         told = 0
+        session: Session | None = None
         with connection, contextlib.suppress(OSError):
             while True:
                 try:
@@ -83,12 +86,20 @@ class Service:
                     return
                 reply, sent = Writer(), list[int]()
                 try:
-                    body, sent = self._answer(kind, Reader(payload), descriptors)
-                    imports = [] if kind == Request.HELLO else self._space.imports[told:]
-                    told += len(imports)
-                    reply.number(0, len(imports))
-                    for name in imports:
-                        reply.text(name)
+                    reply.number(0)
+                    if kind < Request.INSTRUMENT:
+                        body, sent = self._answer(kind, Reader(payload), descriptors)
+                        imports = [] if kind == Request.HELLO else self._space.imports[told:]
+                        told += len(imports)
+                        reply.number(len(imports))
+                        for name in imports:
+                            reply.text(name)
+                    elif self._instrumentation is None:
+                        raise DeviceError("no tools in this run")
+                    elif session is None:
+                        session, body, sent = self._instrumentation.connect(Reader(payload))
+                    else:
+                        body, sent = self._instrumentation.answer(session, kind, Reader(payload))
                     reply.data += body.data
                 except LuthierError as problem:
                     reply = Writer().number(1).text(str(problem))

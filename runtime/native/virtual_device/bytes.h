@@ -2,17 +2,12 @@
 #pragma once
 
 #include <cstring>
-#include <stdexcept>
 #include <string>
 
+#include "failure.h"
 #include "layout.h"
 
 namespace luthier {
-
-// Whatever goes wrong inside; caught where C begins.
-struct Failure : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 inline uint64_t get(const void *base, layout::Field field) {
   uint64_t value = 0;

@@ -7,7 +7,21 @@
 
 namespace luthier {
 
-enum class Request : uint64_t { kHello = 1, kPlan, kBind, kExplain, kShare, kAttach };
+enum class Request : uint64_t {
+  // Of the virtual device:
+  kHello = 1,
+  kPlan,
+  kBind,
+  kExplain,
+  kShare,
+  kAttach,
+  // Of the tool library:
+  kInstrument = 16,
+  kObject,
+  kKernel,
+  kBlock,
+  kFault,
+};
 
 class Writer {
 public:

@@ -6,7 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "bytes.h"
+#include "failure.h"
 
 namespace luthier {
 

@@ -1,0 +1,58 @@
+"""An object with nothing in it but the tables that `ObjectEditor` writes to: where a new one begins."""
+
+from __future__ import annotations
+
+from luthier.objects import elf as E
+from luthier.objects.code_object import CodeObject
+
+_NAMES = b"\0.dynsym\0.dynstr\0.symtab\0.strtab\0.shstrtab\0"
+
+
+def empty_object(like: CodeObject, name: str) -> CodeObject:
+    """A code object without kernels, code or data, for the same target and of the same version as `like`.
+
+    One loaded segment holds the headers and the dynamic symbol table, which has no symbol yet.
+    """
+    symbol = bytes(E.SYMBOL.size)
+    header_size = E.FILE_HEADER.size + E.SEGMENT_HEADER.size
+    dynsym = header_size
+    dynstr = dynsym + len(symbol)
+    loaded = dynstr + 1
+    symtab = -(-loaded // 8) * 8
+    strtab = symtab + len(symbol)
+    names = strtab + 1
+    headers = -(-(names + len(_NAMES)) // 8) * 8
+
+    def section(
+        label: str, type: int, offset: int, size: int, link: int = 0, info: int = 0, align: int = 1, entry: int = 0
+    ) -> E.SectionHeader:
+        flags = E.SHF_ALLOC if offset < loaded else 0
+        name_offset = _NAMES.index(b"\0" + label.encode() + b"\0") + 1
+        address = offset if flags else 0
+        return E.SectionHeader(name_offset, type, flags, address, offset, size, link, info, align, entry)
+
+    sections = [
+        E.SectionHeader(*[0] * 10),
+        section(".dynsym", E.SHT_DYNSYM, dynsym, len(symbol), 2, 1, 8, E.SYMBOL.size),
+        section(".dynstr", E.SHT_STRTAB, dynstr, 1),
+        section(".symtab", E.SHT_SYMTAB, symtab, len(symbol), 4, 1, 8, E.SYMBOL.size),
+        section(".strtab", E.SHT_STRTAB, strtab, 1),
+        section(".shstrtab", E.SHT_STRTAB, names, len(_NAMES)),
+    ]
+    header = like.elf.header._replace(
+        entry=0,
+        segments_offset=E.FILE_HEADER.size,
+        sections_offset=headers,
+        segment_count=1,
+        segment_entry_size=E.SEGMENT_HEADER.size,
+        section_count=len(sections),
+        section_entry_size=E.SECTION_HEADER.size,
+        names_index=len(sections) - 1,
+    )
+    data = bytearray(headers)
+    data[: E.FILE_HEADER.size] = E.FILE_HEADER.pack(header)
+    data[E.FILE_HEADER.size : header_size] = E.SEGMENT_HEADER.pack(
+        E.SegmentHeader(E.PT_LOAD, E.PF_R, 0, 0, 0, loaded, loaded, 0x1000)
+    )
+    data[names : names + len(_NAMES)] = _NAMES
+    return CodeObject(bytes(data) + E.SECTION_HEADER.pack_all(sections), name)

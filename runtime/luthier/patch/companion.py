@@ -1,0 +1,179 @@
+"""A code object that is loaded beside the original: one patched kernel and nothing else.
+
+What the kernel refers to stays where it is, in the loaded original and in blocks of variables that all patched kernels
+of a device share. Both are *external*: undefined symbols, for which the loader finds addresses
+(``hsa_executable_agent_global_variable_define``). Such an address may be anywhere in memory, so it is not made of the
+program counter: s_getpc_b64 becomes ``s_mov_b64 …, 0``, which is of the same size, and the two literals that are added
+to it get the halves of the absolute address by relocations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from luthier.errors import PatchError
+from luthier.isa import Isa
+from luthier.lifting import lift
+from luthier.module import ToolModule
+from luthier.objects import CodeObject, ObjectEditor
+from luthier.objects.descriptor import DESCRIPTOR_SIZE
+from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_RELATIVE64
+from luthier.objects.skeleton import empty_object
+from luthier.patch.kernel import PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
+from luthier.patch.object import reserve_tables, updated_metadata
+from luthier.patch.report import PatchReport, RefusedError
+from luthier.task import InstrumentationTask
+
+ORIGINAL = "luthier.original"
+"""Symbol of what is added to the original's virtual addresses where it is loaded."""
+
+
+@dataclass(frozen=True)
+class VariableBlock:
+    """The variables of a tool module, one after the other, in memory that patched kernels share."""
+
+    symbol: str
+    module: ToolModule
+    size: int
+    """Bytes; it is aligned to a page."""
+    offsets: Mapping[str, int]
+    """Byte offset of each variable."""
+
+    @classmethod
+    def of(cls, module: ToolModule, symbol: str) -> VariableBlock:
+        """The block of a module's variables, but for those that have a `DeviceVariable.problem`."""
+        offsets: dict[str, int] = {}
+        size = 0
+        for name, variable in module.variables.items():
+            if not variable.problem:
+                size = -(-size // variable.align) * variable.align
+                offsets[name] = size
+                size += variable.size
+        return cls(symbol, module, size, offsets)
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A patched kernel in an object of its own."""
+
+    data: bytes
+    report: PatchReport
+    blocks: tuple[VariableBlock, ...]
+    """Those that its external symbols name."""
+
+
+def patch_beside(
+    object: CodeObject,
+    kernel: str,
+    instrument: Callable[[InstrumentationTask], None],
+    block_of: Callable[[ToolModule], VariableBlock],
+) -> Companion | None:
+    """Instrument one kernel of a code object; None if `instrument` inserts nothing.
+
+    Args:
+        object: the application's.
+        instrument: called with the kernel's task; what it inserts is spliced in.
+        block_of: where the variables of a module are.
+
+    Raises:
+        LuthierError: what `instrument` raises; the kernel cannot be lifted, or not be moved.
+        RefusedError: every hook was refused.
+    """
+    task = InstrumentationTask(lift(object, kernel))
+    instrument(task)
+    if not task.insertions:
+        return None
+    patched = patch_kernel(task, strict=False)
+    modules = {id(call.hook.module): call.hook.module for _, _, call in task.insertions}
+    blocks = [block_of(module) for module in modules.values()]
+    sizes = {name: block.module.variables[name].size for block in blocks for name in block.offsets}
+    report = PatchReport((patched.report,), sizes, ())
+    if not patched.report.sites:
+        raise RefusedError(report, object.name)
+    used = {field.symbol for field in patched.symbols}
+    needed = tuple(block for block in blocks if block.offsets.keys() & used)
+    return Companion(_write(object, patched, task.lifted.isa, needed), report, needed)
+
+
+def _write(object: CodeObject, patched: PatchedKernel, isa: Isa, blocks: Sequence[VariableBlock]) -> bytes:
+    editor = ObjectEditor(empty_object(object, object.name))
+    for symbol in (ORIGINAL, *(block.symbol for block in blocks)):
+        editor.import_symbol(symbol)
+    tables = reserve_tables(editor, [patched])[patched.name]
+    base = editor.reserve(patched.size, flags="rx", name=".text")
+    code, external = _external(patched, isa, blocks)
+    editor.write(base, write_code(code, base, {}, tables))
+    for offset, high, symbol, addend in external:
+        kind = R_AMDGPU_ABS32_HI if high else R_AMDGPU_ABS32_LO
+        editor.add_relocation(base + offset, kind, addend, symbol)
+    for targets, place in zip(patched.tables, tables, strict=True):
+        for number, target in enumerate(targets):
+            editor.add_relocation(place + 8 * number, R_AMDGPU_RELATIVE64, base + target)
+    entry = base + patched.entry_offset
+    place = editor.reserve(DESCRIPTOR_SIZE, flags="r", name=".rodata")
+    descriptor = replace(patched.descriptor, kernel_code_entry_byte_offset=entry - place)
+    editor.write(place, descriptor.encode())
+    editor.define_symbol(patched.kernel.symbol, place, DESCRIPTOR_SIZE)
+    if patched.kernel.symbol != patched.name:
+        size = patched.size - patched.entry_offset - PREFETCH_PADDING
+        editor.define_symbol(patched.name, entry, size, type="func")
+    editor.set_metadata(updated_metadata(object, [(patched, descriptor)], others=False))
+    return editor.finish()
+
+
+_External = tuple[int, bool, str, int]
+"""A 32-bit field that gets half of an address: byte offset in the code, whether the upper half, symbol, addend."""
+
+
+def _external(
+    patched: PatchedKernel, isa: Isa, blocks: Sequence[VariableBlock]
+) -> tuple[PatchedKernel, list[_External]]:
+    """The kernel without references to what is elsewhere, and these.
+
+    Raises:
+        PatchError: one program counter serves addresses of both kinds; a variable that no block has.
+    """
+    fields: list[_External] = []
+    words = np.frombuffer(patched.code, "<u4").copy()
+    counters: set[int] = set()
+    for literal in patched.literals:
+        if literal.base == "memory":
+            counters.add(literal.pc)
+            fields += [(literal.low, False, ORIGINAL, literal.target), (literal.high, True, ORIGINAL, literal.target)]
+    own = tuple(literal for literal in patched.literals if literal.base != "memory")
+    for literal in own:
+        if literal.pc in counters:
+            raise PatchError(
+                "one program counter serves addresses inside and outside of the code",
+                kernel=patched.name,
+                offset=literal.address,
+            )
+    places = {name: (block.symbol, offset) for block in blocks for name, offset in block.offsets.items()}
+    for symbol, addend, high, distance, offsets in patched.symbols:
+        if symbol not in places:
+            raise PatchError(f"a hook refers to {symbol}, which the tool does not define", kernel=patched.name)
+        name, start = places[symbol]
+        counters.update((offsets - distance).tolist())
+        fields += [(offset, high, name, start + addend - distance) for offset in offsets.tolist()]
+    for counter in counters:
+        words[counter // 4 - 1] = _zero_instead(int(words[counter // 4 - 1]), isa)
+    # A field may belong to several references, of one and the same address.
+    fields = sorted(set(fields))
+    if len({offset for offset, *_ in fields}) != len(fields):
+        raise PatchError("one addition serves several PC-relative references", kernel=patched.name)
+    return replace(patched, code=words.tobytes(), literals=own, symbols=()), fields
+
+
+def _zero_instead(word: int, isa: Isa) -> int:
+    """The instruction that puts 0 where the s_getpc_b64 `word` puts the program counter."""
+    destination = 0x7F << 16
+    getpc, zero = (
+        int.from_bytes(isa.assemble(text).instructions.code, "little")
+        for text in ("s_getpc_b64 s[0:1]", "s_mov_b64 s[0:1], 0")
+    )
+    if word & ~destination != getpc:
+        raise PatchError(f"the word {word:#x} is no s_getpc_b64", target=str(isa.target))
+    return zero | word & destination

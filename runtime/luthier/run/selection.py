@@ -1,0 +1,68 @@
+"""What of a program is instrumented: kernels by name, launches by number, devices."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luthier.errors import LuthierError
+
+RUNTIME_KERNELS = ("__amd_rocclr_*",)
+"""Kernels that HIP launches of its own: copies and fills."""
+_ALL = 1 << 63
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All of these must be so for a launch to run instrumented."""
+
+    kernels: Sequence[str] = ("*",)
+    """Patterns of names; one that begins with ``!`` leaves out what matches it."""
+    first: int = 0
+    """Launches of a kernel, counted from 0 in each process: the first one instrumented,"""
+    end: int = _ALL
+    """the first one that is not any more,"""
+    step: int = 1
+    """and every how manyth."""
+    unique_grid: bool = False
+    """Of launches of a kernel with the same grid and work-group the first one only."""
+    devices: frozenset[int] | None = None
+    """Numbers of devices; None is all."""
+    runtime_kernels: bool = False
+    """Also those that HIP itself launches."""
+
+    def skips(self, kernel: str, gpu: int) -> str | None:
+        """Why no launch of this kernel on that device is instrumented; None if some may be."""
+        if self.devices is not None and gpu not in self.devices:
+            return "device not selected"
+        if not self.runtime_kernels and any(fnmatch.fnmatchcase(kernel, pattern) for pattern in RUNTIME_KERNELS):
+            return "launched by the HIP runtime itself"
+        chosen = [pattern for pattern in self.kernels if not pattern.startswith("!")]
+        left_out = [pattern[1:] for pattern in self.kernels if pattern.startswith("!")]
+        if chosen and not any(fnmatch.fnmatchcase(kernel, pattern) for pattern in chosen):
+            return "name not selected"
+        if any(fnmatch.fnmatchcase(kernel, pattern) for pattern in left_out):
+            return "name not selected"
+        return None
+
+
+def parse_launches(text: str) -> tuple[int, int, int]:
+    """``first:end:step``, as Python's slices: ``10`` is the first ten, ``5:8`` three, ``::100`` every hundredth.
+
+    Raises:
+        LuthierError: something else.
+    """
+    parts = text.split(":")
+    try:
+        numbers = [int(part) if part else None for part in parts]
+    except ValueError:
+        numbers = [-1]
+    if len(numbers) > 3 or any(number is not None and number < 0 for number in numbers):
+        raise LuthierError(f"launches are given as END, FIRST:END or FIRST:END:STEP, not {text!r}")
+    if len(numbers) == 1:
+        numbers = [0, numbers[0]]
+    first, end, step = (*numbers, None, None)[:3]
+    if step == 0 or (end is not None and end <= (first or 0)):
+        raise LuthierError(f"no launch is selected by {text!r}")
+    return first or 0, _ALL if end is None else end, step or 1

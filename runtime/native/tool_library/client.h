@@ -1,0 +1,74 @@
+// What the library asks of the service of `luthier run`.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "wire.h"
+
+namespace luthier {
+
+// One kernel's row in memory that the service reads whatever becomes of this process.
+struct Row {
+  uint64_t launches;
+  uint64_t instrumented;
+  uint64_t reserved[6];
+};
+
+// Which launches of a kernel run instrumented, by their number among the kernel's launches in this process.
+struct Selection {
+  uint64_t first = 0, end = ~0ull, step = 1;
+  bool unique_grid = false;  // of launches that differ in nothing but their number, the first one only
+};
+
+// A variable block that a patched kernel refers to.
+struct External {
+  std::string symbol;
+  uint64_t block;
+};
+
+struct Answer {
+  Row *row = nullptr;
+  std::string name;           // of the kernel
+  std::string symbol;         // of the kernel's descriptor
+  std::string object;         // the patched one; empty: the original runs
+  std::vector<External> externals;
+};
+
+// A block: a file of memory with its initial contents.
+struct BlockFile {
+  int fd;
+  uint64_t size;
+};
+
+class Client {
+public:
+  // Connects as the environment says; throws `Failure`, as all functions do.
+  Client();
+
+  const Selection &selection() const { return selection_; }
+  // Whether this process made the connection, and did not inherit it.
+  bool is_own() const;
+
+  // A number for a code object: the file that `uri` names, or the bytes.
+  uint64_t object(std::string_view uri, std::string_view bytes);
+  // What to do with the kernel whose descriptor is at this virtual address of an object.
+  Answer kernel(unsigned gpu, uint64_t object, uint64_t descriptor);
+  // The memory of a block on a device.
+  BlockFile block(unsigned gpu, uint64_t number);
+  // Something that went wrong here; told at the end of the run.
+  void tell(std::string_view fault);
+
+private:
+  Reader ask(Request kind, const std::string &payload, int *received = nullptr);
+
+  std::mutex mutex_;
+  std::unique_ptr<Channel> channel_;
+  int owner_;
+  Selection selection_;
+  Row *rows_ = nullptr;
+  uint64_t row_count_ = 0;
+};
+
+}  // namespace luthier

@@ -1,0 +1,242 @@
+#include "kernels.h"
+
+#include <cstdio>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace luthier {
+
+namespace {
+
+using LoadedCode = hsa_loaded_code_object_t;
+
+// Reads memory that may be gone.
+std::string read_safely(uint64_t from, size_t size) {
+  std::string bytes(size, '\0');
+  iovec here{bytes.data(), size}, there{reinterpret_cast<void *>(from), size};
+  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(size))
+    throw Failure("the program has freed a code object from which kernels are launched");
+  return bytes;
+}
+
+}  // namespace
+
+void Faults::tell(const std::string &text) {
+  {
+    std::lock_guard lock(mutex_);
+    if (told_.size() > 1000 || !told_.insert(text).second)
+      return;
+  }
+  try {
+    client_.tell(text);
+  } catch (const std::exception &) {
+    std::lock_guard lock(mutex_);
+    left_.push_back(text);
+  }
+}
+
+void Faults::flush() {
+  std::lock_guard lock(mutex_);
+  if (client_.is_own())
+    for (const std::string &text : left_)
+      std::fprintf(stderr, "luthier: not instrumented: %s\n", text.c_str());
+  left_.clear();
+}
+
+bool Kernel::choose(hsa_kernel_dispatch_packet_t &packet, const Selection &selection) {
+  const auto relaxed = __ATOMIC_RELAXED;
+  const uint64_t number = __atomic_fetch_add(&(row ? row : &own_)->launches, 1, relaxed);
+  if (!patched || number < selection.first || number >= selection.end ||
+      (number - selection.first) % selection.step)
+    return false;
+  if (selection.unique_grid) {
+    std::lock_guard lock(mutex_);
+    if (!grids_
+             .emplace(packet.grid_size_x, packet.grid_size_y, packet.grid_size_z, packet.workgroup_size_x,
+                      packet.workgroup_size_y, packet.workgroup_size_z)
+             .second)
+      return false;
+  }
+  __atomic_fetch_add(&(row ? row : &own_)->instrumented, 1, relaxed);
+  packet.kernel_object = patched;
+  packet.private_segment_size += more_private;
+  packet.group_segment_size += more_group;
+  return true;
+}
+
+Kernel *Kernels::find(unsigned gpu, uint64_t kernel_object) {
+  std::lock_guard lock(mutex_);
+  auto &found = kernels_[kernel_object];
+  if (!found) {
+    try {
+      found = make(gpu, kernel_object);
+    } catch (const std::exception &problem) {
+      faults_.tell(problem.what());
+      found = std::make_unique<Kernel>();
+    }
+  }
+  return found.get();
+}
+
+void Kernels::forget(hsa_executable_t executable) {
+  std::lock_guard lock(mutex_);
+  auto [begin, end] = of_executable_.equal_range(executable.handle);
+  for (auto entry = begin; entry != end; ++entry) {
+    const auto found = kernels_.find(entry->second);
+    if (found == kernels_.end())
+      continue;
+    if (found->second->executable.handle)
+      runtime_.core.hsa_executable_destroy_fn(found->second->executable);
+    kernels_.erase(found);
+  }
+  of_executable_.erase(begin, end);
+  std::erase_if(objects_, [&](const auto &entry) { return entry.first.first == executable.handle; });
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+std::unique_ptr<Kernel> Kernels::make(unsigned gpu, uint64_t kernel_object) {
+  const Loaded loaded = loaded_around(kernel_object);
+  of_executable_.emplace(loaded.executable.handle, kernel_object);
+  auto kernel = std::make_unique<Kernel>();
+  const Answer answer = client_.kernel(gpu, loaded.object, kernel_object - loaded.delta);
+  kernel->row = answer.row;
+  if (!answer.object.empty()) {
+    try {
+      load(*kernel, gpu, loaded, answer);
+    } catch (const std::exception &problem) {
+      faults_.tell(answer.name + ": " + problem.what());
+    }
+  }
+  return kernel;
+}
+
+// The code object of the program from which there is a kernel at an address.
+Kernels::Loaded Kernels::loaded_around(uint64_t address) {
+  struct Search {
+    Kernels &self;
+    uint64_t address;
+    LoadedCode found{};
+  } search{*this, address};
+  hsa_executable_t executable{};
+  const auto status =
+      runtime_.loader.hsa_ven_amd_loader_query_executable(reinterpret_cast<const void *>(address), &executable);
+  if (status != HSA_STATUS_SUCCESS)
+    throw Failure("a kernel is launched that is in no code object the runtime has loaded");
+  runtime_.check(
+      runtime_.loader.hsa_ven_amd_loader_executable_iterate_loaded_code_objects(
+          executable,
+          [](hsa_executable_t, LoadedCode code, void *data) {
+            auto &search = *static_cast<Search *>(data);
+            const auto get = search.self.runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info;
+            uint64_t base = 0, size = 0;
+            get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_BASE, &base);
+            get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE, &size);
+            if (search.address - base < size)
+              search.found = code;
+            return HSA_STATUS_SUCCESS;
+          },
+          &search),
+      "cannot list the code objects of an executable");
+  if (!search.found.handle)
+    throw Failure("a kernel is launched that is in no code object the runtime has loaded");
+  const auto get = [&](hsa_ven_amd_loader_loaded_code_object_info_t what, void *to) {
+    runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(search.found, what, to),
+                   "cannot learn of a loaded code object");
+  };
+  Loaded loaded{executable, 0, 0};
+  get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA, &loaded.delta);
+  const auto key = std::pair(executable.handle, search.found.handle);
+  const auto known = objects_.find(key);
+  if (known != objects_.end()) {
+    loaded.object = known->second;
+    return loaded;
+  }
+  uint32_t length = 0, storage = 0;
+  get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI_LENGTH, &length);
+  std::string uri(length, '\0'), bytes;
+  get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI, uri.data());
+  get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_TYPE, &storage);
+  if (storage == HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_MEMORY) {
+    uint64_t base = 0, size = 0;
+    get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_BASE, &base);
+    get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_SIZE, &size);
+    bytes = read_safely(base, size);
+  }
+  loaded.object = objects_[key] = client_.object(uri, bytes);
+  return loaded;
+}
+
+// Loads the patched kernel by the runtime's own loader, beside the original.
+void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Answer &answer) {
+  const auto &core = runtime_.core;
+  const hsa_agent_t agent = runtime_.gpus().at(gpu);
+  hsa_profile_t profile{};
+  runtime_.check(core.hsa_agent_get_info_fn(agent, HSA_AGENT_INFO_PROFILE, &profile), "cannot ask for the profile");
+  hsa_executable_symbol_t original{};
+  runtime_.check(
+      core.hsa_executable_get_symbol_by_name_fn(loaded.executable, answer.symbol.c_str(), &agent, &original),
+      "the original object lacks the kernel");
+  hsa_executable_t executable{};
+  runtime_.check(core.hsa_executable_create_alt_fn(profile, HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT, nullptr, &executable),
+                 "cannot make an executable");
+  hsa_code_object_reader_t reader{};
+  try {
+    const auto define = [&](const char *symbol, uint64_t address) {
+      runtime_.check(core.hsa_executable_agent_global_variable_define_fn(executable, agent, symbol,
+                                                                         reinterpret_cast<void *>(address)),
+                     "cannot define a variable");
+    };
+    define("luthier.original", loaded.delta);
+    for (const External &external : answer.externals)
+      define(external.symbol.c_str(), block(gpu, external.block));
+    // The loader keeps pointers to the file for debuggers, as long as the executable lives.
+    auto *file = new std::string(answer.object);
+    runtime_.check(core.hsa_code_object_reader_create_from_memory_fn(file->data(), file->size(), &reader),
+                   "cannot read the patched object");
+    runtime_.check(core.hsa_executable_load_agent_code_object_fn(executable, agent, reader, nullptr, nullptr),
+                   "the runtime does not load the patched object");
+    runtime_.check(core.hsa_executable_freeze_fn(executable, nullptr), "cannot freeze the patched object");
+    hsa_executable_symbol_t symbol{};
+    runtime_.check(core.hsa_executable_get_symbol_by_name_fn(executable, answer.symbol.c_str(), &agent, &symbol),
+                   "the patched object lacks its kernel");
+    uint64_t patched = 0;
+    const auto get = core.hsa_executable_symbol_get_info_fn;
+    runtime_.check(get(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &patched), "no patched kernel");
+    const auto size = [&](hsa_executable_symbol_info_t what) {
+      uint32_t before = 0, after = 0;
+      runtime_.check(get(original, what, &before), "the size of a kernel's memory is not known");
+      runtime_.check(get(symbol, what, &after), "the size of a kernel's memory is not known");
+      return after > before ? after - before : 0;  // the packet has what the launch adds to it
+    };
+    kernel.more_group = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE);
+    kernel.more_private = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE);
+    kernel.executable = executable;
+    kernel.patched = patched;
+  } catch (...) {
+    if (reader.handle)
+      core.hsa_code_object_reader_destroy_fn(reader);
+    core.hsa_executable_destroy_fn(executable);
+    throw;
+  }
+  core.hsa_code_object_reader_destroy_fn(reader);
+}
+
+// The address on a GPU of a block of variables.
+uint64_t Kernels::block(unsigned gpu, uint64_t number) {
+  auto &address = blocks_[{gpu, number}];
+  if (address)
+    return address;
+  const BlockFile file = client_.block(gpu, number);
+  void *memory = mmap(nullptr, file.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+  close(file.fd);
+  if (memory == MAP_FAILED)
+    throw Failure("cannot map a tool's variables");
+  hsa_agent_t agent = runtime_.gpus().at(gpu);
+  void *there = nullptr;
+  runtime_.check(runtime_.amd.hsa_amd_memory_lock_fn(memory, file.size, &agent, 1, &there),
+                 "a tool's variables cannot be made visible to the device");
+  return address = reinterpret_cast<uint64_t>(there);
+}
+
+}  // namespace luthier

@@ -1,0 +1,82 @@
+// From the kernel object of a packet to what is launched in its place.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <set>
+#include <shared_mutex>
+#include <tuple>
+#include <unordered_map>
+
+#include "client.h"
+#include "runtime.h"
+
+namespace luthier {
+
+// Faults of ours. They never reach the program: the original kernel runs.
+class Faults {
+public:
+  explicit Faults(Client &client) : client_(client) {}
+  // Tells the service, once for each text; what cannot be told is printed by `flush`.
+  void tell(const std::string &text);
+  void flush();
+
+private:
+  Client &client_;
+  std::mutex mutex_;
+  std::set<std::string> told_;
+  std::vector<std::string> left_;
+};
+
+// A kernel that was launched, of one executable.
+class Kernel {
+public:
+  // The packet to launch in the place of `packet`, or none.
+  bool choose(hsa_kernel_dispatch_packet_t &packet, const Selection &selection);
+
+  Row *row = nullptr;
+  uint64_t patched = 0;  // kernel object, 0 if there is none
+  uint32_t more_private = 0, more_group = 0;  // bytes that the patched one needs beyond the original
+  hsa_executable_t executable{};             // the patched one
+
+private:
+  Row own_{};
+  std::mutex mutex_;
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint16_t, uint16_t, uint16_t>> grids_;
+};
+
+class Kernels {
+public:
+  Kernels(Runtime &runtime, Client &client, Faults &faults) : runtime_(runtime), client_(client), faults_(faults) {}
+
+  // The kernel of a packet on a GPU, patched if it is to be; null if nothing is known of it.
+  Kernel *find(unsigned gpu, uint64_t kernel_object);
+  // The program destroys an executable: what was made for it goes, too.
+  void forget(hsa_executable_t executable);
+  // Changes when kernels that `find` gave are gone.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+private:
+  struct Loaded {
+    hsa_executable_t executable;
+    uint64_t delta;
+    uint64_t object;  // the service's number
+  };
+  std::unique_ptr<Kernel> make(unsigned gpu, uint64_t kernel_object);
+  Loaded loaded_around(uint64_t address);
+  void load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Answer &answer);
+  uint64_t block(unsigned gpu, uint64_t number);
+
+  Runtime &runtime_;
+  Client &client_;
+  Faults &faults_;
+  std::mutex mutex_;
+  std::atomic<uint64_t> generation_{0};
+  std::unordered_map<uint64_t, std::unique_ptr<Kernel>> kernels_;
+  std::multimap<uint64_t, uint64_t> of_executable_;  // executable -> kernel objects
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> objects_;  // executable, loaded code object -> the service's number
+  std::map<std::pair<unsigned, uint64_t>, uint64_t> blocks_;   // GPU, number -> address
+};
+
+}  // namespace luthier

@@ -1,0 +1,56 @@
+#include "runtime.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace luthier {
+
+namespace {
+
+// A table says its size in the place of a minor version.
+template <typename Table> Table copy_of(const Table *table) {
+  Table copy{};
+  if (table)
+    std::memcpy(&copy, table, std::min<size_t>(table->version.minor_id, sizeof copy));
+  return copy;
+}
+
+}  // namespace
+
+Runtime::Runtime(const HsaApiTable &table) : core(copy_of(table.core_)), amd(copy_of(table.amd_ext_)) {
+  if (!core.hsa_executable_iterate_program_symbols_fn || !amd.hsa_amd_queue_intercept_register_fn)
+    throw Failure("this ROCr is too old: its tool table lacks functions");
+  check(core.hsa_system_get_major_extension_table_fn(HSA_EXTENSION_AMD_LOADER, 1, sizeof loader, &loader),
+        "its loader extension is missing");
+}
+
+void Runtime::check(hsa_status_t status, const char *what) const {
+  if (status == HSA_STATUS_SUCCESS || status == HSA_STATUS_INFO_BREAK)
+    return;
+  const char *text = nullptr;
+  core.hsa_status_string_fn(status, &text);
+  throw Failure(std::string(what) + ": " + (text ? text : "unknown error"));
+}
+
+const std::vector<hsa_agent_t> &Runtime::gpus() {
+  if (gpus_.empty())
+    core.hsa_iterate_agents_fn(
+        [](hsa_agent_t agent, void *data) {
+          auto &self = *static_cast<Runtime *>(data);
+          hsa_device_type_t type{};
+          if (self.core.hsa_agent_get_info_fn(agent, HSA_AGENT_INFO_DEVICE, &type) == HSA_STATUS_SUCCESS &&
+              type == HSA_DEVICE_TYPE_GPU)
+            self.gpus_.push_back(agent);
+          return HSA_STATUS_SUCCESS;
+        },
+        this);
+  return gpus_;
+}
+
+int Runtime::number_of(hsa_agent_t agent) {
+  const auto &all = gpus();
+  const auto found = std::find_if(all.begin(), all.end(), [&](hsa_agent_t one) { return one.handle == agent.handle; });
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
+}  // namespace luthier
