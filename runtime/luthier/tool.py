@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from luthier.run.results import Run
+    from luthier.table import Table
     from luthier.task import InstrumentationTask
 
 ENTRY_POINT_GROUP = "luthier.tools"
@@ -72,6 +74,20 @@ class Tool:
             Variable name -> value as an integer; a tool that cannot predict its results returns nothing.
         """
         return {}
+
+    # Under `luthier run`; all of these are called in the service's process, one at a time.
+
+    def at_init(self, run: Run) -> None:
+        """The program is about to start."""
+
+    def at_exit(self, run: Run) -> None:
+        """The program has ended; `report` is called next."""
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """What the run has found, as tables. Without one: the sums of all variables of at most 8 bytes."""
+        from luthier.run.results import default_report
+
+        return default_report(run)
 
 
 class ToolGroup:

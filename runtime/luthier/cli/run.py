@@ -1,49 +1,132 @@
-"""``luthier run``: an unmodified program on virtual devices."""
+"""``luthier run``: an unmodified program on virtual devices, under tools or not."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import signal
 import sys
+from typing import TYPE_CHECKING
 
-from luthier.cli.common import add_tool_argument
+from luthier.cli.common import add_tool_argument, write_atomically
 from luthier.errors import LuthierError
+
+if TYPE_CHECKING:
+    from luthier.run.instrumentation import Instrumentation
+    from luthier.run.selection import Selection
+
+PRESETS = {"once": ("0:1", False), "grids": (None, True), "sample": ("::100", False)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "luthier run [--device emu:TARGET[,emu:TARGET...]] [--] PROGRAM [ARGUMENT ...]"
+    parser.usage = "luthier run [-t TOOL[:OPT=VAL,...]] [--device DEVICES] [OPTION ...] [--] PROGRAM [ARGUMENT ...]"
+    add_tool_argument(parser, required=False)
     parser.add_argument(
         "--device",
         default="emu:gfx90a",
         metavar="DEVICES",
         help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: %(default)s)",
     )
-    add_tool_argument(parser, required=False)
+    select = parser.add_argument_group("what of the program is instrumented")
+    select.add_argument(
+        "--kernel",
+        action="append",
+        metavar="GLOB",
+        help="kernels by name; with ! before it, all but those; repeatable (default: all)",
+    )
+    select.add_argument(
+        "--launches",
+        metavar="[FIRST:]END[:STEP]",
+        help="launches of each kernel by number, from 0: 10 is the first ten, ::100 every hundredth",
+    )
+    select.add_argument(
+        "--unique-grid", action="store_true", help="of launches of a kernel with the same sizes only the first"
+    )
+    select.add_argument("--devices", metavar="N[,N...]", help="devices by number (default: all)")
+    select.add_argument(
+        "--preset",
+        choices=PRESETS,
+        help="once: each kernel's first launch; grids: one launch for each grid; sample: every hundredth",
+    )
+    select.add_argument(
+        "--runtime-kernels", action="store_true", help="also what HIP launches of its own to copy and fill memory"
+    )
+    results = parser.add_argument_group("results")
+    results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
+    results.add_argument("--allow-nothing", action="store_true", help="it is no error if nothing was instrumented")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
 
 
 def run(args: argparse.Namespace) -> int:
     from luthier.run import parse_devices, run_program
-    from luthier.tool import parse_tools
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         raise LuthierError("no program given")
     devices = parse_devices(args.device)
     if not args.tool:
-        code = run_program(command, devices)
-    else:
-        from luthier.run.instrumentation import Instrumentation, sums
-        from luthier.run.selection import Selection
+        return _end(run_program(command, devices))
 
-        instrumentation = Instrumentation(parse_tools(args.tool), Selection())
-        code = run_program(command, devices, instrumentation)
-        print(sums(instrumentation.sessions, instrumentation.blocks), instrumentation.faults, file=sys.stderr)
-        for session in instrumentation.sessions:
-            for kernel in session.kernels:
-                print(kernel.name, session.counts[kernel.row], kernel.patched.reason, file=sys.stderr)
+    from luthier.run.instrumentation import Instrumentation
+    from luthier.tool import parse_tools
+
+    instrumentation = Instrumentation(parse_tools(args.tool), _selection(args))
+    instrumentation.begin()
+    code = run_program(command, devices, instrumentation)
+    instrumentation.end()
+    _report(instrumentation, command, code, args)
+    return _end(code)
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    from luthier.run.selection import Selection, parse_launches
+
+    launches, unique = PRESETS.get(args.preset, (None, False))
+    first, end, step = parse_launches(args.launches or launches or "::")
+    try:
+        devices = None if args.devices is None else frozenset(map(int, args.devices.split(",")))
+    except ValueError:
+        raise LuthierError(f"devices are numbers separated by commas, not {args.devices!r}") from None
+    return Selection(
+        tuple(args.kernel or ["*"]), first, end, step, args.unique_grid or unique, devices, args.runtime_kernels
+    )
+
+
+def _report(instrumentation: Instrumentation, command: list[str], code: int, args: argparse.Namespace) -> None:
+    """On standard error, since standard output is the program's.
+
+    Raises:
+        LuthierError: nothing was instrumented, though it had to be.
+    """
+    from luthier.run import results
+
+    reported = list(results.tables(instrumentation))
+    if args.json != "-":
+        for name, tables in reported:
+            print(f"== {name}", *(table.text() for table in tables), sep="\n", file=sys.stderr)
+        found = results.kernels(instrumentation)
+        if found:
+            print("== coverage", results.coverage(found).text(), sep="\n", file=sys.stderr)
+        for fault in instrumentation.faults:
+            print(f"luthier: {fault}", file=sys.stderr)
+    if args.json:
+        text = json.dumps(results.summary(instrumentation, command, code, reported), indent=2)
+        if args.json == "-":
+            print(text, file=sys.stderr)
+        else:
+            write_atomically(args.json, f"{text}\n".encode())
+    if not args.allow_nothing:
+        try:
+            results.check(instrumentation)
+        except LuthierError as problem:
+            if code == 0:
+                raise
+            print(f"luthier run: error: {problem}", file=sys.stderr)  # the program's own failure is what is passed on
+
+
+def _end(code: int) -> int:
     if code < 0:
         _die_of(-code)
     return code

@@ -9,14 +9,13 @@ to it get the halves of the absolute address by relocations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from luthier.errors import PatchError
 from luthier.isa import Isa
-from luthier.lifting import lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
@@ -24,7 +23,7 @@ from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_R
 from luthier.objects.skeleton import empty_object
 from luthier.patch.kernel import PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.patch.object import reserve_tables, updated_metadata
-from luthier.patch.report import PatchReport, RefusedError
+from luthier.patch.report import KernelReport, PatchReport, RefusedError
 from luthier.task import InstrumentationTask
 
 ORIGINAL = "luthier.original"
@@ -64,38 +63,38 @@ class Companion:
     blocks: tuple[VariableBlock, ...]
     """Those that its external symbols name."""
 
+    @classmethod
+    def of(cls, data: bytes, report: KernelReport, blocks: tuple[VariableBlock, ...]) -> Companion:
+        """Put together what belongs to the one kernel."""
+        return cls(data, PatchReport((report,), _sizes(blocks), ()), blocks)
 
-def patch_beside(
-    object: CodeObject,
-    kernel: str,
-    instrument: Callable[[InstrumentationTask], None],
-    block_of: Callable[[ToolModule], VariableBlock],
-) -> Companion | None:
-    """Instrument one kernel of a code object; None if `instrument` inserts nothing.
+
+def patch_task(
+    object: CodeObject, task: InstrumentationTask, block_of: Callable[[ToolModule], VariableBlock]
+) -> Companion:
+    """Instrument one kernel of a code object.
 
     Args:
         object: the application's.
-        instrument: called with the kernel's task; what it inserts is spliced in.
+        task: what is to be spliced in.
         block_of: where the variables of a module are.
 
     Raises:
-        LuthierError: what `instrument` raises; the kernel cannot be lifted, or not be moved.
+        LuthierError: the kernel cannot be moved.
         RefusedError: every hook was refused.
     """
-    task = InstrumentationTask(lift(object, kernel))
-    instrument(task)
-    if not task.insertions:
-        return None
     patched = patch_kernel(task, strict=False)
     modules = {id(call.hook.module): call.hook.module for _, _, call in task.insertions}
     blocks = [block_of(module) for module in modules.values()]
-    sizes = {name: block.module.variables[name].size for block in blocks for name in block.offsets}
-    report = PatchReport((patched.report,), sizes, ())
     if not patched.report.sites:
-        raise RefusedError(report, object.name)
+        raise RefusedError(PatchReport((patched.report,), _sizes(blocks), ()), object.name)
     used = {field.symbol for field in patched.symbols}
     needed = tuple(block for block in blocks if block.offsets.keys() & used)
-    return Companion(_write(object, patched, task.lifted.isa, needed), report, needed)
+    return Companion.of(_write(object, patched, task.lifted.isa, needed), patched.report, needed)
+
+
+def _sizes(blocks: Iterable[VariableBlock]) -> dict[str, int]:
+    return {name: block.module.variables[name].size for block in blocks for name in block.offsets}
 
 
 def _write(object: CodeObject, patched: PatchedKernel, isa: Isa, blocks: Sequence[VariableBlock]) -> bytes:

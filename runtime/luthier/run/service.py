@@ -21,9 +21,10 @@ from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, LuthierError
 from luthier.run import protocol
 from luthier.run.faults import describe
-from luthier.run.instrumentation import Instrumentation, Session
+from luthier.run.instrumentation import Instrumentation
 from luthier.run.planner import Plan, Planner
 from luthier.run.protocol import Reader, Request, Writer
+from luthier.run.sessions import Session
 from luthier.run.space import BASE, CODE_SIZE, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 

@@ -1,6 +1,9 @@
 #include "client.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -8,25 +11,39 @@
 
 namespace luthier {
 
+namespace {
+
+// Of this process, its parts separated by blanks.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  while (!text.empty() && !text.back())
+    text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+}  // namespace
+
 Client::Client() : owner_(getpid()) {
   const char *path = std::getenv("LUTHIER_RUN_SOCKET");
   if (!path)
     throw Failure("it works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
   int fd = -1;
-  Reader reply = ask(Request::kInstrument, Writer().number(getpid()).text(), &fd);
+  Reader reply = ask(Request::kInstrument, Writer().number(getpid()).bytes(command_line()).text(), &fd);
   selection_.first = reply.number();
   selection_.end = reply.number();
   selection_.step = reply.number();
   selection_.unique_grid = reply.number() != 0;
-  row_count_ = reply.number();
-  void *rows = fd < 0 ? MAP_FAILED
-                      : mmap(nullptr, row_count_ * sizeof(Row), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const uint64_t rows = reply.number(), records = reply.number();
+  void *memory = fd < 0 ? MAP_FAILED
+                        : mmap(nullptr, Ledger::size(rows, records), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (fd >= 0)
     close(fd);
-  if (rows == MAP_FAILED)
+  if (memory == MAP_FAILED)
     throw Failure("cannot map the service's memory");
-  rows_ = static_cast<Row *>(rows);
+  ledger_ = Ledger(memory, rows, records);
 }
 
 bool Client::is_own() const { return getpid() == owner_; }
@@ -54,23 +71,18 @@ uint64_t Client::object(std::string_view uri, std::string_view bytes) {
 Answer Client::kernel(unsigned gpu, uint64_t object, uint64_t descriptor) {
   Reader reply = ask(Request::kKernel, Writer().number(gpu).number(object).number(descriptor).text());
   Answer answer;
-  const uint64_t row = reply.number();
-  if (row < row_count_)
-    answer.row = rows_ + row;
+  answer.row = reply.number();
   answer.name = reply.bytes();
   answer.symbol = reply.bytes();
   answer.object = reply.bytes();
-  for (uint64_t left = reply.number(); left > 0; --left) {
-    External external{reply.bytes(), 0};
-    external.block = reply.number();
-    answer.externals.push_back(std::move(external));
-  }
+  for (uint64_t left = reply.number(); left > 0; --left)
+    answer.blocks.push_back(reply.bytes());
   return answer;
 }
 
-BlockFile Client::block(unsigned gpu, uint64_t number) {
+BlockFile Client::block(unsigned gpu, const std::string &symbol) {
   BlockFile file{-1, 0};
-  file.size = ask(Request::kBlock, Writer().number(gpu).number(number).text(), &file.fd).number();
+  file.size = ask(Request::kBlock, Writer().number(gpu).bytes(symbol).text(), &file.fd).number();
   if (file.fd < 0)
     throw Failure("the service sent no memory for a tool's variables");
   return file;

@@ -5,16 +5,10 @@
 #include <mutex>
 #include <vector>
 
+#include "ledger.h"
 #include "wire.h"
 
 namespace luthier {
-
-// One kernel's row in memory that the service reads whatever becomes of this process.
-struct Row {
-  uint64_t launches;
-  uint64_t instrumented;
-  uint64_t reserved[6];
-};
 
 // Which launches of a kernel run instrumented, by their number among the kernel's launches in this process.
 struct Selection {
@@ -22,18 +16,12 @@ struct Selection {
   bool unique_grid = false;  // of launches that differ in nothing but their number, the first one only
 };
 
-// A variable block that a patched kernel refers to.
-struct External {
-  std::string symbol;
-  uint64_t block;
-};
-
 struct Answer {
-  Row *row = nullptr;
-  std::string name;           // of the kernel
-  std::string symbol;         // of the kernel's descriptor
-  std::string object;         // the patched one; empty: the original runs
-  std::vector<External> externals;
+  uint64_t row;                     // in the ledger
+  std::string name;                 // of the kernel
+  std::string symbol;               // of the kernel's descriptor
+  std::string object;               // the patched one; empty: the original runs
+  std::vector<std::string> blocks;  // symbols of the blocks of variables that it refers to
 };
 
 // A block: a file of memory with its initial contents.
@@ -48,6 +36,7 @@ public:
   Client();
 
   const Selection &selection() const { return selection_; }
+  Ledger &ledger() { return ledger_; }
   // Whether this process made the connection, and did not inherit it.
   bool is_own() const;
 
@@ -56,7 +45,7 @@ public:
   // What to do with the kernel whose descriptor is at this virtual address of an object.
   Answer kernel(unsigned gpu, uint64_t object, uint64_t descriptor);
   // The memory of a block on a device.
-  BlockFile block(unsigned gpu, uint64_t number);
+  BlockFile block(unsigned gpu, const std::string &symbol);
   // Something that went wrong here; told at the end of the run.
   void tell(std::string_view fault);
 
@@ -67,8 +56,7 @@ private:
   std::unique_ptr<Channel> channel_;
   int owner_;
   Selection selection_;
-  Row *rows_ = nullptr;
-  uint64_t row_count_ = 0;
+  Ledger ledger_;
 };
 
 }  // namespace luthier

@@ -44,25 +44,28 @@ void Faults::flush() {
   left_.clear();
 }
 
-bool Kernel::choose(hsa_kernel_dispatch_packet_t &packet, const Selection &selection) {
-  const auto relaxed = __ATOMIC_RELAXED;
-  const uint64_t number = __atomic_fetch_add(&(row ? row : &own_)->launches, 1, relaxed);
-  if (!patched || number < selection.first || number >= selection.end ||
-      (number - selection.first) % selection.step)
+bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selection &selection, uint64_t number) {
+  if (!patched || number < selection.first || number >= selection.end || (number - selection.first) % selection.step)
     return false;
-  if (selection.unique_grid) {
-    std::lock_guard lock(mutex_);
-    if (!grids_
-             .emplace(packet.grid_size_x, packet.grid_size_y, packet.grid_size_z, packet.workgroup_size_x,
-                      packet.workgroup_size_y, packet.workgroup_size_z)
-             .second)
-      return false;
+  if (!selection.unique_grid)
+    return true;
+  std::lock_guard lock(mutex_);
+  return grids_
+      .emplace(packet.grid_size_x, packet.grid_size_y, packet.grid_size_z, packet.workgroup_size_x,
+               packet.workgroup_size_y, packet.workgroup_size_z)
+      .second;
+}
+
+bool Kernel::launch(hsa_kernel_dispatch_packet_t &packet, Client &client) {
+  const uint64_t number = client.ledger().launched(row);
+  const bool chosen = is_chosen(packet, client.selection(), number);
+  if (chosen) {
+    packet.kernel_object = patched;
+    packet.private_segment_size += more_private;
+    packet.group_segment_size += more_group;
   }
-  __atomic_fetch_add(&(row ? row : &own_)->instrumented, 1, relaxed);
-  packet.kernel_object = patched;
-  packet.private_segment_size += more_private;
-  packet.group_segment_size += more_group;
-  return true;
+  client.ledger().record(row, number, chosen, packet);
+  return chosen;
 }
 
 Kernel *Kernels::find(unsigned gpu, uint64_t kernel_object) {
@@ -188,8 +191,8 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
                      "cannot define a variable");
     };
     define("luthier.original", loaded.delta);
-    for (const External &external : answer.externals)
-      define(external.symbol.c_str(), block(gpu, external.block));
+    for (const std::string &symbol : answer.blocks)
+      define(symbol.c_str(), block(gpu, symbol));
     // The loader keeps pointers to the file for debuggers, as long as the executable lives.
     auto *file = new std::string(answer.object);
     runtime_.check(core.hsa_code_object_reader_create_from_memory_fn(file->data(), file->size(), &reader),
@@ -223,11 +226,11 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
 }
 
 // The address on a GPU of a block of variables.
-uint64_t Kernels::block(unsigned gpu, uint64_t number) {
-  auto &address = blocks_[{gpu, number}];
+uint64_t Kernels::block(unsigned gpu, const std::string &symbol) {
+  auto &address = blocks_[{gpu, symbol}];
   if (address)
     return address;
-  const BlockFile file = client_.block(gpu, number);
+  const BlockFile file = client_.block(gpu, symbol);
   void *memory = mmap(nullptr, file.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
   close(file.fd);
   if (memory == MAP_FAILED)

@@ -32,16 +32,17 @@ private:
 // A kernel that was launched, of one executable.
 class Kernel {
 public:
-  // The packet to launch in the place of `packet`, or none.
-  bool choose(hsa_kernel_dispatch_packet_t &packet, const Selection &selection);
+  // Counts a launch, and lets the packet launch the patched kernel if it is to; whether it does.
+  bool launch(hsa_kernel_dispatch_packet_t &packet, Client &client);
 
-  Row *row = nullptr;
+  uint64_t row = ~0ull;  // in the ledger; a number that is too large if there is none
   uint64_t patched = 0;  // kernel object, 0 if there is none
   uint32_t more_private = 0, more_group = 0;  // bytes that the patched one needs beyond the original
   hsa_executable_t executable{};             // the patched one
 
 private:
-  Row own_{};
+  bool is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selection &selection, uint64_t number);
+
   std::mutex mutex_;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint16_t, uint16_t, uint16_t>> grids_;
 };
@@ -66,7 +67,7 @@ private:
   std::unique_ptr<Kernel> make(unsigned gpu, uint64_t kernel_object);
   Loaded loaded_around(uint64_t address);
   void load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Answer &answer);
-  uint64_t block(unsigned gpu, uint64_t number);
+  uint64_t block(unsigned gpu, const std::string &symbol);
 
   Runtime &runtime_;
   Client &client_;
@@ -76,7 +77,7 @@ private:
   std::unordered_map<uint64_t, std::unique_ptr<Kernel>> kernels_;
   std::multimap<uint64_t, uint64_t> of_executable_;  // executable -> kernel objects
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> objects_;  // executable, loaded code object -> the service's number
-  std::map<std::pair<unsigned, uint64_t>, uint64_t> blocks_;   // GPU, number -> address
+  std::map<std::pair<unsigned, std::string>, uint64_t> blocks_;  // GPU, symbol -> address
 };
 
 }  // namespace luthier

@@ -67,7 +67,7 @@ void on_packets(const void *packets, uint64_t count, uint64_t, void *data, hsa_a
       hsa_kernel_dispatch_packet_t packet;
       std::memcpy(&packet, originals + index * kPacket, kPacket);
       if (is_dispatch(originals + index * kPacket))
-        changed |= state.find(packet.kernel_object)->choose(packet, library->client.selection());
+        changed |= state.find(packet.kernel_object)->launch(packet, library->client);
       std::memcpy(copies + index * kPacket, &packet, kPacket);
     }
     if (changed) {

@@ -1,0 +1,195 @@
+"""Kernels patched for a run, and kept on disk for the next one.
+
+What is kept goes by what was asked for: tools are asked about every kernel in every run, since they may want to
+remember what they inserted where. Only what follows, compiling hooks, binding registers and laying out, is not done
+again for the same hooks at the same points of the same code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from luthier.cache import cache_root
+from luthier.emulator.native.store import Store
+from luthier.errors import LuthierError, ToolError
+from luthier.lifting import lift
+from luthier.module import Hook, ToolModule
+from luthier.objects import CodeObject
+from luthier.patch import KernelReport, Refusal, RefusedError
+from luthier.patch.companion import Companion, VariableBlock, patch_task
+from luthier.task import InstrumentationTask
+from luthier.tool import ToolGroup
+
+_ROOT = Path(__file__).parents[1]
+_SOURCES = ("isa", "lifting", "module", "objects", "patch", "payload", "run")
+
+
+@dataclass(frozen=True)
+class Patched:
+    """What became of a kernel."""
+
+    companion: Companion | None
+    """None: the original runs, for the reason given."""
+    reason: str = ""
+    report: KernelReport | None = None
+    """What was asked for, and what of it was done; None if it did not come to that."""
+    kept: bool = False
+    """It was found on disk."""
+    skipped: bool = False
+    """It was not to be instrumented."""
+
+
+@functools.cache
+def _fingerprint() -> str:
+    """Of the sources that make patched kernels."""
+    digest = hashlib.sha256((_ROOT / "task.py").read_bytes())
+    for folder in _SOURCES:
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            digest.update(f"{path.name} ".encode() + path.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def patched_store() -> Store | None:
+    """What is kept; None if the cache is turned off."""
+    root = cache_root()
+    return None if root is None else Store(root / "patched" / f"{_fingerprint()}.sqlite")
+
+
+class Patcher:
+    """Instruments kernels with the tools of a run, each kernel of an object once. Safe from several threads."""
+
+    def __init__(self, tools: ToolGroup) -> None:
+        self.tools = tools
+        self.modules_of: list[dict[int, ToolModule]] = [{} for _ in tools.tools]
+        """For each tool the modules whose hooks it inserted, by identity."""
+        self._store = patched_store()
+        self._lock = threading.Lock()
+        self._done: dict[tuple[bytes, str], Patched] = {}
+        self._blocks: dict[int, VariableBlock] = {}
+
+    def patch(self, object: CodeObject, kernel: str) -> Patched:
+        """What is to be launched in the place of a kernel."""
+        key = hashlib.blake2b(object.data).digest(), kernel
+        with self._lock:
+            found = self._done.get(key)
+            if found is None:
+                found = self._done[key] = self._patch(object, kernel, key[0])
+            return found
+
+    def _patch(self, object: CodeObject, kernel: str, digest: bytes) -> Patched:
+        try:
+            task = InstrumentationTask(lift(object, kernel))
+            ranges = self.tools.instrument_each(task)
+        except LuthierError as problem:
+            return Patched(None, str(problem))
+        except Exception as problem:  # whatever a tool's own code raises
+            return Patched(None, f"a tool failed: {problem!r}")
+        if not task.insertions:
+            return Patched(None, "the tools insert nothing")
+        for modules, own in zip(self.modules_of, ranges, strict=True):
+            for number in own:
+                module = task.insertions[number].hook.module
+                modules[id(module)] = module
+        try:
+            return self._look_up(object, task, digest)
+        except RefusedError as problem:
+            return Patched(None, str(problem), problem.report.kernels[0])
+        except LuthierError as problem:
+            return Patched(None, str(problem))
+
+    def _look_up(self, object: CodeObject, task: InstrumentationTask, digest: bytes) -> Patched:
+        key = None if self._store is None else _key(task, digest)
+        if self._store is not None and key is not None:
+            kept = self._store.get([key]).get(key)
+            if kept is not None:
+                return _read(kept, {block.symbol: block for block in self._blocks_of(task)})
+        companion = patch_task(object, task, self.block_of)
+        if self._store is not None and key is not None:
+            self._store.put({key: _written(companion)})
+        return Patched(companion, "", companion.report.kernels[0])
+
+    def _blocks_of(self, task: InstrumentationTask) -> list[VariableBlock]:
+        modules = {id(insertion.hook.module): insertion.hook.module for insertion in task.insertions}
+        return [self.block_of(module) for module in modules.values()]
+
+    def block_of(self, module: ToolModule) -> VariableBlock:
+        """Where the module's variables are. Its symbol is the same in every run."""
+        block = self._blocks.get(id(module))
+        if block is None:
+            if any(variable.pointers for variable in module.variables.values()):
+                problem = "a variable holds an address initially, which `luthier run` cannot do"
+                raise ToolError(problem, object=module.name)
+            described = repr((module.name, module.cuid, list(module.variables.values())))
+            name = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
+            block = self._blocks[id(module)] = VariableBlock.of(module, f"luthier.variables.{name}")
+        return block
+
+
+# What is kept --------------------------------------------------------------------------------------------------------
+
+
+def _written(companion: Companion) -> bytes:
+    (report,) = companion.report.kernels
+    head = json.dumps({"report": asdict(report), "blocks": [block.symbol for block in companion.blocks]}).encode()
+    return len(head).to_bytes(8, "little") + head + companion.data
+
+
+def _read(kept: bytes, blocks: Mapping[str, VariableBlock]) -> Patched:
+    size = int.from_bytes(kept[:8], "little")
+    head = json.loads(kept[8 : 8 + size])
+    fields: dict[str, Any] = head["report"]
+    refusals = tuple(Refusal(**refusal) for refusal in fields.pop("refusals"))
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+    report = KernelReport(**values, refusals=refusals)
+    used = tuple(blocks[symbol] for symbol in head["blocks"])
+    return Patched(Companion.of(kept[8 + size :], report, used), "", report, kept=True)
+
+
+def _key(task: InstrumentationTask, digest: bytes) -> bytes | None:
+    """What a patched kernel depends on; None if the task holds something whose meaning is not known here."""
+    fields = {name: value for name, value in vars(task).items() if name != "lifted" and not name.startswith("_")}
+    try:
+        asked = _stable(fields, {}, task)
+    except TypeError:
+        return None
+    target = task.lifted.object.target
+    described = repr((_fingerprint(), digest, task.lifted.kernel.name, str(target), asked))
+    return hashlib.sha256(described.encode()).digest()
+
+
+def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
+    """A text that two values share only if they mean the same, in this process and others.
+
+    Raises:
+        TypeError: it is of a kind whose meaning is not known.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes | Enum):
+        return repr(value)
+    if id(value) in seen:
+        return seen[id(value)]
+    if isinstance(value, Hook):
+        bitcode = hashlib.sha256(value.module.bitcode(task.lifted.object.target)).hexdigest()
+        text = f"hook {value.name} {value.module.name} {bitcode}"
+    elif isinstance(value, list | tuple):
+        text = f"{type(value).__name__}({','.join(_stable(one, seen, task) for one in value)})"
+    elif isinstance(value, Mapping):
+        pairs = (f"{_stable(key, seen, task)}:{_stable(one, seen, task)}" for key, one in value.items())
+        text = f"{{{','.join(pairs)}}}"
+    elif dataclasses.is_dataclass(value):
+        inside = [_stable(getattr(value, field.name), seen, task) for field in dataclasses.fields(value)]
+        text = f"{type(value).__name__}({','.join(inside)})"
+    else:
+        raise TypeError(type(value).__name__)
+    if dataclasses.is_dataclass(value):  # shared by many insertions, and alive as long as the task
+        seen[id(value)] = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return seen[id(value)]
+    return text
