@@ -16,7 +16,7 @@ import numpy as np
 
 from luthier.errors import PatchError
 from luthier.isa import Isa
-from luthier.module import ToolModule
+from luthier.module import LoadedModule
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_RELATIVE64
@@ -35,20 +35,20 @@ class VariableBlock:
     """The variables of a tool module, one after the other, in memory that patched kernels share."""
 
     symbol: str
-    module: ToolModule
+    module: LoadedModule
     size: int
     """Bytes; it is aligned to a page."""
     offsets: Mapping[str, int]
     """Byte offset of each variable."""
 
     @classmethod
-    def of(cls, module: ToolModule, symbol: str) -> VariableBlock:
+    def of(cls, module: LoadedModule, symbol: str) -> VariableBlock:
         """The block of a module's variables, but for those that have a `DeviceVariable.problem`."""
         offsets: dict[str, int] = {}
         size = 0
         for name, variable in module.variables.items():
-            if not variable.problem:
-                size = -(-size // variable.align) * variable.align
+            if not variable.storage.problem:
+                size = -(-size // variable.storage.align) * variable.storage.align
                 offsets[name] = size
                 size += variable.size
         return cls(symbol, module, size, offsets)
@@ -70,7 +70,7 @@ class Companion:
 
 
 def patch_task(
-    object: CodeObject, task: InstrumentationTask, block_of: Callable[[ToolModule], VariableBlock]
+    object: CodeObject, task: InstrumentationTask, block_of: Callable[[LoadedModule], VariableBlock]
 ) -> Companion:
     """Instrument one kernel of a code object.
 

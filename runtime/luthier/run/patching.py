@@ -22,7 +22,7 @@ from luthier.cache import cache_root
 from luthier.emulator.native.store import Store
 from luthier.errors import LuthierError, ToolError
 from luthier.lifting import lift
-from luthier.module import Hook, ToolModule
+from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject
 from luthier.patch import KernelReport, Refusal, RefusedError
 from luthier.patch.companion import Companion, VariableBlock, patch_task
@@ -69,7 +69,7 @@ class Patcher:
 
     def __init__(self, tools: ToolGroup) -> None:
         self.tools = tools
-        self.modules_of: list[dict[int, ToolModule]] = [{} for _ in tools.tools]
+        self.modules_of: list[dict[int, LoadedModule]] = [{} for _ in tools.tools]
         """For each tool the modules whose hooks it inserted, by identity."""
         self._store = patched_store()
         self._lock = threading.Lock()
@@ -121,14 +121,14 @@ class Patcher:
         modules = {id(insertion.hook.module): insertion.hook.module for insertion in task.insertions}
         return [self.block_of(module) for module in modules.values()]
 
-    def block_of(self, module: ToolModule) -> VariableBlock:
+    def block_of(self, module: LoadedModule) -> VariableBlock:
         """Where the module's variables are. Its symbol is the same in every run."""
         block = self._blocks.get(id(module))
         if block is None:
-            if any(variable.pointers for variable in module.variables.values()):
+            if any(variable.storage.pointers for variable in module.variables.values()):
                 problem = "a variable holds an address initially, which `luthier run` cannot do"
                 raise ToolError(problem, object=module.name)
-            described = repr((module.name, module.cuid, list(module.variables.values())))
+            described = repr((module.name, [(one, one.storage) for one in module.variables.values()]))
             name = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
             block = self._blocks[id(module)] = VariableBlock.of(module, f"luthier.variables.{name}")
         return block
@@ -177,8 +177,8 @@ def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
     if id(value) in seen:
         return seen[id(value)]
     if isinstance(value, Hook):
-        bitcode = hashlib.sha256(value.module.bitcode(task.lifted.object.target)).hexdigest()
-        text = f"hook {value.name} {value.module.name} {bitcode}"
+        bitcode = value.module.contents_for(task.lifted.object.target).bitcode
+        text = f"hook {value.symbol} {value.module.name} {hashlib.sha256(bitcode).hexdigest()}"
     elif isinstance(value, list | tuple):
         text = f"{type(value).__name__}({','.join(_stable(one, seen, task) for one in value)})"
     elif isinstance(value, Mapping):

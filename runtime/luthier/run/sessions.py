@@ -68,7 +68,7 @@ class LiveVariable:
         """Number of the device."""
         self.size = variable.size
         """Bytes."""
-        self._initial = variable.initial
+        self._initial = variable.storage.initial
         self._memory = memory
 
     def read(self, dtype: Any = None) -> Any:
