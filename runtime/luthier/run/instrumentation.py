@@ -10,6 +10,8 @@ from urllib.parse import unquote
 
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
+from luthier.patch.companion import ORIGINAL
+from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched, Patcher
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer
 from luthier.run.selection import Selection
@@ -87,6 +89,9 @@ class Instrumentation:
                     raise DeviceError("a request for variables that no tool has")
                 memory = session.add_block(gpu, block)
             return Writer().number(memory.size), [memory.fd]
+        if kind == Request.LOADED:
+            self._loaded(session, request)
+            return Writer(), []
         if kind == Request.FAULT:
             self.tell(request.text())
             return Writer(), []
@@ -115,7 +120,7 @@ class Instrumentation:
         patched = self.patcher.patch(object, kernel.name) if skipped is None else Patched(None, skipped, skipped=True)
         with self._lock:
             row = len(session.kernels)
-            session.kernels.append(LaunchedKernel(kernel.name, object, gpu, patched))
+            session.kernels.append(LaunchedKernel(kernel, object, gpu, patched))
         reply = Writer().number(row).text(kernel.name).text(kernel.symbol)
         if patched.companion is None:
             return reply.string(b"").number(0)
@@ -123,6 +128,32 @@ class Instrumentation:
         for block in patched.companion.blocks:
             reply.text(block.symbol)
         return reply
+
+    def _loaded(self, session: Session, request: Reader) -> None:
+        number, delta, original_delta = request.number(), request.number(), request.number()
+        addresses = [request.number() for _ in range(request.number())]
+        if number >= len(session.kernels):
+            raise ProtocolError("a kernel that was never launched")
+        kernel = session.kernels[number]
+        companion = kernel.patched.companion
+        if companion is None or len(addresses) != len(companion.blocks):
+            raise ProtocolError("a kernel that was never patched")
+        blocks = {block.symbol: address for block, address in zip(companion.blocks, addresses, strict=True)}
+        session.companions[kernel.gpu, delta] = LoadedCompanion(
+            CodeObject(companion.data, kernel.object.name),
+            delta,
+            kernel.object,
+            original_delta,
+            {ORIGINAL: original_delta, **blocks},
+            goes_back=companion.report.kernels[0].unknown_calls > 0,
+        )
+
+    def companion_at(self, pid: int, gpu: int, delta: int) -> LoadedCompanion | None:
+        """The patched object that a process has loaded there."""
+        for session in self.sessions:
+            if session.pid == pid and (gpu, delta) in session.companions:
+                return session.companions[gpu, delta]
+        return None
 
 
 def read_uri(uri: str) -> bytes:

@@ -132,6 +132,21 @@ class Planner:
             plan = self._plans[key, address] = self._make(target, kernel, "memory", code)
             return plan
 
+    def plan_code(self, target: TargetId, kernel: Kernel, object: str, code: list[tuple[int, bytes]]) -> Plan:
+        """The same of a kernel at its address in a program's memory, with all code there that it can reach.
+
+        Raises:
+            LuthierError: it cannot be executed.
+        """
+        with self._lock:
+            digests = tuple((start, hashlib.blake2b(data).digest()) for start, data in code)
+            key = (target, kernel.wave_size, digests)
+            found = self._plans.get((key, kernel.descriptor_address))
+            if found is None:
+                planned = self._code(key, target, kernel.wave_size, code)
+                found = self._plans[key, kernel.descriptor_address] = self._make(target, kernel, object, planned)
+            return found
+
     def bind(self, number: int, key: int, record: int) -> None:
         """Bind what a kernel, by the number of its plan, reaches from a record, in the table `key`.
 

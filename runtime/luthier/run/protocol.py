@@ -37,7 +37,8 @@ class Request(enum.IntEnum):
     OBJECT = 17
     KERNEL = 18
     BLOCK = 19
-    FAULT = 20
+    LOADED = 20
+    FAULT = 21
 
 
 class Reader:

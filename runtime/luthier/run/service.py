@@ -74,7 +74,7 @@ class Service:
             threading.Thread(target=self._serve, args=(connection,), name="luthier-run", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        told = 0
+        told = pid = 0
         session: Session | None = None
         with connection, contextlib.suppress(OSError):
             while True:
@@ -89,7 +89,13 @@ class Service:
                 try:
                     reply.number(0)
                     if kind < Request.INSTRUMENT:
-                        body, sent = self._answer(kind, Reader(payload), descriptors)
+                        if kind == Request.HELLO:
+                            pid, body = self._hello(Reader(payload))
+                            sent = [self._space.fd]
+                        elif kind == Request.PLAN:
+                            body = self._plan(pid, Reader(payload))
+                        else:
+                            body, sent = self._answer(kind, Reader(payload), descriptors)
                         imports = [] if kind == Request.HELLO else self._space.imports[told:]
                         told += len(imports)
                         reply.number(len(imports))
@@ -117,11 +123,6 @@ class Service:
     # Answers --------------------------------------------------------------------------------------------------------
 
     def _answer(self, kind: int, request: Reader, descriptors: list[int]) -> tuple[Writer, list[int]]:
-        if kind == Request.HELLO:
-            return self._hello(request), [self._space.fd]
-        if kind == Request.PLAN:
-            plan = self._plan(request)
-            return Writer().number(0 if plan is None else plan.address), []
         if kind == Request.BIND:
             self._planner.bind(request.number(), request.number(), request.number())
             return Writer(), []
@@ -139,25 +140,33 @@ class Service:
             return Writer().number(shared.size), [shared.fd]
         raise protocol.ProtocolError(f"a message of kind {kind}")
 
-    def _hello(self, request: Reader) -> Writer:
+    def _hello(self, request: Reader) -> tuple[int, Writer]:
+        """The process, and what it is told of the devices."""
         if request.text() != layout_digest():
             raise DeviceError("the native library was built from other sources: build it again (make setup)")
+        pid = request.number()
         code = machine_code()
         reply = Writer().number(BASE, SIZE, CODE_SIZE, abi.SHARED_BASE, abi.PRIVATE_BASE, code.scheduler)
         reply.number(code.translate).string(inline_bytes()).number(len(self._devices))
         for device in self._devices:
             reply.text(device.target.target.name).number(*device.numbers)
-        return reply
+        return pid, reply
 
-    def _plan(self, request: Reader) -> Plan | None:
+    def _plan(self, pid: int, request: Reader) -> Writer:
         device, address, descriptor = request.number(), request.number(), request.string()
         load_address, is_file, uri, contents = request.number(), request.number(), request.text(), request.string()
         if device >= len(self._devices) or len(descriptor) != 64:
             raise protocol.ProtocolError("a malformed request for a plan")
         target = self._devices[device].target
-        if is_file:
-            return self._planner.plan_file(target, address, load_address, uri, contents)
-        return self._planner.plan_memory(target, address, descriptor, load_address, contents)
+        patched = self._instrumentation and self._instrumentation.companion_at(pid, device, load_address)
+        plan: Plan | None
+        if patched and is_file and patched.kernel.descriptor_address == address:
+            plan = self._planner.plan_code(target, patched.kernel, f"{patched.object.name}, patched", patched.code())
+        elif is_file:
+            plan = self._planner.plan_file(target, address, load_address, uri, contents)
+        else:
+            plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
+        return Writer().number(0 if plan is None else plan.address)
 
     def _explain(self, request: Reader) -> str:
         number, reason = request.number(), request.number()

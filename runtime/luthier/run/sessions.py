@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from luthier.errors import DeviceError
 from luthier.module import DeviceVariable
-from luthier.objects import CodeObject
+from luthier.objects import CodeObject, Kernel
 from luthier.patch.companion import VariableBlock
+from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
 
 ROWS = 1 << 16
@@ -50,10 +51,14 @@ class SharedMemory:
 class LaunchedKernel:
     """A kernel of one code object that a process launched on one device."""
 
-    name: str
+    kernel: Kernel
     object: CodeObject
     gpu: int
     patched: Patched
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
 
 
 class LiveVariable:
@@ -112,6 +117,8 @@ class Session:
     kernels: list[LaunchedKernel] = field(default_factory=list)
     blocks: dict[tuple[int, str], tuple[VariableBlock, SharedMemory]] = field(default_factory=dict)
     """By device and symbol."""
+    companions: dict[tuple[int, int], LoadedCompanion] = field(default_factory=dict)
+    """By device and what is added to their addresses."""
 
     @property
     def counts(self) -> NDArray[np.void]:

@@ -88,6 +88,14 @@ BlockFile Client::block(unsigned gpu, const std::string &symbol) {
   return file;
 }
 
+void Client::loaded(uint64_t row, uint64_t delta, uint64_t original_delta, const std::vector<uint64_t> &blocks) {
+  Writer message;
+  message.number(row).number(delta).number(original_delta).number(blocks.size());
+  for (uint64_t address : blocks)
+    message.number(address);
+  ask(Request::kLoaded, message.text());
+}
+
 void Client::tell(std::string_view fault) { ask(Request::kFault, Writer().bytes(fault).text()); }
 
 }  // namespace luthier

@@ -46,6 +46,8 @@ public:
   Answer kernel(unsigned gpu, uint64_t object, uint64_t descriptor);
   // The memory of a block on a device.
   BlockFile block(unsigned gpu, const std::string &symbol);
+  // A patched object has been loaded: what was added to its addresses and to the original's, and where its blocks are.
+  void loaded(uint64_t row, uint64_t delta, uint64_t original_delta, const std::vector<uint64_t> &blocks);
   // Something that went wrong here; told at the end of the run.
   void tell(std::string_view fault);
 

@@ -102,7 +102,7 @@ std::unique_ptr<Kernel> Kernels::make(unsigned gpu, uint64_t kernel_object) {
   const Loaded loaded = loaded_around(kernel_object);
   of_executable_.emplace(loaded.executable.handle, kernel_object);
   auto kernel = std::make_unique<Kernel>();
-  const Answer answer = client_.kernel(gpu, loaded.object, kernel_object - loaded.delta);
+  const Answer answer = client_.kernel(gpu, object(loaded), kernel_object - loaded.delta);
   kernel->row = answer.row;
   if (!answer.object.empty()) {
     try {
@@ -143,18 +143,23 @@ Kernels::Loaded Kernels::loaded_around(uint64_t address) {
       "cannot list the code objects of an executable");
   if (!search.found.handle)
     throw Failure("a kernel is launched that is in no code object the runtime has loaded");
+  Loaded loaded{executable, search.found, 0};
+  runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(
+                     search.found, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA, &loaded.delta),
+                 "cannot learn of a loaded code object");
+  return loaded;
+}
+
+// The service's number of a code object.
+uint64_t Kernels::object(const Loaded &loaded) {
+  const auto key = std::pair(loaded.executable.handle, loaded.code.handle);
+  const auto known = objects_.find(key);
+  if (known != objects_.end())
+    return known->second;
   const auto get = [&](hsa_ven_amd_loader_loaded_code_object_info_t what, void *to) {
-    runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(search.found, what, to),
+    runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(loaded.code, what, to),
                    "cannot learn of a loaded code object");
   };
-  Loaded loaded{executable, 0, 0};
-  get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA, &loaded.delta);
-  const auto key = std::pair(executable.handle, search.found.handle);
-  const auto known = objects_.find(key);
-  if (known != objects_.end()) {
-    loaded.object = known->second;
-    return loaded;
-  }
   uint32_t length = 0, storage = 0;
   get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI_LENGTH, &length);
   std::string uri(length, '\0'), bytes;
@@ -166,8 +171,7 @@ Kernels::Loaded Kernels::loaded_around(uint64_t address) {
     get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_SIZE, &size);
     bytes = read_safely(base, size);
   }
-  loaded.object = objects_[key] = client_.object(uri, bytes);
-  return loaded;
+  return objects_[key] = client_.object(uri, bytes);
 }
 
 // Loads the patched kernel by the runtime's own loader, beside the original.
@@ -191,8 +195,11 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
                      "cannot define a variable");
     };
     define("luthier.original", loaded.delta);
-    for (const std::string &symbol : answer.blocks)
-      define(symbol.c_str(), block(gpu, symbol));
+    std::vector<uint64_t> blocks;
+    for (const std::string &symbol : answer.blocks) {
+      blocks.push_back(block(gpu, symbol));
+      define(symbol.c_str(), blocks.back());
+    }
     // The loader keeps pointers to the file for debuggers, as long as the executable lives.
     auto *file = new std::string(answer.object);
     runtime_.check(core.hsa_code_object_reader_create_from_memory_fn(file->data(), file->size(), &reader),
@@ -214,6 +221,7 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
     };
     kernel.more_group = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE);
     kernel.more_private = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE);
+    client_.loaded(answer.row, loaded_around(patched).delta, loaded.delta, blocks);
     kernel.executable = executable;
     kernel.patched = patched;
   } catch (...) {

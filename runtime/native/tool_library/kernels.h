@@ -61,11 +61,12 @@ public:
 private:
   struct Loaded {
     hsa_executable_t executable;
-    uint64_t delta;
-    uint64_t object;  // the service's number
+    hsa_loaded_code_object_t code;
+    uint64_t delta;  // added to virtual addresses
   };
   std::unique_ptr<Kernel> make(unsigned gpu, uint64_t kernel_object);
   Loaded loaded_around(uint64_t address);
+  uint64_t object(const Loaded &loaded);
   void load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Answer &answer);
   uint64_t block(unsigned gpu, const std::string &symbol);
 

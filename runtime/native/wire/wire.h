@@ -20,6 +20,7 @@ enum class Request : uint64_t {
   kObject,
   kKernel,
   kBlock,
+  kLoaded,
   kFault,
 };
 

@@ -75,15 +75,15 @@ class Code:
         end = max((part.address + len(part.code) for part in self.parts), default=0)
         self.size = end - self.base
         self._zeros = zeros
+        # Inverted, so that what was never written stands for NO_RECORD: ranges may be far apart.
         self.index = zeros((self.size + 3) // 4 + 1, np.uint32)
-        self.index[:] = NO_RECORD
         self._starts: list[int] = []
         count = 0
         for part in self.parts:
             self._starts.append(count)
             places = (part.addresses - self.base) // 4
             aligned = part.addresses % 4 == 0
-            self.index[places[aligned]] = np.arange(len(part), dtype=np.uint32)[aligned] + count
+            self.index[places[aligned]] = ~(np.arange(len(part), dtype=np.uint32)[aligned] + np.uint32(count))
             count += len(part) + 1  # one more record stands for running off the end
         self.count = count
         self._stops, self._falls_through, self._leads_to = self._find_stops()
@@ -130,7 +130,7 @@ class Code:
         offset = address - self.base
         if offset < 0 or offset >= self.size or offset % 4:
             return None
-        record = int(self.index[offset // 4])
+        record = int(~self.index[offset // 4])
         return None if record == NO_RECORD else record
 
     def address_of(self, record: int) -> int:
@@ -289,5 +289,5 @@ class Code:
         """The record of the instruction at each virtual address; NO_RECORD where there is none."""
         # NO_TARGET is so far off that subtracting from it would wrap around.
         inside = (addresses >= self.base) & (addresses < self.base + self.size) & (addresses % 4 == 0)
-        found = self.index[np.where(inside, addresses - self.base, 0) // 4]
+        found = ~self.index[np.where(inside, addresses - self.base, 0) // 4]
         return np.where(inside, found, np.uint32(NO_RECORD))

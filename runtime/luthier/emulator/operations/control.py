@@ -50,7 +50,7 @@ def go_to_address(w: WaveBuilder, address: Value) -> None:
     w.store(address, w.context_field("fault_address"))
     w.stop(layout.JUMP)
     w.ir.position_at_end(known)
-    index = w.load(w.address(w.pointer(w.context_field("code_index")), offset.llvm), "u32")
+    index = ~w.load(w.address(w.pointer(w.context_field("code_index")), offset.llvm), "u32")
     with w.when(index == 0xFFFFFFFF):
         w.store(address, w.context_field("fault_address"))
         w.stop(layout.JUMP)
