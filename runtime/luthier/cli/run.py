@@ -14,6 +14,7 @@ from luthier.cli.common import add_tool_argument, write_atomically
 from luthier.errors import LuthierError
 
 if TYPE_CHECKING:
+    from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.selection import Selection
 
@@ -55,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     results = parser.add_argument_group("results")
     results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
+    results.add_argument(
+        "--executed", action="store_true", help="print how many instructions the virtual devices executed, by kernel"
+    )
     results.add_argument("--allow-nothing", action="store_true", help="it is no error if nothing was instrumented")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
 
@@ -66,18 +70,33 @@ def run(args: argparse.Namespace) -> int:
     if not command:
         raise LuthierError("no program given")
     devices = parse_devices(args.device)
+    executed = None
+    if args.executed:
+        from luthier.run.executed import Executed
+
+        executed = Executed()
     if not args.tool:
-        return _end(run_program(command, devices))
+        code = run_program(command, devices, executed=executed)
+        _print_executed(executed)
+        return _end(code)
 
     from luthier.run.instrumentation import Instrumentation
     from luthier.tool import parse_tools
 
     instrumentation = Instrumentation(parse_tools(args.tool), _selection(args))
     instrumentation.begin()
-    code = run_program(command, devices, instrumentation)
+    code = run_program(command, devices, instrumentation, executed)
     instrumentation.end()
+    _print_executed(executed)
     _report(instrumentation, command, code, args)
     return _end(code)
+
+
+def _print_executed(executed: Executed | None) -> None:
+    if executed is not None:
+        print("== executed", executed.table().text(), sep="\n", file=sys.stderr)
+        if executed.elsewhere:
+            print(f"  and {executed.elsewhere} wave-instructions of patched kernels and the runtime", file=sys.stderr)
 
 
 def _selection(args: argparse.Namespace) -> Selection:

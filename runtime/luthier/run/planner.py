@@ -28,6 +28,8 @@ class PlannedCode:
     """Decoded code in shared memory."""
 
     number: int
+    object: CodeObject | None
+    """What it is the code of, at its virtual addresses; None if that is not known, or code of several lies together."""
     code: Code
     copy: NDArray[np.uint8]
     """The bytes that were decoded, from the code's base on."""
@@ -71,6 +73,8 @@ class Planner:
         self._plans: dict[Any, Plan] = {}
         self.plans: list[Plan] = []
         """By their numbers."""
+        self.codes: list[PlannedCode] = []
+        """By their numbers."""
 
     def plan_file(self, target: TargetId, address: int, load_address: int, uri: str, contents: bytes) -> Plan | None:
         """The plan of the kernel whose descriptor is at `address` of a program's memory, where a code object has been
@@ -103,7 +107,7 @@ class Planner:
             if kernel is None:
                 return None
             ranges = [(start, object.read(start, size)) for start, size in object.text_ranges]
-            code = self._code((target, digest, kernel.wave_size), target, kernel.wave_size, ranges)
+            code = self._code((target, digest, kernel.wave_size), target, kernel.wave_size, ranges, object)
             plan = self._plans[target, digest, virtual] = self._make(target, kernel, object.name, code)
             return plan
 
@@ -165,7 +169,14 @@ class Planner:
 
     # Making ---------------------------------------------------------------------------------------------------------
 
-    def _code(self, key: Any, target: TargetId, wave_size: int, ranges: list[tuple[int, bytes]]) -> PlannedCode:
+    def _code(
+        self,
+        key: Any,
+        target: TargetId,
+        wave_size: int,
+        ranges: list[tuple[int, bytes]],
+        object: CodeObject | None = None,
+    ) -> PlannedCode:
         found = self._codes.get(key)
         if found is not None:
             return found
@@ -174,7 +185,8 @@ class Planner:
         for start, data in ranges:
             copy[start - code.base :][: len(data)] = np.frombuffer(data, np.uint8)
         masters = self._space.bytes(layout.TABLES * layout.MASTER.size, 4096)
-        planned = self._codes[key] = PlannedCode(len(self._codes), code, copy, masters)
+        planned = self._codes[key] = PlannedCode(len(self._codes), object, code, copy, masters)
+        self.codes.append(planned)
         return planned
 
     def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:

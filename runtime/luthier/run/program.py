@@ -21,6 +21,7 @@ from luthier.processes import start
 from luthier.run.virtual_gpus import VirtualGpu
 
 if TYPE_CHECKING:
+    from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
 
 SOCKET = "LUTHIER_RUN_SOCKET"
@@ -67,7 +68,10 @@ def environment(base: Mapping[str, str], socket_path: str, *, tools: bool) -> di
 
 
 def run_program(
-    command: Sequence[str], devices: Sequence[VirtualGpu], instrumentation: Instrumentation | None = None
+    command: Sequence[str],
+    devices: Sequence[VirtualGpu],
+    instrumentation: Instrumentation | None = None,
+    executed: Executed | None = None,
 ) -> int:
     """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
 
@@ -75,6 +79,7 @@ def run_program(
 
     Args:
         instrumentation: the tools to run it under; what they found is in it afterwards.
+        executed: gets what the virtual devices have counted, of processes that end by themselves.
 
     Raises:
         DeviceError: the native library was not built.
@@ -84,7 +89,7 @@ def run_program(
     with _listening() as (listener, path), _signals() as forward_to:
         child = start(command, env=environment(os.environ, path, tools=instrumentation is not None))
         forward_to(child.send_signal)
-        arguments = listener, devices, instrumentation
+        arguments = listener, devices, instrumentation, executed
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         return child.wait()
 
@@ -128,12 +133,20 @@ def _listening() -> Iterator[tuple[socket.socket, str]]:
                 listener.shutdown(socket.SHUT_RDWR)
 
 
-def _serve(listener: socket.socket, devices: Sequence[VirtualGpu], instrumentation: Instrumentation | None) -> None:
+def _serve(
+    listener: socket.socket,
+    devices: Sequence[VirtualGpu],
+    instrumentation: Instrumentation | None,
+    executed: Executed | None,
+) -> None:
     """Be the service. If there can be none, programs are told by a closed socket, and the user by a message."""
     try:
         from luthier.run.service import Service
 
-        Service(devices, instrumentation).serve(listener)
+        Service(devices, instrumentation, executed).serve(listener)
     except LuthierError as problem:
         print(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()
+    except BaseException:  # a bug of ours: programs must not wait for answers
+        listener.close()
+        raise

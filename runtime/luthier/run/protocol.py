@@ -32,6 +32,7 @@ class Request(enum.IntEnum):
     EXPLAIN = 4
     SHARE = 5
     ATTACH = 6
+    COUNTS = 7
     INSTRUMENT = 16
     """These are the tool library's. Their replies name no C functions."""
     OBJECT = 17
@@ -50,17 +51,18 @@ class Reader:
 
     def number(self) -> int:
         """The next number."""
-        return int(struct.unpack("<Q", self._take(8))[0])
+        return int(struct.unpack("<Q", self.take(8))[0])
 
     def string(self) -> bytes:
         """The next byte string."""
-        return self._take(self.number())
+        return self.take(self.number())
 
     def text(self) -> str:
         """The next byte string as text."""
         return self.string().decode(errors="replace")
 
-    def _take(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
         if size > len(self._data) - self._at:
             raise ProtocolError("a message is shorter than it says")
         self._at += size

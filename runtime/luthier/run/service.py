@@ -20,6 +20,7 @@ from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, LuthierError
 from luthier.run import protocol
+from luthier.run.executed import Executed
 from luthier.run.faults import describe
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.planner import Plan, Planner
@@ -49,9 +50,15 @@ class Service:
         DeviceError: the host does not allow what it needs.
     """
 
-    def __init__(self, devices: Sequence[VirtualGpu], instrumentation: Instrumentation | None = None) -> None:
+    def __init__(
+        self,
+        devices: Sequence[VirtualGpu],
+        instrumentation: Instrumentation | None = None,
+        executed: Executed | None = None,
+    ) -> None:
         self._devices = devices
         self._instrumentation = instrumentation
+        self._executed = executed
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._planner = Planner(self._space)
@@ -128,6 +135,9 @@ class Service:
             return Writer(), []
         if kind == Request.EXPLAIN:
             return Writer().text(self._explain(request)), []
+        if kind == Request.COUNTS:
+            self._count(request)
+            return Writer(), []
         if kind == Request.SHARE and len(descriptors) == 1:
             with self._lock:
                 name = len(self._shared) + 1
@@ -140,6 +150,17 @@ class Service:
             return Writer().number(shared.size), [shared.fd]
         raise protocol.ProtocolError(f"a message of kind {kind}")
 
+    def _count(self, request: Reader) -> None:
+        for _ in range(request.number()):
+            number = request.number()
+            rows = np.frombuffer(request.take(request.number() * 24), np.uint64).reshape(-1, 3).astype(np.int64)
+            if self._executed is None or number >= len(self._planner.codes):
+                raise protocol.ProtocolError("counts of code that was never planned")
+            planned = self._planner.codes[number]
+            if len(rows) and rows[:, 0].max() >= planned.code.count:
+                raise protocol.ProtocolError("counts of code that was never planned")
+            self._executed.add(planned.object, planned.code.addresses()[rows[:, 0]], rows[:, 1], rows[:, 2])
+
     def _hello(self, request: Reader) -> tuple[int, Writer]:
         """The process, and what it is told of the devices."""
         if request.text() != layout_digest():
@@ -147,7 +168,7 @@ class Service:
         pid = request.number()
         code = machine_code()
         reply = Writer().number(BASE, SIZE, CODE_SIZE, abi.SHARED_BASE, abi.PRIVATE_BASE, code.scheduler)
-        reply.number(code.translate).string(inline_bytes()).number(len(self._devices))
+        reply.number(code.translate).string(inline_bytes()).number(self._executed is not None, len(self._devices))
         for device in self._devices:
             reply.text(device.target.target.name).number(*device.numbers)
         return pid, reply

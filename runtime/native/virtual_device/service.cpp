@@ -37,6 +37,7 @@ Service::Service() {
   setup_.scheduler = reinterpret_cast<decltype(setup_.scheduler)>(reply.number());
   setup_.translate = reinterpret_cast<void *>(reply.number());
   setup_.constants = reply.bytes();
+  setup_.counts_wanted = reply.number() != 0;
   for (uint64_t left = reply.number(); left > 0; --left) {
     Gpu gpu;
     gpu.target = reply.bytes();
@@ -101,6 +102,17 @@ void Service::bind(uint64_t kernel, uint64_t key, uint64_t record) {
 }
 
 std::string Service::explain(const Writer &state) { return ask(Request::kExplain, state.text()).bytes(); }
+
+void Service::tell(const Tally &tally) {
+  Writer message;
+  message.number(tally.size());
+  for (const auto &[code, records] : tally) {
+    message.number(code).number(records.size());
+    for (const auto &[record, executed] : records)
+      message.number(record).number(executed.count).number(executed.lanes);
+  }
+  ask(Request::kCounts, message.text());
+}
 
 uint64_t Service::share(int fd, uint64_t size) {
   return ask(Request::kShare, Writer().number(size).text(), fd).number();

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "census.h"
 #include "wire.h"
 
 namespace luthier {
@@ -22,6 +23,7 @@ struct Setup {
   int (*scheduler)(void *context, void *group);
   void *translate;
   std::string constants;  // inline constants, at layout::CONSTANTS of a wave
+  bool counts_wanted;     // of executed instructions, at the end
 };
 
 class Service {
@@ -39,6 +41,8 @@ public:
   void bind(uint64_t kernel, uint64_t key, uint64_t record);
   // What a fault was, in words.
   std::string explain(const Writer &state);
+  // At the end of the process, if it is wanted: what was executed.
+  void tell(const Tally &tally);
   // Memory shared between processes: a name for a file of memory, and back.
   uint64_t share(int fd, uint64_t size);
   int attach(uint64_t name, uint64_t &size);

@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace luthier {
 
 namespace {
@@ -14,6 +17,15 @@ System *the_system = nullptr;
 void forget() {
   new (&open_mutex) std::mutex;
   the_system = nullptr;
+}
+
+void tell_counts() {
+  if (System *system = System::current())
+    try {
+      system->service.tell(Census::get().take());
+    } catch (const std::exception &problem) {
+      std::fprintf(stderr, "luthier: nothing is known of what was executed: %s\n", problem.what());
+    }
 }
 
 unsigned helpers() {
@@ -28,8 +40,11 @@ System &System::open() {
   static const int registered = pthread_atfork(nullptr, nullptr, forget);
   (void)registered;
   std::lock_guard lock(open_mutex);
-  if (!the_system)
+  if (!the_system) {
     the_system = new System;
+    if (the_system->service.setup().counts_wanted)
+      std::atexit(tell_counts);
+  }
   return *the_system;
 }
 

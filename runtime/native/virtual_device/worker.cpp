@@ -17,7 +17,10 @@ Worker::Worker(Service &service) : service_(service), fixed_(context::kSize + gr
   context_ = fixed_.data();
   group_ = context_ + context::kSize;
   put(context_, context::translate, service.setup().translate);
+  Census::get().enter(*this);
 }
+
+Worker::~Worker() { Census::get().leave(*this); }
 
 void Worker::prepare(const Shape &shape, unsigned number) {
   const uint64_t stride = wave_stride(shape.wave_size);
@@ -42,7 +45,10 @@ void Worker::prepare(const Shape &shape, unsigned number) {
   if (lds_.size() < shape.lds_size || !lds_.data())
     lds_ = Arena(shape.lds_limit);
   plan_ = shape.plan;
-  tables_ = &codes_[get(plan_, plan::code)];
+  {
+    std::lock_guard lock(mutex_);
+    tables_ = &codes_[get(plan_, plan::code)];
+  }
   sync(get(plan_, plan::key), get(plan_, plan::entry) / record::kSize);
   put(group_, group::waves, first_wave_);
   put(group_, group::wave_stride, stride);
@@ -72,6 +78,7 @@ void Worker::sync(uint64_t key, uint64_t record) {
   const uint64_t version = __atomic_load_n(
       reinterpret_cast<const uint64_t *>(master + master::version.offset), __ATOMIC_ACQUIRE);
   const uint64_t size = get(plan_, plan::record_count) * layout::record::kSize;
+  std::lock_guard lock(mutex_);
   Copy &copy = tables_->copies[key];
   if (copy.version == version)
     return;
@@ -131,6 +138,18 @@ uint64_t Worker::executions(const uint32_t *records, uint64_t count) const {
     for (uint64_t index = 0; index < count; ++index)
       sum += get(copy.records.data() + uint64_t{records[index]} * record::kSize, record::count);
   return sum;
+}
+
+void Worker::add_to(Tally &tally) const {
+  std::lock_guard lock(mutex_);
+  for (const auto &[code, tables] : codes_)
+    for (const auto &[key, copy] : tables.copies)
+      for (uint64_t at = 0; at + record::kSize <= copy.records.size(); at += record::kSize)
+        if (const uint64_t count = get(copy.records.data() + at, record::count)) {
+          Executed &executed = tally[code][at / record::kSize];
+          executed.count += count;
+          executed.lanes += get(copy.records.data() + at, record::lanes);
+        }
 }
 
 std::string_view Worker::wave_bytes() const { return {first_wave_, waves_count_ * stride_}; }

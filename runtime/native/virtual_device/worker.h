@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "arena.h"
+#include "census.h"
 #include "service.h"
 
 namespace luthier {
@@ -19,6 +20,7 @@ struct Shape {
 class Worker {
 public:
   explicit Worker(Service &service);
+  ~Worker();
   Worker(const Worker &) = delete;
 
   // Makes ready to run work-groups of such a shape as the worker of that number in the launch.
@@ -44,6 +46,9 @@ public:
   // How often these records were executed, together.
   uint64_t executions(const uint32_t *records, uint64_t count) const;
 
+  // Adds what was executed so far; from any thread.
+  void add_to(Tally &tally) const;
+
   std::string_view context_bytes() const { return {context_, layout::context::kSize}; }
   std::string_view group_bytes() const { return {group_, layout::group::kSize}; }
   std::string_view wave_bytes() const;
@@ -62,6 +67,7 @@ private:
   Service &service_;
   Arena fixed_, waves_, lds_;
   char *context_, *group_, *first_wave_ = nullptr;
+  mutable std::mutex mutex_;  // of what tables there are
   std::unordered_map<uint64_t, Tables> codes_;
   Tables *tables_ = nullptr;
   const char *plan_ = nullptr;

@@ -15,6 +15,7 @@ enum class Request : uint64_t {
   kExplain,
   kShare,
   kAttach,
+  kCounts,
   // Of the tool library:
   kInstrument = 16,
   kObject,

@@ -1,0 +1,63 @@
+"""What the virtual devices have counted: how often each instruction was executed."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.objects import CodeObject
+from luthier.table import Table
+
+
+class Executed:
+    """Counts by code object and virtual address, over all processes and devices. Safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[str, CodeObject] = {}
+        self._counts: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+        self.elsewhere = 0
+        """Wave-instructions of code that is in no code object of the program, or was patched."""
+
+    def add(
+        self,
+        object: CodeObject | None,
+        addresses: NDArray[np.int64],
+        executions: NDArray[np.int64],
+        lanes: NDArray[np.int64],
+    ) -> None:
+        """Add counts of instructions at addresses of an object."""
+        with self._lock:
+            if object is None:
+                self.elsewhere += int(executions.sum())
+                return
+            self._objects[object.name] = object
+            counts = self._counts[object.name]
+            for address, times, active in zip(addresses.tolist(), executions.tolist(), lanes.tolist(), strict=True):
+                counts[address][0] += times
+                counts[address][1] += active
+
+    def objects(self) -> Iterator[tuple[CodeObject, dict[int, tuple[int, int]]]]:
+        """Each code object, and by virtual address how often a wave executed the instruction there, and the sum over
+        those times of the lanes active in EXEC."""
+        for name, counts in self._counts.items():
+            yield self._objects[name], {address: (times, lanes) for address, (times, lanes) in counts.items()}
+
+    def table(self) -> Table:
+        """Wave-instructions by kernel; what is in no kernel's own code is its functions'."""
+        rows: list[tuple[str, int, int]] = []
+        for object, counts in self.objects():
+            left = dict(counts)
+            for kernel in object.kernels.values():
+                inside = [left.pop(at) for at in list(left) if 0 <= at - kernel.entry < kernel.code_size]
+                if inside:
+                    rows.append((kernel.name, sum(times for times, _ in inside), sum(lanes for _, lanes in inside)))
+            if left:
+                functions = left.values()
+                total = sum(times for times, _ in functions), sum(lanes for _, lanes in functions)
+                rows.append((f"functions of {object.name}", *total))
+        return Table("", ("kernel", "wave-instructions", "lane-instructions"), rows)
