@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
-from luthier.lifting import semantics as sem
 from luthier.lifting.semantics import Lanes
 
 MOVE = 0b1100
 TABLES = {
-    # Bit 2 * a + b of the truth table is the result for operand bits a and b.
+    # Bit 2 * a + b of the truth table is the result for operand bits a and b. Operations that save EXEC, or write it and
+    # a register, take it as b. What follows for lanes is told from these: by `exec_rule` here, and in native
+    # mask_operations.cpp where masks are known.
     "AND": 0b1000,
     "OR": 0b1110,
     "XOR": 0b0110,
@@ -74,20 +76,43 @@ class ExecRule(NamedTuple):
     if_second: Lanes | None = None
 
 
+def _change(table: int, *, a: int | None = None, is_exec: str = "") -> Lanes:
+    """What an operation with this truth table does to lanes.
+
+    Args:
+        a: the bit of the first operand in every lane, where it is constant.
+        is_exec: which operand is EXEC itself, ``a`` or ``b``; else both are unrelated to it.
+    """
+    change = Lanes(0)
+    for first, second, before in itertools.product((0, 1), repeat=3):
+        if a not in (None, first) or {"a": first, "b": second}.get(is_exec, before) != before:
+            continue
+        after = table >> (2 * first + second) & 1
+        if before:
+            change |= Lanes.STAYS_ACTIVE if after else Lanes.BECOMES_INACTIVE
+        else:
+            change |= Lanes.BECOMES_ACTIVE if after else Lanes.STAYS_INACTIVE
+    return change
+
+
+@lru_cache(maxsize=1 << 12)
 def exec_rule(pseudo: str, special: str) -> ExecRule:
     """The rule of an operation, by LLVM's generic name and `OpcodeEffects.special`."""
-    stem = pseudo.removeprefix("S_").rsplit("_", 1)[0]
     if pseudo.startswith("V_CMPX_"):  # a DPP compare may leave bits of disabled lanes alone
         return ExecRule(Lanes.ANY if special else Lanes.NARROWED)
-    if stem.endswith(("_SAVEEXEC", "_WREXEC")):
-        ones = {"XOR_SAVEEXEC": Lanes.FLIPPED, "OR_SAVEEXEC": Lanes.ALL_ACTIVE}.get(stem)
-        return ExecRule(sem.SAVE_EXEC.get(stem.rsplit("_", 1)[0], Lanes.ANY), if_ones=ones)
-    if stem == "MOV":
-        return ExecRule(Lanes.ANY, if_ones=Lanes.ALL_ACTIVE)
-    if stem in ("NOT", "WQM"):
-        return ExecRule(Lanes.ANY, if_first=Lanes.FLIPPED if stem == "NOT" else Lanes.WIDENED)
-    if stem in sem.TWO_SOURCES:
-        return ExecRule(Lanes.ANY, None, *sem.TWO_SOURCES[stem])
+    form = mask_form(pseudo, special)
+    if form.kind in ("save", "write"):
+        return ExecRule(_change(form.table, is_exec="b"), if_ones=_change(form.table, a=1, is_exec="b"))
+    if form.kind == "logic":
+        ones = _change(form.table, a=1)
+        return ExecRule(
+            Lanes.ANY,
+            if_ones=ones if ones != Lanes.ANY else None,
+            if_first=_change(form.table, is_exec="a"),
+            if_second=_change(form.table, is_exec="b"),
+        )
+    if pseudo.startswith("S_WQM_"):
+        return ExecRule(Lanes.ANY, if_first=Lanes.WIDENED)
     return ExecRule(Lanes.ANY)
 
 

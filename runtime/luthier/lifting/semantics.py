@@ -93,30 +93,6 @@ class Lanes(IntFlag):
     ANY = STAYS_ACTIVE | BECOMES_INACTIVE | BECOMES_ACTIVE | STAYS_INACTIVE
 
 
-SAVE_EXEC = {
-    # EXEC := f(source, EXEC), by the operation between S_ and _SAVEEXEC or _WREXEC
-    "AND": Lanes.NARROWED,
-    "OR": Lanes.WIDENED,
-    "XOR": Lanes.ANY,
-    "ANDN1": Lanes.NARROWED,  # ~source & EXEC
-    "ANDN2": Lanes.ACTIVE_LEAVE,  # source & ~EXEC
-    "ORN1": Lanes.WIDENED,  # ~source | EXEC
-    "ORN2": Lanes.INACTIVE_ENTER,  # source | ~EXEC
-    "NAND": Lanes.INACTIVE_ENTER,
-    "NOR": Lanes.ACTIVE_LEAVE,
-    "XNOR": Lanes.ANY,
-}
-
-TWO_SOURCES = {
-    # EXEC := f(a, b): (when a is EXEC, when b is EXEC)
-    "AND": (Lanes.NARROWED, Lanes.NARROWED),
-    "OR": (Lanes.WIDENED, Lanes.WIDENED),
-    "ANDN2": (Lanes.NARROWED, Lanes.ACTIVE_LEAVE),  # a & ~b
-    "ORN2": (Lanes.WIDENED, Lanes.INACTIVE_ENTER),  # a | ~b
-    "NAND": (Lanes.INACTIVE_ENTER, Lanes.INACTIVE_ENTER),
-    "NOR": (Lanes.ACTIVE_LEAVE, Lanes.ACTIVE_LEAVE),
-}
-
 CROSS_LANE_PREFIXES = (
     "V_READLANE",
     "V_READFIRSTLANE",  # lane 0 when EXEC is zero
