@@ -16,7 +16,7 @@ from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
 from luthier.errors import EmulationError
 from luthier.isa import Isa
 from luthier.isa import units as r
-from luthier.lifting.semantics import Control, control_of
+from luthier.lifting.semantics import Control, Lanes, control_of
 
 STEP = 1 if EVERYTHING else 8
 TARGETS = [("gfx950", 64), ("gfx1151", 32), ("gfx1201", 64)]
@@ -96,3 +96,35 @@ def test_the_bench_notices_what_is_not_replaced() -> None:
     effects = bench.effects(move)
     found = [one for _ in range(8) for one in bench.problems(move, -1, effects._replace(kills=effects.writes))]
     assert "s5 depends on what is not read, or is not replaced" in found
+
+
+SAVING = [f"{name}_saveexec" for name in ("and", "or", "xor", "nand", "nor", "xnor", "andn1", "andn2", "orn1", "orn2")]
+SAVING += ["andn1_wrexec", "andn2_wrexec"]
+LOGIC = ("and", "or", "xor", "andn2", "orn2", "nand", "nor", "xnor")
+
+
+def exec_writes() -> list[str]:
+    """Operations on masks that give EXEC, with sources that are constant, EXEC itself, or anything."""
+    texts = [f"s_{name}_b64 s[4:5], {a}" for name in SAVING for a in (-1, 0, "exec", "s[6:7]")]
+    texts += [f"s_{name}_b64 exec, {a}" for name in ("mov", "not", "wqm") for a in (-1, 0, "exec", "s[6:7]")]
+    for name in LOGIC:
+        for one in (-1, "exec", "s[6:7]"):
+            texts += [f"s_{name}_b64 exec, {one}, {other}" for other in (0, "exec", "s[8:9]")]
+    return texts
+
+
+@pytest.mark.parametrize("text", exec_writes())
+def test_lanes_of_exec_writes(text: str) -> None:
+    """No lane changes otherwise than `Lanes` says; from unrelated masks, one operand constant or EXEC, all that it says
+    happens."""
+    isa = Isa.of("gfx90a")
+    code = isa.decode(isa.assemble(text).instructions.code)
+    bench = Bench(isa, 1)
+    effects = bench.effects(code)
+    for lanes_on in (0x0F0F33550F0F3355, -1, 0):
+        assert bench.problems(code, lanes_on, effects) == []
+    if "s[6:7]" in text and "s[8:9]" not in text and ", 0" not in text:
+        for change in Lanes:
+            if effects.lanes & change:
+                wrong = effects._replace(lanes=effects.lanes & ~change)
+                assert bench.problems(code, 0x0F0F33550F0F3355, wrong), f"{text}: {change} never happens"
