@@ -37,12 +37,14 @@ class BuildNative(build_ext):
     the virtual device, whose library has the name that ROCm looks for."""
 
     def get_ext_filename(self, name: str) -> str:
+        """File of an extension; libraries have names of their own."""
         module = next((module for module in FILES if name.endswith(module.rpartition(".")[2])), None)
         if module is None:
             return super().get_ext_filename(name)
         return os.path.join(*name.split(".")[:-1], FILES[module])
 
     def build_extensions(self) -> None:
+        """Build the native module and the libraries."""
         Path("runtime", *THUNK.split(".")[:-1]).mkdir(exist_ok=True)  # an editable install copies into it
         headers = Path(self.build_temp) / "virtual_device"
         runpy.run_path(str(VIRTUAL_DEVICE / "layout_header.py"))["write"](headers / "layout.h")
@@ -81,6 +83,7 @@ class BuildLaunchers(build_scripts):
     """Compiles ``luthier-cc`` and ``luthier-hipcc``, which stand beside the scripts of Python's making."""
 
     def run(self) -> None:
+        """Build the launchers."""
         self.mkpath(self.build_dir)
         for name, hipcc in (("luthier-cc", 0), ("luthier-hipcc", 1)):
             subprocess.run(

@@ -57,6 +57,7 @@ def best(runs: int, *works: Callable[[], object]) -> list[float]:
 
 
 def measure() -> Iterable[Row]:
+    """How long building takes, cold, after a change, and with nothing to do."""
     toolchain = Toolchain.find()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

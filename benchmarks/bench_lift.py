@@ -71,6 +71,7 @@ def kernel(name: str, instructions: int, rng: random.Random) -> str:
 
 
 def build(folder: Path, name: str, kernels: int, instructions: int) -> Path:
+    """A code object of many kernels that share functions; its path."""
     rng = random.Random(kernels)
     source, relocatable, linked = (folder / f"{name}.{ending}" for ending in ("s", "o", "co"))
     text = '.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n.text\n'

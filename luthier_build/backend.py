@@ -30,40 +30,48 @@ def _given(settings: Config) -> Iterator[dict[str, object]]:
 
 
 def get_requires_for_build_wheel(config_settings: Config = None) -> list[str]:
+    """What setuptools asks for (PEP 517)."""
     with _given(config_settings) as rest:
         return [*build_meta.get_requires_for_build_wheel(rest), *_REQUIRES]
 
 
 def get_requires_for_build_editable(config_settings: Config = None) -> list[str]:
+    """What setuptools asks for (PEP 660)."""
     with _given(config_settings) as rest:
         return [*build_meta.get_requires_for_build_editable(rest), *_REQUIRES]
 
 
 def get_requires_for_build_sdist(config_settings: Config = None) -> list[str]:
+    """What setuptools asks for (PEP 517)."""
     with _given(config_settings) as rest:
         return list(build_meta.get_requires_for_build_sdist(rest))
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Config = None) -> str:
+    """The metadata's folder (PEP 517)."""
     with _given(config_settings) as rest:
         return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, rest))
 
 
 def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Config = None) -> str:
+    """The metadata's folder (PEP 660)."""
     with _given(config_settings) as rest:
         return str(build_meta.prepare_metadata_for_build_editable(metadata_directory, rest))
 
 
 def build_wheel(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
+    """Build the device modules and the wheel around them; its file name (PEP 517)."""
     with _given(config_settings) as rest:
         return str(build_meta.build_wheel(wheel_directory, rest, metadata_directory))
 
 
 def build_editable(wheel_directory: str, config_settings: Config = None, metadata_directory: str | None = None) -> str:
+    """Build the device modules and an editable wheel; its file name (PEP 660)."""
     with _given(config_settings) as rest:
         return str(build_meta.build_editable(wheel_directory, rest, metadata_directory))
 
 
 def build_sdist(sdist_directory: str, config_settings: Config = None) -> str:
+    """Build the source distribution; its file name (PEP 517)."""
     with _given(config_settings) as rest:
         return str(build_meta.build_sdist(sdist_directory, rest))

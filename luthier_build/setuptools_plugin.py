@@ -63,6 +63,7 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
     boolean_options: ClassVar[list[str]] = ["compress", "inplace", "show-settings"]
 
     def initialize_options(self) -> None:
+        """Begin with nothing (setuptools)."""
         for item in dataclasses.fields(Settings):
             if item.name not in _NOT_FLAGS:
                 setattr(self, item.name, None)
@@ -73,6 +74,7 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
         self.settings = Settings()
 
     def finalize_options(self) -> None:
+        """Read what the project configures (setuptools)."""
         self.set_undefined_options("build", ("build_lib", "build_lib"))
         flags = {
             item.name: getattr(self, item.name)
@@ -110,6 +112,7 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
         return Path(self.build_lib or "build/lib", *self.settings.package.split("."))
 
     def run(self) -> None:
+        """Do what the command line asks for; the exit status."""
         from luthier_build.editable import write_record
         from luthier_build.package import compile_tool
 

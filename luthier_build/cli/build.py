@@ -19,6 +19,7 @@ from luthier_build.workspace import write_atomic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     parser.add_argument("sources", nargs="*", metavar="SOURCE", help="HIP sources of one module; none: [tool.luthier]")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for bundle, manifest and stub")
     parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="what sources are relative to")
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
     table: dict[str, Any] = (read_table(args.project) or {}) if not args.sources else {}
     if args.sources:
         name = args.name or Path(args.sources[-1]).stem

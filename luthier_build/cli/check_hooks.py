@@ -11,12 +11,14 @@ from luthier_build.check import problems_of_module, raise_problems
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="executables, libraries, objects, archives or bundles"
     )
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
     modules = [module for file in args.files for module in ToolModule.load_all(file)]
     found: dict[str, list[str]] = {}
     for module in modules:

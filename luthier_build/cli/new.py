@@ -172,11 +172,13 @@ __pycache__/
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     parser.add_argument("name", help="name of the tool and of the folder to make, e.g. branch-count")
     parser.add_argument("--directory", type=Path, default=Path(), help="where to make it (default: here)")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
     folder = make_tool(args.name, args.directory)
     # Not a bare name, which pip would take for that of somebody's package.
     place = shlex.quote(os.fspath(folder) if folder.is_absolute() else os.path.join(".", folder))

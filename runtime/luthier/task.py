@@ -28,6 +28,7 @@ class RegisterOperand:
 
     @property
     def units(self) -> tuple[int, ...]:
+        """Its register units."""
         return tuple(range(self.first, self.first + self.count))
 
 
@@ -84,6 +85,7 @@ class Insertion(NamedTuple):
 
     @property
     def hook(self) -> Hook:
+        """What runs."""
         return self.call.hook
 
     @property

@@ -55,6 +55,7 @@ class KernelVerdict:
         return not self.not_lifted and not self.refused
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data."""
         return {**asdict(self), "equal": self.equal, "complete": self.complete}
 
 

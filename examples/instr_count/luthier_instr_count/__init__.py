@@ -21,6 +21,7 @@ class InstrCount(Tool):
         """Count a vector instruction once a wave, not once an active lane."""
 
     def instrument(self, task: InstrumentationTask) -> None:
+        """Put the hook before every instruction that is counted."""
         for instruction in task.instructions:
             if instruction.is_vector:
                 task.insert_hook_before(instruction, DEVICE.count_vector, self.options.per_wave)
@@ -28,6 +29,7 @@ class InstrCount(Tool):
                 task.insert_hook_before(instruction, DEVICE.count_scalar)
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
+        """What the counter must be, by the emulated device's own counts."""
         total = 0
         for instruction in task.instructions:
             per_lane = instruction.is_vector and not self.options.per_wave

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Field:
+    """Where a field of a record is, in bytes."""
+
     offset: int
     size: int
 

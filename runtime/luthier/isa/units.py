@@ -67,6 +67,7 @@ class UnitSet(int):
 
     @classmethod
     def of(cls, units: Iterable[int]) -> UnitSet:
+        """The set of these units."""
         mask = 0
         for unit in units:
             mask |= 1 << unit

@@ -97,14 +97,17 @@ class Columns:
 
     @cached_property
     def address(self) -> list[int]:
+        """[n] virtual address of each instruction."""
         return _listed(self.code.addresses)
 
     @cached_property
     def size(self) -> list[int]:
+        """[n] bytes of each."""
         return _listed(self.code.size)
 
     @cached_property
     def opcode(self) -> list[int]:
+        """[n] LLVM's opcode number of each, -1 where the bytes are none."""
         return _listed(self.code.opcode)
 
     @cached_property
@@ -114,14 +117,17 @@ class Columns:
 
     @cached_property
     def target(self) -> list[int]:
+        """[n] virtual address that a branch or call encodes, `NO_TARGET` for others."""
         return _listed(self.code.target)
 
     @cached_property
     def start(self) -> list[int]:
+        """[n + 1] position of each instruction's first operand in `value` and `register`."""
         return _listed(self.code.operand_start)
 
     @cached_property
     def value(self) -> list[int]:
+        """[operands] immediate, or LLVM's number of the register."""
         return _listed(self.code.operand_value)
 
     @cached_property

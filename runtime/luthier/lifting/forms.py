@@ -14,8 +14,8 @@ from luthier.lifting.semantics import Lanes
 
 MOVE = 0b1100
 TABLES = {
-    # Bit 2 * a + b of the truth table is the result for operand bits a and b. Operations that save EXEC, or write it and
-    # a register, take it as b. What follows for lanes is told from these: by `exec_rule` here, and in native
+    # Bit 2 * a + b of the truth table is the result for operand bits a and b. Operations that save EXEC, or write it
+    # and a register, take it as b. What follows for lanes is told from these: by `exec_rule` here, and in native
     # mask_operations.cpp where masks are known.
     "AND": 0b1000,
     "OR": 0b1110,

@@ -187,10 +187,12 @@ class Instruction:
 
     @property
     def opcode(self) -> Opcode:
+        """LLVM's opcode, with what is the same for all its instructions."""
         return self._lifted.isa.opcode(self._lifted.columns.opcode[self.index])
 
     @property
     def mnemonic(self) -> str:
+        """First word of the assembly."""
         return self.opcode.mnemonic
 
     @property
@@ -200,6 +202,7 @@ class Instruction:
 
     @property
     def bytes(self) -> bytes:
+        """Its encoding."""
         return self._lifted.code.bytes_of(self.index)
 
     @property
@@ -214,6 +217,7 @@ class Instruction:
 
     @property
     def flags(self) -> InstructionFlag:
+        """What sort of instruction it is."""
         return self.opcode.flags
 
     @property
@@ -238,6 +242,7 @@ class Instruction:
 
     @property
     def uses(self) -> UnitSet:
+        """Everything that is read."""
         return UnitSet(self.effects.reads)
 
     @property

@@ -93,6 +93,7 @@ class Operations:
         return frozenset([Const(columns.value[position] >> (32 * half) & MASK32)])
 
     def is_immediate(self, index: int, operand: int) -> bool:
+        """Whether an operand is a constant, not a register."""
         return self.columns.register[self.columns.start[index] + operand] == 0
 
     # Each action gives the new values of what it writes; what it does not give becomes unknown.

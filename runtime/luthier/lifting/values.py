@@ -133,6 +133,7 @@ class State:
         self.held = self.tainted_units = 0
 
     def copy(self) -> State:
+        """The same state, to be changed on its own."""
         other = State()
         other.values, other.unknown, other.taints = dict(self.values), self.unknown, dict(self.taints)
         other.held, other.tainted_units = self.held, self.tainted_units

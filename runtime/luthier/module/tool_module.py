@@ -89,6 +89,7 @@ class ToolModule:
 
     @property
     def targets(self) -> tuple[TargetId, ...]:
+        """What it was built for."""
         return tuple(contents.target for contents in self._contents)
 
     @functools.cached_property

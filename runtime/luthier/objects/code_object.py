@@ -66,6 +66,7 @@ class Symbol(NamedTuple):
 
     @property
     def defined(self) -> bool:
+        """Whether the object holds what it names."""
         return self.section != ""
 
 
@@ -123,6 +124,7 @@ class Kernel:
 
     @property
     def uses_dynamic_stack(self) -> bool:
+        """Whether a lane may need more private memory than the descriptor says."""
         return bool(self.descriptor.uses_dynamic_stack)
 
 

@@ -1,7 +1,7 @@
 """ELF64 records, each declared once and used both to read and to write, and a reader that trusts no byte.
 
-The reader and `ObjectEditor` share these records. pyelftools, which reads DWARF elsewhere, is not used here: it
-cannot write, and takes some twenty times as long for headers and symbols.
+The reader and `ObjectEditor` share these records. pyelftools is their oracle in tests: it cannot write, and takes some
+twenty times as long for headers and symbols.
 
 Source: System V ABI, ELF-64; LLVM AMDGPUUsage "ELF Code Object".
 """
@@ -63,10 +63,12 @@ class FileHeader(NamedTuple):
 
     @property
     def osabi(self) -> int:
+        """EI_OSABI: who defines what the file means (ELF specification, "ELF Identification")."""
         return self.ident[7]
 
     @property
     def abi_version(self) -> int:
+        """EI_ABIVERSION: which code object version it is (AMDGPUUsage, "Header")."""
         return self.ident[8]
 
 
@@ -118,10 +120,12 @@ class RelocationRecord(NamedTuple):
 
     @property
     def type(self) -> int:
+        """ELF64_R_TYPE."""
         return self.info & 0xFFFFFFFF
 
     @property
     def symbol(self) -> int:
+        """ELF64_R_SYM: index in the symbol table."""
         return self.info >> 32
 
 
@@ -144,6 +148,7 @@ class Layout(Generic[Record]):
         self.size = self.struct.size
 
     def unpack(self, data: bytes | memoryview, offset: int = 0) -> Record:
+        """The record at a byte offset."""
         return self.record(*self.struct.unpack_from(data, offset))
 
     def rows(self, data: bytes | memoryview) -> Iterator[tuple[Any, ...]]:
@@ -155,9 +160,11 @@ class Layout(Generic[Record]):
         return [self.record(*row) for row in self.rows(data)]
 
     def pack(self, record: Record) -> bytes:
+        """The record's bytes."""
         return self.struct.pack(*record)
 
     def pack_all(self, records: list[Record]) -> bytes:
+        """The bytes of records, one after the other."""
         return b"".join(map(self.pack, records))
 
 
@@ -242,6 +249,14 @@ class ElfFile:
         self.section_names = self._section_names(names_index)
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        """Raise the error that the file is malformed.
+
+        Args:
+            offset: in the file.
+
+        Raises:
+            ObjectError: always.
+        """
         raise ObjectError(message, object=self.name, offset=offset)
 
     def view_at(self, offset: int, size: int, what: str) -> memoryview:
@@ -251,9 +266,11 @@ class ElfFile:
         return self.data[offset : offset + size]
 
     def section_view(self, section: SectionHeader, what: str) -> memoryview:
+        """A section's contents; `what` is what errors call them."""
         return memoryview(b"") if section.type == SHT_NOBITS else self.view_at(section.offset, section.size, what)
 
     def string_table(self, index: int, what: str) -> StringTable:
+        """The section with this index as a string table; `what` is what errors call it."""
         if index >= len(self.sections):
             self.fail(f"{what} is in section {index} of {len(self.sections)}")
         return StringTable(bytes(self.section_view(self.sections[index], what)), what, self)

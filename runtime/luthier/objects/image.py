@@ -33,6 +33,7 @@ class NewSegment:
 
     @property
     def end(self) -> int:
+        """First address behind it."""
         return self.address + len(self.data)
 
 
@@ -64,6 +65,11 @@ class Image:
         self._names = bytearray(self.contents(self.header.names_index))
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        """Raise the error that the object cannot be changed.
+
+        Raises:
+            ObjectError: always.
+        """
         raise ObjectError(message, object=self.name, offset=offset)
 
     def contents(self, index: int) -> bytes:
@@ -229,6 +235,7 @@ class Image:
 
 
 def round_up(value: int, align: int) -> int:
+    """The next multiple of `align`."""
     return -(-value // align) * align
 
 

@@ -55,6 +55,7 @@ class Place(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Bytes."""
         return self.end - self.start
 
     @property
@@ -63,9 +64,18 @@ class Place(NamedTuple):
         return memoryview(self.root)[self.start : self.end].toreadonly()
 
     def fail(self, message: str, offset: int) -> NoReturn:
+        """Raise the error that what is here is malformed.
+
+        Args:
+            offset: from its beginning.
+
+        Raises:
+            ObjectError: always.
+        """
         raise ObjectError(message, object=self.name, offset=offset)
 
     def begins(self, *magics: bytes) -> bool:
+        """Whether one of these is what it begins with."""
         return any(self.peek(0, len(magic)) == magic for magic in magics)
 
     def peek(self, offset: int, size: int) -> bytes:
@@ -73,9 +83,11 @@ class Place(NamedTuple):
         return bytes(self.root[self.start + offset : min(self.start + offset + size, self.end)])
 
     def read(self, offset: int, size: int, what: str) -> bytes:
+        """Bytes at an offset; `what` is what the error calls them that says they are cut off."""
         return self.cut(offset, size, what).peek(0, size)
 
     def unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[int, ...]:
+        """Fields at an offset; `what` as of `read`."""
         if offset + layout.size > self.size:
             self.fail(f"{what} reaches past the end", offset)
         return layout.unpack_from(self.root, self.start + offset)

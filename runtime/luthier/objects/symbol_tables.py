@@ -34,6 +34,7 @@ class Strings:
         return self._offsets[encoded]
 
     def get(self, offset: int) -> bytes:
+        """The name at an offset."""
         end = self.data.find(b"\0", offset)
         return bytes(self.data[offset : end if end >= 0 else len(self.data)])
 
@@ -60,6 +61,7 @@ class SymbolTable:
         return [i for i in self._by_name.get(name.encode(), []) if i and self.records[i].info >> 4 == STB_LOCAL]
 
     def add(self, name: str, info: int, other: int, section: int, value: int, size: int) -> None:
+        """Append a symbol; the numbers are those of an Elf64_Sym."""
         self._by_name.setdefault(name.encode(), []).append(len(self.records))
         self.order.append(len(self.records))
         self.records.append(SymbolRecord(self.strings.add(name), info, other, section, value, size))
@@ -97,6 +99,7 @@ class SymbolTable:
         self.order = [moved[index] for index in self.order]
 
     def names(self) -> list[bytes]:
+        """Of all symbols, in their order."""
         return [self.strings.get(record.name) for record in self.records]
 
     def gnu_hash_table(self) -> bytes:
@@ -136,10 +139,12 @@ class SymbolTable:
 
 
 def gnu_bucket_count(symbols: int) -> int:
+    """How many buckets a GNU hash table of so many symbols gets."""
     return max(1, symbols // 4)
 
 
 def gnu_hash(name: bytes) -> int:
+    """The hash of DT_GNU_HASH."""
     value = 5381
     for byte in name:
         value = value * 33 + byte & 0xFFFFFFFF
@@ -147,6 +152,7 @@ def gnu_hash(name: bytes) -> int:
 
 
 def sysv_hash(name: bytes) -> int:
+    """The hash of DT_HASH (ELF specification, "Hash Table")."""
     value = 0
     for byte in name:
         value = (value << 4) + byte

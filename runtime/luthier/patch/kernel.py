@@ -89,6 +89,7 @@ class PatchedKernel:
 
     @property
     def name(self) -> str:
+        """The kernel's symbol."""
         return self.kernel.name
 
     @property

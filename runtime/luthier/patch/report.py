@@ -87,6 +87,7 @@ class PatchReport:
         return self.refused_kernels + tuple(refusal for kernel in self.kernels for refusal in kernel.refusals)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data."""
         return asdict(self)
 
 

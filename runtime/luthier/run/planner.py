@@ -59,6 +59,7 @@ class Plan:
 
     @property
     def address(self) -> int:
+        """Of the plan in shared memory, in this process."""
         return int(self.fields.ctypes.data)
 
 

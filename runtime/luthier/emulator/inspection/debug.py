@@ -104,6 +104,7 @@ class TraceRecorder:
         self._texts: dict[int, str] = {}
 
     def __call__(self, step: Step) -> None:
+        """Keep one step, as a launch calls it."""
         if len(self.entries) >= self.limit:
             return
         address = step.address
