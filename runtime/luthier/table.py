@@ -45,10 +45,12 @@ class Table:
         return out.getvalue()
 
     def to_json(self) -> dict[str, Any]:
+        """Title, names of columns, rows: what `from_json` takes."""
         return {"title": self.title, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Table:
+        """The table that `to_json` gave."""
         return cls(value["title"], value["columns"], value["rows"])
 
 

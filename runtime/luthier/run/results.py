@@ -36,6 +36,7 @@ class KernelResult:
         return report is not None and not report.refusals and self.launches == self.instrumented
 
     def to_json(self) -> dict[str, Any]:
+        """The row of ``luthier run --json``."""
         report = self.patched.report
         return {
             "kernel": self.name,

@@ -58,6 +58,7 @@ class LaunchedKernel:
 
     @property
     def name(self) -> str:
+        """Mangled, as the object's symbol."""
         return self.kernel.name
 
 
