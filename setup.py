@@ -6,6 +6,7 @@ import os
 import runpy
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
@@ -13,6 +14,7 @@ from setuptools import Extension, find_packages, setup
 
 from distutils.command.build_scripts import build_scripts  # isort: skip  (setuptools brings it)
 
+REGISTERS = Path("runtime/luthier/isa/registers.py")
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
 TOOL_LIBRARY = Path("runtime/native/tool_library")
 WIRE = Path("runtime/native/wire")
@@ -46,8 +48,10 @@ class BuildNative(build_ext):
     def build_extensions(self) -> None:
         """Build the native module and the libraries."""
         Path("runtime", *THUNK.split(".")[:-1]).mkdir(exist_ok=True)  # an editable install copies into it
-        headers = Path(self.build_temp) / "virtual_device"
-        runpy.run_path(str(VIRTUAL_DEVICE / "layout_header.py"))["write"](headers / "layout.h")
+        headers = Path(self.build_temp) / "headers"
+        sys.path.insert(0, "runtime")  # the modules that headers are made from import nothing that is to be built
+        make_header(REGISTERS, "native_header", headers / "unit_numbers.h")
+        make_header(VIRTUAL_DEVICE / "layout_header.py", "header", headers / "layout.h")
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
 
         def ask(*arguments: str) -> list[str]:
@@ -56,8 +60,9 @@ class BuildNative(build_ext):
             ).stdout.split()
 
         for extension in self.extensions:
+            extension.include_dirs.append(str(headers))
             if extension.name in FILES:
-                extension.include_dirs += [str(headers), str(WIRE)]
+                extension.include_dirs.append(str(WIRE))
                 continue
             extension.include_dirs += ask("--includedir")
             extension.extra_link_args += [
@@ -75,7 +80,16 @@ class BuildNative(build_ext):
         super().build_extensions()
 
 
-NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting")]
+def make_header(source: Path, function: str, target: Path) -> None:
+    """Write the text that a function of `source` gives, unless it is there already."""
+    text = runpy.run_path(str(source))[function]()
+    if not target.exists() or target.read_text() != text:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/widths")]
+LIFTING = Path("runtime/native/lifting")  # whose sources those in widths include
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 
 
@@ -108,7 +122,10 @@ setup(
         Pybind11Extension(
             "luthier._mc",
             [str(path) for folder in NATIVE for path in sorted(folder.glob("*.cpp"))],
-            depends=[str(path) for folder in NATIVE for path in sorted(folder.glob("*.[hm]*"))],
+            depends=[
+                *(str(path) for folder in (*NATIVE, LIFTING) for path in sorted(folder.glob("*.[chm]*"))),
+                str(REGISTERS),
+            ],
             cxx_std=17,
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         ),
@@ -120,6 +137,7 @@ setup(
                 *sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE) for path in folder.glob("*.[hm]*")),
                 str(VIRTUAL_DEVICE / "layout_header.py"),
                 "runtime/luthier/emulator/layout.py",
+                str(REGISTERS),
             ],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
             extra_link_args=[

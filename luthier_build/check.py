@@ -13,17 +13,15 @@ from pathlib import Path
 
 from luthier.errors import BuildError, ConstantError, LuthierError, WaveSizeError
 from luthier.isa import Isa
+from luthier.isa.registers import VGPRS
 from luthier.isa.targets import TargetId
 from luthier.module import Hook, ToolModule
 from luthier.patch.binding import Live, RegisterBudget, bind
 from luthier.patch.emission import emit
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload.cache import template_for
-from luthier.payload.template import VGPRS
 
 from luthier_build.jobs import run_all
-
-_EVERY_REGISTER = RegisterBudget(102, len(VGPRS), 102, len(VGPRS))
 
 
 def check_objects(objects: Mapping[str, Path], jobs: int = 0) -> None:
@@ -100,7 +98,8 @@ def _splice_with(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
         taken.source.unit if taken.source.argument is None else VGPRS.start + number
         for number, taken in enumerate(template.inputs)
     )
-    binding = bind(template, sources, Live(0, 0), _EVERY_REGISTER, wave_size)
+    sgprs, vgprs = target.target.sgpr_limit, target.target.addressable_vgprs
+    binding = bind(template, sources, Live(0, 0), RegisterBudget(sgprs, vgprs, sgprs, vgprs), wave_size)
     if binding is None:
         place = f"{hook.location}: " if hook.location else ""
         raise BuildError(f"{place}hook {hook.name} needs more registers than a kernel can have")

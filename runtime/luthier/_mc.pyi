@@ -68,7 +68,7 @@ def host() -> tuple[str, list[str]]:
 def set_operand_names(numbers: dict[str, int]) -> None: ...
 def named_operand_positions(opcode: int, names: int) -> list[int]: ...
 
-# Data flow of lifting (runtime/native/lifting). Sets of units are 96 bytes, the lowest unit first.
+# Data flow of lifting (runtime/native/lifting). Sets of units are 192 bytes, the lowest unit first.
 
 class EffectTable:
     """The instructions of one processor at one wave size."""
@@ -78,20 +78,22 @@ class EffectTable:
         """What all instructions of an opcode have in common (`luthier.lifting.effects`)."""
     def missing(self, opcodes: NDArray[np.int32]) -> list[int]:
         """Those of `opcodes` that were not told yet, ascending."""
-
-class Code:
-    """Instructions, with the units that computed register numbers may name, and all that is followed."""
-
-    def __init__(
+    def code(
         self,
-        table: EffectTable,
         opcode: NDArray[np.int32],
         operand_start: NDArray[np.int32],
         operand_kind: NDArray[np.uint8],
         operand_value: NDArray[np.int64],
         vectors: bytes,
         everything: bytes,
-    ) -> None: ...
+    ) -> Code: ...
+
+class WideEffectTable(EffectTable):
+    """The same for processors with up to 1,024 VGPRs; all that is made from it is as wide."""
+
+class Code:
+    """Instructions, with the units that computed register numbers may name, and all that is followed."""
+
     def effects(self, index: int) -> tuple[int, int, int, int, int, int]:
         """The fields of `luthier.lifting.Effects`."""
     def together(self, first: int, last: int) -> tuple[int, int, int]:
@@ -99,6 +101,17 @@ class Code:
     def steps(self, first: int, last: int, alone: NDArray[np.uint8]) -> list[tuple[int, int, int, int, int]]:
         """Instructions `first` to `last`, each that `alone` marks or that writes EXEC by itself, and what is between
         together: first, last, and what they read, write and replace."""
+    def flow(
+        self,
+        blocks: list[tuple[int, int, int]],  # first, last, exit
+        edges: list[tuple[int, int, int]],  # from, to, kind
+        functions: list[tuple[int, list[int], list[int]]],  # entry block, blocks, calls
+        calls: list[tuple[int, bool, bool, list[int]]],  # block, whether a tail call, all callees known, callees
+        entries: list[int],
+        overrides: dict[int, OverrideRow],
+        launched: int,
+        unknown: bool,
+    ) -> Flow: ...
 
 OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 """`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it
@@ -108,26 +121,16 @@ _SegmentLanes = tuple[int, int, int, int, list[int]]
 class Flow:
     """A kernel's control flow and what is known of its lane masks."""
 
-    def __init__(
-        self,
-        code: Code,
-        blocks: list[tuple[int, int, int]],  # first, last, exit
-        edges: list[tuple[int, int, int]],  # from, to, kind
-        functions: list[tuple[int, list[int], list[int]]],  # entry block, blocks, calls
-        calls: list[tuple[int, bool, bool, list[int]]],  # block, whether a tail call, all callees known, callees
-        entries: list[int],
-        overrides: dict[int, OverrideRow],
-        launched: int,
-        unknown: bool,
-    ) -> None: ...
     def changed(self, overrides: dict[int, OverrideRow], keep_lanes: bool) -> Flow:
         """The same with other effects of some instructions; `keep_lanes`: what is known of masks is the same."""
+    def liveness(self, touched: bytes) -> Liveness:
+        """`touched`: units that inserted code reads or writes."""
     def lanes(self, number: int) -> tuple[list[_SegmentLanes], list[int], _SegmentLanes, list[list[int]]]:
         """Groups of lanes in a block: its segments, over its call, behind it, along its edges; for tests."""
 
 class Liveness:
-    """`touched`: units that inserted code reads or writes."""
+    """What is live where."""
 
-    def __init__(self, flow: Flow, touched: bytes) -> None: ...
-    def points(self, block: int) -> bytes:
-        """For each instruction and behind the last: live units of active lanes, then of inactive ones."""
+    def points(self, block: int) -> tuple[int, bytes]:
+        """Bytes of a set; for each instruction and behind the last, live units of active lanes, then of inactive
+        ones."""

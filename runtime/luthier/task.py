@@ -2,67 +2,37 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from luthier.errors import HookError
-from luthier.isa import InstructionFlag, OperandKind
+from luthier.isa import InstructionFlag, OperandKind, RegisterRange
+from luthier.isa.registers import is_vector
 from luthier.lifting import Instruction, LiftedRepresentation
 from luthier.module import Hook, Parameter
 from luthier.module.llvm_types import integer_bits, units_of
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
+from luthier.payload.intrinsics import check_accessible
 
 Place = Literal["before", "after"]
 
 
-@dataclass(frozen=True)
-class RegisterOperand:
-    """A hook argument whose value is read from registers at the point. Make one with `reg`."""
-
-    first: int
-    """Register unit (docs/architecture.md)."""
-    count: int
-
-    @property
-    def units(self) -> tuple[int, ...]:
-        """Its register units."""
-        return tuple(range(self.first, self.first + self.count))
-
-
-_NAMES = {
-    "vcc": (106, 2),
-    "vcc_lo": (106, 1),
-    "vcc_hi": (107, 1),
-    "m0": (124, 1),
-    "exec": (126, 2),
-    "exec_lo": (126, 1),
-}
-_NAMES |= {"exec_hi": (127, 1), "scc": (128, 1)}
-_FIRST_UNIT = {"s": 0, "v": 256, "a": 512}
-_LIMIT = {"s": 106, "v": 256, "a": 256}
-
-
-def reg(name: str) -> RegisterOperand:
+def reg(name: str) -> RegisterRange:
     """A register argument by its assembly name: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec``, ``scc``, ``m0``.
 
     Raises:
-        HookError: no such register.
+        HookError: no such register, or one that hooks do not read.
     """
-    if name in _NAMES:
-        return RegisterOperand(*_NAMES[name])
-    match = re.fullmatch(r"([sva])(?:(\d+)|\[(\d+):(\d+)\])", name)
-    if match:
-        first = int(match[2] or match[3])
-        last = int(match[2] or match[4])
-        if first <= last < _LIMIT[match[1]]:
-            return RegisterOperand(_FIRST_UNIT[match[1]] + first, last - first + 1)
-    raise HookError(f"there is no register {name!r}")
+    register = RegisterRange.parse(name)
+    if register is None:
+        raise HookError(f"there is no register {name!r}")
+    check_accessible(register, name)
+    return register
 
 
-HookArgument = bool | int | float | RegisterOperand
+HookArgument = bool | int | float | RegisterRange
 
 
 @dataclass(frozen=True, eq=False)  # equal only to itself: a kernel's calls are compiled once each
@@ -71,7 +41,7 @@ class HookCall:
 
     hook: Hook
     arguments: tuple[Argument, ...]
-    registers: tuple[RegisterOperand | None, ...]
+    registers: tuple[RegisterRange | None, ...]
     """For each argument the registers it is read from, None for a constant."""
 
 
@@ -113,7 +83,7 @@ class InstrumentationTask:
             if block >= 0:
                 yield Instruction(self.lifted, index)
 
-    def operand(self, instruction: Instruction, name: str) -> RegisterOperand:
+    def operand(self, instruction: Instruction, name: str) -> RegisterRange:
         """The registers an instruction names as one of its operands, as a register argument.
 
         Args:
@@ -131,7 +101,7 @@ class InstrumentationTask:
         register = self.lifted.isa.register(number) if kind == OperandKind.REGISTER else None
         if register is None or register.first_unit < 0:
             raise HookError(f"operand {name} of {instruction.text!r} is no register that holds a value")
-        return RegisterOperand(register.first_unit, register.unit_count)
+        return RegisterRange(register.first_unit, register.unit_count)
 
     def insert_hook_before(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
         """Run `hook` whenever control is about to execute `instruction`, however it got there.
@@ -190,7 +160,7 @@ class InstrumentationTask:
                 converted.append(_convert(parameter, argument))
             except HookError as problem:
                 raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
-            registers.append(argument if isinstance(argument, RegisterOperand) else None)
+            registers.append(argument if isinstance(argument, RegisterRange) else None)
         return HookCall(hook, tuple(converted), tuple(registers))
 
 
@@ -199,12 +169,11 @@ _PASSES_ON = int(InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | Instructi
 
 def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
     kind = parameter.llvm
-    if isinstance(argument, RegisterOperand):
+    if isinstance(argument, RegisterRange):
         needed = units_of(kind)
         if argument.count != needed:
             raise HookError(f"{kind} takes {needed} registers, {argument.count} given")
-        uniform = [unit < 256 for unit in argument.units]
-        return RegisterArgument(uniform[0])
+        return RegisterArgument(uniform=not is_vector(argument.first))
     if isinstance(argument, float) or (kind in ("float", "double") and isinstance(argument, int)):
         if kind not in ("float", "double"):
             raise HookError(f"{argument!r} does not fit {kind}")

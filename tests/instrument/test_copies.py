@@ -10,7 +10,7 @@ from luthier.errors import PatchError
 from luthier.isa import Isa
 from luthier.patch.copies import needs_spare, parallel_copy, unit_text
 
-V, A, SCC, SPARE = 256, 512, 128, 90
+V, A, SCC, SPARE = 256, 1280, 128, 90
 SCALARS = [*range(8), 106, 107, 124, 126, 127]
 VECTORS = list(range(V, V + 8))
 

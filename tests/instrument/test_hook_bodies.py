@@ -17,7 +17,7 @@ from luthier.module import ToolModule
 from luthier.objects import load_object
 from luthier.patch import patch_object
 from luthier.processes import run
-from luthier.task import InstrumentationTask, RegisterOperand
+from luthier.task import InstrumentationTask, RegisterRange
 
 from luthier_build.compile import compile_device
 from luthier_build.settings import Settings
@@ -126,7 +126,7 @@ def test_a_hook_computes_what_the_host_does(compile_object, modules, host, targe
         data, offset = task.operand(store, "vdata"), task.operand(store, "vaddr")
         assert data.count == 4
         width = [2 if kind in ("uint64_t", "double", "uint2_t") else 1 for kind in body.types]
-        a, b = RegisterOperand(data.first, width[0]), RegisterOperand(data.first + 2, width[1])
+        a, b = RegisterRange(data.first, width[0]), RegisterRange(data.first + 2, width[1])
         task.insert_hook_before(store, hook, offset, a, b)
 
     values = np.ascontiguousarray(floats_for(body, inputs()))

@@ -12,13 +12,13 @@ import llvmlite.binding as llvm
 import pytest
 from luthier.errors import DecodeError, HookError, ToolError
 from luthier.isa import InstructionArray, Isa, OperandKind
+from luthier.isa.registers import UNIT_LIMIT, mask_of
 from luthier.isa.targets import TargetId
 from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
 from luthier.payload.cache import template_for
 from luthier.payload.isolation import in_child
-from luthier.payload.template import mask_of
 
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
 EVERY_GENERATION = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
@@ -356,7 +356,7 @@ def test_bindings_never_touch_live_registers_and_keep_tuples(module, target: str
 
 def test_a_binding_is_none_when_registers_run_out(module) -> None:
     made = template(module, "lanes", RegisterArgument(False), RegisterArgument(True))
-    full = mask_of(range(768))
+    full = mask_of(range(UNIT_LIMIT))
     assert bind(made, (256, 0, 1), Live(full, full), RegisterBudget(102, 256, 102, 256), 64) is None
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 LANES = (0, 1, 2, 40)
 """Those that are looked at: three in the low half of masks and one in the high half."""
 ALL, WORD = (1 << 64) - 1, (1 << 32) - 1
-V, A, VCC, SCC, EXEC = 256, 512, 106, 128, 126
+V, A, VCC, SCC, EXEC = 256, 1280, 106, 128, 126
 KEPT = V + 7
 """Masks are put into its lanes 0 and 1."""
 

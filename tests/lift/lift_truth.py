@@ -15,7 +15,7 @@ from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.running.memory import Memory
 from luthier.errors import DecodeError, EmulationError
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.semantics import Lanes
 from numpy.typing import NDArray

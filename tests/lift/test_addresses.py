@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from luthier.errors import LiftError
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting import addresses, lift, lifter, text
 from luthier.lifting.addresses import AddressAnalysis, FunctionAddresses
 from luthier.lifting.listing import as_data

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from luthier.isa import Isa
-from luthier.isa import units as r
-from luthier.isa.units import UnitSet
+from luthier.isa import registers as r
+from luthier.isa.registers import UnitSet
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.semantics import Lanes
+
+VGPRS_256 = r.mask_of(r.VGPRS[:256])
 
 
 def effects_of(target: str, text: str, wave_size: int | None = None) -> Effects:
@@ -76,9 +78,9 @@ def test_relative_registers_are_read_by_m0(name: str, ending: str) -> None:
     code = isa.decode(
         isa.assemble(f"{name}{ending} v2, v3{' row_ror:1' if ending == '_dpp' else ''}").instructions.code
     )
-    effects = EffectTable(isa, 32, r.VGPR_MASK).of(Columns(code), 0)
-    assert effects.reads == r.VGPR_MASK | 1 << r.M0 | 1 << r.EXEC_LO
-    assert effects.writes == r.VGPR_MASK
+    effects = EffectTable(isa, 32, VGPRS_256).of(Columns(code), 0)
+    assert effects.reads == VGPRS_256 | 1 << r.M0 | 1 << r.EXEC_LO
+    assert effects.writes == VGPRS_256
     assert not effects.kills
 
 

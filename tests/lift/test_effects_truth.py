@@ -15,7 +15,7 @@ from lift_truth import Bench, Impossible
 from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
 from luthier.errors import EmulationError
 from luthier.isa import Isa
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.semantics import Control, Lanes, control_of
 
 STEP = 1 if EVERYTHING else 8

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from effort import FUZZ
 from luthier.errors import LiftError, LuthierError
-from luthier.isa.units import SCALAR_MASK
+from luthier.isa.registers import SCALAR_MASK
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.listing import as_data, as_text
 from luthier.objects import CodeObject, load_object

@@ -19,7 +19,7 @@ from lift_reference.lane_masks import LaneMasks, evaluate
 from lift_reference.mask_operations import MaskOperation
 from lift_reference.segments import Segment
 from lift_reference.written import Filled, Written
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.model import BasicBlock
 from luthier.lifting.semantics import Lanes
 from luthier.objects import CodeObject

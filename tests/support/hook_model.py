@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-VCC, M0, EXEC, SCC, VGPR, AGPR = 106, 124, 126, 128, 256, 512
+VCC, M0, EXEC, SCC, VGPR, AGPR = 106, 124, 126, 128, 256, 1280
 WORD = np.uint64(0xFFFFFFFF)
 Lanes = NDArray[np.uint64]
 """A 32-bit value a lane."""

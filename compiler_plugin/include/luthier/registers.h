@@ -59,10 +59,10 @@ enum Register : int {
   FLAT_SCRATCH_LO = 130,
   FLAT_SCRATCH_HI = 131,
 
-  // Vector registers: unit 256 is v0.
+  // Vector registers: unit 256 is v0. Of targets with more than 256, `vgpr` names the others.
   LUTHIER_FILE_OF_256(VGPR, 256)
-  // Accumulation registers: unit 512 is a0.
-  LUTHIER_FILE_OF_256(AGPR, 512)
+  // Accumulation registers: unit 1280 is a0.
+  LUTHIER_FILE_OF_256(AGPR, 1280)
 };
 
 #undef LUTHIER_FILE_OF_256
@@ -71,10 +71,10 @@ enum Register : int {
 
 /// The register unit of SGPR `index` (0 to 105).
 __attribute__((device, host)) constexpr Register sgpr(int index) { return static_cast<Register>(index); }
-/// The register unit of VGPR `index` (0 to 255).
+/// The register unit of VGPR `index` (0 to 255; on targets with 1,024 VGPRs, to 1023).
 __attribute__((device, host)) constexpr Register vgpr(int index) { return static_cast<Register>(256 + index); }
 /// The register unit of AGPR `index` (0 to 255).
-__attribute__((device, host)) constexpr Register agpr(int index) { return static_cast<Register>(512 + index); }
+__attribute__((device, host)) constexpr Register agpr(int index) { return static_cast<Register>(1280 + index); }
 
 } // namespace luthier
 

@@ -5,7 +5,11 @@ Each structure is one table of fields; compiled code and NumPy use the same offs
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
+
+from luthier.isa import registers as r
 
 
 @dataclass(frozen=True)
@@ -87,11 +91,16 @@ WAVE = Layout(
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
 AGPRs."""
 
-UNIT_OFFSETS = {128: WAVE["scc"], 129: WAVE["mode"], 130: WAVE["flat_scratch"], 131: WAVE["flat_scratch"] + 4}
+UNIT_OFFSETS = {
+    r.SCC: WAVE["scc"],
+    r.MODE: WAVE["mode"],
+    r.FLAT_SCRATCH_LO: WAVE["flat_scratch"],
+    r.FLAT_SCRATCH_HI: WAVE["flat_scratch"] + 4,
+}
 """Units that are not at four times their number."""
-VCC = 106 * 4
-M0 = 124 * 4
-EXEC = 126 * 4
+VCC = r.VCC_LO * 4
+M0 = r.M0 * 4
+EXEC = r.EXEC_LO * 4
 
 ACCESS = Layout(mask=8, size=4, scalar=4, addresses=64 * 8)
 """One checked memory access of a stepped instruction: lanes, bytes a lane, host addresses (of a scalar access one)."""
@@ -286,3 +295,8 @@ PLAN = Layout(
     kernarg_preload_size=4,  # bytes
 )
 """How to start a kernel: all that does not depend on the dispatch packet."""
+
+
+def digest() -> str:
+    """What compiled code of one process must share with that of another: these layouts and the registers' numbers."""
+    return hashlib.sha256(Path(__file__).read_bytes() + Path(r.__file__).read_bytes()).hexdigest()

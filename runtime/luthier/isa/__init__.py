@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from luthier.isa.opcodes import Opcode as Opcode
     from luthier.isa.opcodes import OperandInfo as OperandInfo
     from luthier.isa.registers import Register as Register
-    from luthier.isa.registers import Unit as Unit
+    from luthier.isa.registers import RegisterRange as RegisterRange
+    from luthier.isa.registers import UnitSet as UnitSet
 
 _MODULE_OF = {
     "LLVM_VERSION": "luthier._mc",
@@ -35,7 +36,8 @@ _MODULE_OF = {
     "OperandInfo": "luthier.isa.opcodes",
     "OperandKind": "luthier.isa.instructions",
     "Register": "luthier.isa.registers",
-    "Unit": "luthier.isa.registers",
+    "RegisterRange": "luthier.isa.registers",
+    "UnitSet": "luthier.isa.registers",
 }
 
 __all__ = [
@@ -50,7 +52,8 @@ __all__ = [
     "OperandInfo",
     "OperandKind",
     "Register",
-    "Unit",
+    "RegisterRange",
+    "UnitSet",
 ]
 
 

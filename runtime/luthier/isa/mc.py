@@ -14,7 +14,7 @@ from luthier.errors import DecodeError
 from luthier.isa.instructions import Assembly, Fixup, InstructionArray, InstructionFlag
 from luthier.isa.native import data_text, make, native_isa
 from luthier.isa.opcodes import Opcode, OperandInfo
-from luthier.isa.registers import Register, Unit
+from luthier.isa.registers import VGPRS, Register
 from luthier.isa.targets import Target, TargetId
 
 _PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
@@ -248,11 +248,10 @@ class Isa:
 
     @functools.cached_property
     def _halves(self) -> dict[tuple[int, bool], int]:
-        vectors = range(Unit.VGPR, Unit.AGPR)
         return {
             (unit, self._is_high_half(number)): number
             for number in np.flatnonzero(self.register_is_half).tolist()
-            if (unit := int(self.register_first_unit[number])) in vectors
+            if (unit := int(self.register_first_unit[number])) in VGPRS
         }
 
     def _is_high_half(self, number: int) -> bool:

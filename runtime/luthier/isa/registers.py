@@ -1,34 +1,188 @@
-"""LLVM's registers as 32-bit register units, one numbering for every target (docs/architecture.md)."""
+"""Registers: their numbers, their names, sets of them. The one place that knows, for every target.
+
+Everything after decoding speaks of 32-bit *register units* (docs/architecture.md, "Vocabulary of registers"). This
+module imports nothing of Luthier: the build makes the C++ constants of `native_header` from it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+
+SGPRS = range(106)
+FLAT_SCRATCH_SGPR = 102
+"""Where FLAT_SCRATCH is a pair of SGPRs (GFX9)."""
+XNACK_MASK = 104
+"""GFX9."""
+VCC_LO, VCC_HI = 106, 107
+VCC = VCC_LO, VCC_HI
+TTMPS = range(108, 124)
+M0 = 124
+EXEC_LO, EXEC_HI = 126, 127
+EXEC = EXEC_LO, EXEC_HI
+SCC = 128
+MODE = 129
+FLAT_SCRATCH_LO, FLAT_SCRATCH_HI = 130, 131
+"""Where it is not a pair of SGPRs (GFX10 and later)."""
+UNTRACKED = 132
+"""Every other special register."""
+VGPRS = range(256, 1280)
+AGPRS = range(VGPRS.stop, VGPRS.stop + 256)
+VGPR_FIRST, AGPR_FIRST = VGPRS.start, AGPRS.start
+UNIT_LIMIT = AGPRS.stop
+"""One above the last unit."""
+
+_FILES = {"s": SGPRS, "ttmp": TTMPS, "v": VGPRS, "a": AGPRS}
+"""Numbered registers: what assembly calls them before the number."""
+_SPECIAL = {
+    "vcc_lo": VCC_LO,
+    "vcc_hi": VCC_HI,
+    "m0": M0,
+    "exec_lo": EXEC_LO,
+    "exec_hi": EXEC_HI,
+    "scc": SCC,
+    "mode": MODE,
+    "flat_scratch_lo": FLAT_SCRATCH_LO,
+    "flat_scratch_hi": FLAT_SCRATCH_HI,
+}
+_PAIRS = {"vcc": VCC_LO, "exec": EXEC_LO, "flat_scratch": FLAT_SCRATCH_LO}
+_SPECIAL_NAMES = {unit: name for name, unit in _SPECIAL.items()}
+_PAIR_NAMES = {unit: name for name, unit in _PAIRS.items()}
 
 
-class Unit(IntEnum):
-    """First register unit of each file and of each special register."""
-
-    SGPR = 0
-    FLAT_SCRATCH_SGPR = 102
-    """Where FLAT_SCRATCH is an SGPR (GFX9)."""
-    XNACK_MASK = 104
-    """GFX9."""
-    VCC = 106
-    TTMP = 108
-    M0 = 124
-    EXEC = 126
-    SCC = 128
-    MODE = 129
-    FLAT_SCRATCH = 130
-    """Where it is not an SGPR (GFX10 and later)."""
-    OTHER = 132
-    VGPR = 256
-    AGPR = 512
+def is_vector(unit: int) -> bool:
+    """Whether a unit has one value a lane; the others have one a wave."""
+    return unit >= VGPRS.start
 
 
-UNITS = 768
-"""Number of register units."""
+@dataclass(frozen=True, slots=True)
+class RegisterRange:
+    """A register: neighbouring units."""
+
+    first: int
+    count: int = 1
+
+    @property
+    def units(self) -> range:
+        """Its units."""
+        return range(self.first, self.first + self.count)
+
+    @classmethod
+    def parse(cls, text: str) -> RegisterRange | None:
+        """The register that assembly calls `text`: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec_lo``, ``scc``; None
+        where there is none.
+
+        Numbers are those of the largest file of any target.
+        """
+        if text in _PAIRS:
+            return cls(_PAIRS[text], 2)
+        if text in _SPECIAL:
+            return cls(_SPECIAL[text])
+        match = re.fullmatch(r"(s|v|a|ttmp)(?:([0-9]{1,4})|\[([0-9]{1,4}):([0-9]{1,4})\])", text)
+        if match is None:
+            return None
+        file = _FILES[match[1]]
+        first, last = (int(match[2]),) * 2 if match[2] else (int(match[3]), int(match[4]))
+        return cls(file[first], last - first + 1) if first <= last < len(file) else None
+
+    def __str__(self) -> str:
+        """As assembly writes it; the numbers of units that have no name together."""
+        first, count = self.first, self.count
+        if count == 2 and first in _PAIR_NAMES:
+            return _PAIR_NAMES[first]
+        for prefix, file in _FILES.items():
+            if first in file:
+                number = first - file.start
+                return f"{prefix}{number}" if count == 1 else f"{prefix}[{number}:{number + count - 1}]"
+        return ", ".join(_SPECIAL_NAMES.get(unit) or f"unit{unit}" for unit in self.units)
+
+
+def unit_name(unit: int) -> str:
+    """How assembly spells one register unit, e.g. ``s4``, ``v17``, ``vcc_lo``."""
+    return str(RegisterRange(unit))
+
+
+class UnitSet(int):
+    """A set of register units: bit `u` is set when unit `u` is a member.
+
+    It is an integer, so ``|``, ``&`` and ``~`` work as on any bit mask (and give plain integers); besides, it has
+    ``unit in set``, iteration in ascending order, and a readable text.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, units: Iterable[int]) -> UnitSet:
+        """The set of these units."""
+        return cls(mask_of(units))
+
+    def __contains__(self, unit: int) -> bool:
+        return bool(self >> unit & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        rest = int(self)
+        while rest:
+            low = rest & -rest
+            yield low.bit_length() - 1
+            rest ^= low
+
+    def __len__(self) -> int:
+        return self.bit_count()
+
+    def __bool__(self) -> bool:
+        return int(self) != 0
+
+    def ranges(self) -> Iterator[RegisterRange]:
+        """The members, runs of numbered registers and the halves of pairs joined, ascending."""
+        first = count = 0
+        for unit in self:
+            if count and unit == first + count and _joined(first, unit):
+                count += 1
+                continue
+            if count:
+                yield RegisterRange(first, count)
+            first, count = unit, 1
+        if count:
+            yield RegisterRange(first, count)
+
+    def names(self) -> list[str]:
+        """The names of `ranges`: ``["s[0:3]", "s7", "vcc", "scc", "v1"]``."""
+        return [str(one) for one in self.ranges()]
+
+    def __str__(self) -> str:
+        return ", ".join(self.names()) or "nothing"
+
+    def __repr__(self) -> str:
+        return f"UnitSet({self})"
+
+
+def _joined(first: int, unit: int) -> bool:
+    """Whether a run that begins at `first` goes on with `unit`."""
+    if unit == first + 1 and first in _PAIR_NAMES:
+        return True
+    return any(first in file and unit in file for file in _FILES.values())
+
+
+def mask_of(units: Iterable[int]) -> int:
+    """A set of units as a plain integer. One of a `range` is made at once."""
+    if isinstance(units, range) and units.step == 1:
+        return ((1 << len(units)) - 1) << units.start
+    mask = 0
+    for unit in units:
+        mask |= 1 << unit
+    return mask
+
+
+SGPR_MASK, VGPR_MASK, AGPR_MASK = mask_of(SGPRS), mask_of(VGPRS), mask_of(AGPRS)
+SCALAR_MASK = (1 << VGPRS.start) - 1
+"""Every unit with one value a wave; the others have one value a lane."""
+VECTOR_MASK = VGPR_MASK | AGPR_MASK
+EXEC_MASK = 3 << EXEC_LO
+VCC_MASK = 3 << VCC_LO
+TRACKED_SCALARS = (1 << TTMPS.stop) - 1 | 1 << M0 | EXEC_MASK | 15 << SCC
+"""Every scalar unit that has a meaning and is followed: SGPRs, VCC, trap temporaries, M0, EXEC, SCC, MODE,
+FLAT_SCRATCH."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +200,33 @@ class Register:
     unit_count: int
     half: bool
     """A 16-bit half of its unit: a write to it leaves the other half."""
+
+
+def native_header() -> str:
+    """The numbers as C++ constants, ``luthier::units`` in ``unit_numbers.h``, for the native module."""
+    constants = {
+        "Sgpr": SGPRS.start,
+        "Sgprs": len(SGPRS),
+        "FlatScratchSgpr": FLAT_SCRATCH_SGPR,
+        "XnackMask": XNACK_MASK,
+        "VccLo": VCC_LO,
+        "VccHi": VCC_HI,
+        "Ttmp": TTMPS.start,
+        "Ttmps": len(TTMPS),
+        "M0": M0,
+        "ExecLo": EXEC_LO,
+        "ExecHi": EXEC_HI,
+        "Scc": SCC,
+        "Mode": MODE,
+        "FlatScratchLo": FLAT_SCRATCH_LO,
+        "FlatScratchHi": FLAT_SCRATCH_HI,
+        "Untracked": UNTRACKED,
+        "Vgpr": VGPRS.start,
+        "Vgprs": len(VGPRS),
+        "Agpr": AGPRS.start,
+        "Agprs": len(AGPRS),
+        "UnitLimit": UNIT_LIMIT,
+    }
+    lines = [f"constexpr int {name} = {value};" for name, value in constants.items()]
+    head = "// Made from luthier/isa/registers.py by the build."
+    return "\n".join([head, "#pragma once", "namespace luthier::units {", *lines, "} // namespace luthier::units", ""])

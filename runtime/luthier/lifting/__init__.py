@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from luthier.isa.units import RegisterSet, UnitSet
+from luthier.isa.registers import UnitSet
 from luthier.lifting.effects import Effects, IndexMode
 from luthier.lifting.lifter import lift
-from luthier.lifting.liveness import Liveness
+from luthier.lifting.liveness import Liveness, RegisterSet
 from luthier.lifting.model import (
     BasicBlock,
     CallSite,

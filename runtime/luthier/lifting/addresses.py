@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.explore import Resolution
 from luthier.lifting.graph import Graph, reach

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from luthier import _mc
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting import semantics as sem
 from luthier.lifting.forms import EMPTY_WAY, exec_rule, mask_form
 from luthier.lifting.semantics import Control, Lanes
@@ -178,8 +178,7 @@ class EffectTable:
         code = columns.code
         for number in self._native.missing(code.opcode):
             self._native.tell(number, _described(opcode_effects(self.isa, number)))
-        native = _mc.Code(
-            self._native,
+        native = self._native.code(
             code.opcode,
             code.operand_start,
             code.operand_kind,
@@ -267,7 +266,8 @@ def unit_bytes(units: int) -> bytes:
 @lru_cache(maxsize=64)
 def native_table(isa: Isa) -> _mc.EffectTable:
     """The native table of one processor; opcodes are told when they are first seen."""
-    return _mc.EffectTable(
+    table = _mc.WideEffectTable if isa.target.target.addressable_vgprs > 256 else _mc.EffectTable
+    return table(
         isa.register_first_unit.tolist(),
         isa.register_unit_count.tolist(),
         isa.register_is_half.tolist(),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.addresses import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
 from luthier.lifting.effects import Columns, Effects, EffectTable
 from luthier.lifting.explore import Explorer, Resolution
@@ -65,8 +65,7 @@ class _Lifter:
         self.text = text_of(object, self.isa)
         self.explorer = Explorer(self.text, kernel.name)
         descriptor = kernel.descriptor
-        vectors = (1 << descriptor.architected_vgprs) - 1 << r.VGPR_FIRST
-        vectors |= (1 << descriptor.agprs) - 1 << r.AGPR_FIRST
+        vectors = r.mask_of(r.VGPRS[: descriptor.architected_vgprs]) | r.mask_of(r.AGPRS[: descriptor.agprs])
         self.table = EffectTable(self.isa, kernel.wave_size, vectors)
         self.slots = CodeSlots(object, self.text)
         self.hardware_entries = [kernel.entry]

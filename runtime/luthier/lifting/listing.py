@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from luthier.isa.units import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST, RegisterSet
+from luthier.isa.registers import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST
+from luthier.lifting.liveness import RegisterSet
 from luthier.lifting.model import BasicBlock, CallSite, Function, LiftedRepresentation
 
 

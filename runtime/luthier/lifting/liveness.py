@@ -30,18 +30,37 @@ The analysis is native; this module hands it the kernel and asks it. `tests/lift
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from luthier import _mc
-from luthier.isa import units as r
-from luthier.isa.units import RegisterSet, UnitSet
+from luthier.isa import registers as r
+from luthier.isa.registers import UnitSet
 from luthier.lifting.effects import Effects, unit_bytes
 
 if TYPE_CHECKING:
     from luthier.lifting.model import BasicBlock, LiftedRepresentation
 
-_SET = 96
-"""Bytes of a set of units."""
+
+@dataclass(frozen=True, slots=True)
+class RegisterSet:
+    """What is live at a point of the code.
+
+    A wave has one copy of a scalar register, so a scalar unit is in all sets or in none.
+    """
+
+    active: UnitSet
+    """Units whose value in a lane that is active here may be read later.
+
+    Any other may be overwritten under the current EXEC.
+    """
+    inactive: UnitSet
+    """Units whose value in a lane that is not active here may be read later."""
+
+    @property
+    def all_lanes(self) -> UnitSet:
+        """Units whose value in any lane may be read later. Any other may be overwritten under any EXEC."""
+        return UnitSet(self.active | self.inactive)
 
 
 class Liveness:
@@ -53,8 +72,8 @@ class Liveness:
         touched = lifted.read_by_inserted
         for units in lifted.changed_by_inserted.values():
             touched |= units
-        self._native = _mc.Liveness(lifted.flow, unit_bytes(touched))
-        self._inside: dict[int, bytes] = {}
+        self._native = lifted.flow.liveness(unit_bytes(touched))
+        self._inside: dict[int, tuple[int, bytes]] = {}
 
     def live_before(self, index: int) -> RegisterSet:
         """What is live just before instruction `index` executes.
@@ -68,10 +87,10 @@ class Liveness:
     def bits_before(self, index: int) -> tuple[int, int]:
         """The sets that `live_before` gives, active and inactive, as plain bit sets: quicker to make."""
         block = self._block(index)
-        points = self._points(block)
-        at = 2 * _SET * (index - block.first)
-        middle = at + _SET
-        return int.from_bytes(points[at:middle], "little"), int.from_bytes(points[middle : middle + _SET], "little")
+        size, points = self._points(block)
+        at = 2 * size * (index - block.first)
+        middle = at + size
+        return int.from_bytes(points[at:middle], "little"), int.from_bytes(points[middle : middle + size], "little")
 
     def live_after(self, index: int) -> RegisterSet:
         """What is live just behind instruction `index`: for a call, when it has returned; for a branch, on any of its
@@ -93,7 +112,7 @@ class Liveness:
             raise IndexError(f"instruction {index} is never reached")
         return self._blocks[number]
 
-    def _points(self, block: BasicBlock) -> bytes:
+    def _points(self, block: BasicBlock) -> tuple[int, bytes]:
         points = self._inside.get(block.index)
         if points is None:
             points = self._inside[block.index] = self._native.points(block.index)
@@ -101,11 +120,11 @@ class Liveness:
 
     def _point(self, block: BasicBlock, number: int) -> RegisterSet:
         """Liveness before instruction `number` of the block, or behind the last."""
-        points = self._points(block)
-        at = 2 * _SET * number
+        size, points = self._points(block)
+        at = 2 * size * number
         return RegisterSet(
-            UnitSet.from_bytes(points[at : at + _SET], "little"),
-            UnitSet.from_bytes(points[at + _SET : at + 2 * _SET], "little"),
+            UnitSet.from_bytes(points[at : at + size], "little"),
+            UnitSet.from_bytes(points[at + size : at + 2 * size], "little"),
         )
 
 
@@ -124,8 +143,7 @@ def flow_of(lifted: LiftedRepresentation) -> _mc.Flow:
     calls = {call.index: call for function in lifted.functions for call in function.calls}
     call_number = {index: number for number, index in enumerate(calls)}
     entries = [lifted.index_at(address) for address in lifted.hardware_entries]
-    return _mc.Flow(
-        lifted.effect_table.code(lifted.columns),
+    return lifted.effect_table.code(lifted.columns).flow(
         [(block.first, block.last, _EXITS[block.exit]) for block in lifted.blocks],
         [(block.index, edge.to, _KINDS[edge.kind]) for block in lifted.blocks for edge in block.successors],
         [

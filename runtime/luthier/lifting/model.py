@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
+from luthier.isa.registers import SCALAR_MASK, UnitSet
 from luthier.isa.targets import Target
-from luthier.isa.units import SCALAR_MASK, UnitSet
 from luthier.lifting.effects import Columns, Effects, EffectTable, IndexMode
 from luthier.lifting.semantics import Lanes
 from luthier.objects import CodeObject, Kernel

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from luthier.isa import OperandKind
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.effects import Columns, Effects
 from luthier.lifting.semantics import Lanes
 from luthier.lifting.values import (

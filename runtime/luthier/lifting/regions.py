@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from luthier.errors import LiftError
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.effects import Columns, EffectTable, IndexMode
 from luthier.lifting.graph import Graph, Node
 from luthier.lifting.model import Clause, Restriction

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.graph import Node
 
 

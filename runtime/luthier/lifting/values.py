@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from luthier.isa import units as r
+from luthier.isa import registers as r
 
 MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1
 MOST_VALUES = 16

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from luthier.isa.registers import M0, SCC, SGPRS, VCC, VGPRS, mask_of
 from luthier.patch.copies import needs_spare
-from luthier.payload.template import M0, SCC, SGPRS, VCC, VGPRS, Group, Template, mask_of
+from luthier.payload.template import Group, Template
 
 
 @dataclass(frozen=True)

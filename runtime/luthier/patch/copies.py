@@ -11,23 +11,20 @@ from collections import Counter
 from collections.abc import Mapping
 
 from luthier.errors import PatchError
-from luthier.payload.template import EXEC, M0, SCC, VCC, VGPRS
+from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, unit_name
 
-AGPRS = range(512, 768)
-_SPECIAL = {VCC[0]: "vcc_lo", VCC[1]: "vcc_hi", M0: "m0", EXEC[0]: "exec_lo", EXEC[1]: "exec_hi"}
+_MOVABLE = frozenset((*SGPRS, *VCC, M0, *EXEC, *VGPRS, *AGPRS))
 
 
 def unit_text(unit: int) -> str:
-    """Assembly name of one register unit."""
-    if unit in _SPECIAL:
-        return _SPECIAL[unit]
-    if unit in AGPRS:
-        return f"a{unit - AGPRS.start}"
-    if unit in VGPRS:
-        return f"v{unit - VGPRS.start}"
-    if 0 <= unit < VCC[0]:
-        return f"s{unit}"
-    raise PatchError(f"register unit {unit} cannot be copied")
+    """Assembly name of one register unit that moves take.
+
+    Raises:
+        PatchError: it is none of those.
+    """
+    if unit not in _MOVABLE:
+        raise PatchError(f"register unit {unit} cannot be copied")
+    return unit_name(unit)
 
 
 def copy_text(destination: int, source: int) -> str:

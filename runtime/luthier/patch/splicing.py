@@ -10,15 +10,15 @@ import numpy as np
 
 from luthier.errors import HookError, LuthierError, PatchError
 from luthier.isa import OperandKind
+from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.patch.binding import Binding, Choices, Live, RegisterBudget
-from luthier.patch.copies import AGPRS, unit_text
+from luthier.patch.copies import unit_text
 from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.report import Refusal, RefusalKind
 from luthier.payload import Template
 from luthier.payload.cache import template_for
-from luthier.payload.template import SGPRS, VGPRS, mask_of
 from luthier.task import HookCall, Insertion, InstrumentationTask
 
 

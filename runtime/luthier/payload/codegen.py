@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from luthier.errors import HookError, ToolError, WaveSizeError
+from luthier.isa.registers import UNIT_LIMIT, is_vector
 from luthier.isa.targets import Target, TargetId
 from luthier.module.llvm_types import units_of
 from luthier.payload.allowed import check_body
@@ -119,10 +120,6 @@ def _input(index: int, uniform: bool, result: str) -> str:
     return inline_assembly(result, "i32", [f"; luthier.input {index} $0"], "=s" if uniform else "=v", "")
 
 
-def _is_uniform(unit: int) -> bool:
-    return unit < 256
-
-
 def _wrapper(
     module: llvm.ModuleRef, hook: str, types: Sequence[str], arguments: Sequence[Argument], attributes: str
 ) -> tuple[str, list[Input]]:
@@ -175,15 +172,15 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
     All outputs are operands of one piece of assembly, so that they are in registers at the same time. Each lane has an
     array of its own; of a scalar register, what the first lane has there is the result.
     """
-    entry = ["  %luthier.registers = alloca [768 x i32], align 8, addrspace(5)"]
+    entry = [f"  %luthier.registers = alloca [{UNIT_LIMIT} x i32], align 8, addrspace(5)"]
     for unit in sorted(lowering.read | lowering.written):
         value, pointer = lowering.fresh(), lowering.fresh()
         entry += [
-            "  " + _input(len(inputs), _is_uniform(unit), value),
+            "  " + _input(len(inputs), not is_vector(unit), value),
             f"  {pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}",
             f"  store i32 {value}, ptr addrspace(5) {pointer}, align 4",
         ]
-        inputs.append(Input(_is_uniform(unit), None, unit))
+        inputs.append(Input(not is_vector(unit), None, unit))
     leave: list[str] = []
     markers: list[str] = []
     constraints: list[str] = []
@@ -194,12 +191,12 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
             f"  {pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}",
             f"  {value} = load i32, ptr addrspace(5) {pointer}, align 4",
         ]
-        if _is_uniform(unit):
+        if not is_vector(unit):
             first = lowering.fresh()
             leave.append("  " + lowering.call(first, "i32", "llvm.amdgcn.readfirstlane.i32", ("i32", value)))
             value = first
         markers.append(f"; luthier.output {len(outputs)} ${len(operands)}")
-        constraints.append("s" if _is_uniform(unit) else "v")
+        constraints.append("v" if is_vector(unit) else "s")
         operands.append(f"i32 {value}")
         outputs.append(unit)
     if markers:

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from luthier.errors import HookError
+from luthier.isa import registers as r
 from luthier.module.llvm_types import units_of
 from luthier.payload.calls import Call, Intrinsic, Lowering, inline_assembly
 
 _FILES = {
-    "SGPRs": range(106),
-    "VCC": range(106, 108),
-    "M0": range(124, 125),
-    "EXEC": range(126, 128),
-    "SCC": range(128, 129),
-    "VGPRs": range(256, 512),
-    "AGPRs": range(512, 768),
+    "SGPRs": r.SGPRS,
+    "VCC": r.VCC,
+    "M0": (r.M0,),
+    "EXEC": r.EXEC,
+    "SCC": (r.SCC,),
+    "VGPRs": r.VGPRS,
+    "AGPRs": r.AGPRS,
 }
 """Registers that hooks read and write."""
 _OTHERS = {
-    "trap temporaries": range(108, 124),
-    "MODE": range(129, 130),
-    "FLAT_SCRATCH": range(130, 132),
+    "trap temporaries": r.TTMPS,
+    "MODE": (r.MODE,),
+    "FLAT_SCRATCH": (r.FLAT_SCRATCH_LO, r.FLAT_SCRATCH_HI),
 }
 
 
-def check_accessible(unit: int, count: int, what: str) -> None:
+def check_accessible(register: r.RegisterRange, what: str) -> None:
     """Refuse what is no register, or one that hooks neither read nor write.
 
     Raises:
         HookError: with `what` wanted it.
     """
+    unit, count = register.first, register.count
     last = unit + count - 1
     for name, units in _FILES.items():
         if unit in units:
@@ -46,10 +48,9 @@ def _register_access(call: Call, lowering: Lowering, kind: str) -> tuple[range, 
 
     Each unit is accessed by itself, or accesses that overlap in part would keep the array in memory.
     """
-    unit = call.constant(0)
-    count = units_of(kind)
-    check_accessible(unit, count, call.base)
-    units = range(unit, unit + count)
+    register = r.RegisterRange(call.constant(0), units_of(kind))
+    check_accessible(register, call.base)
+    units = register.units
     pointers = [lowering.fresh() for _ in units]
     text = [
         f"{pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {one}"

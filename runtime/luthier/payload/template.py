@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from luthier.errors import DecodeError, HookError
-from luthier.isa import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind
+from luthier.isa import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind, RegisterRange
+from luthier.isa.registers import EXEC, M0, SCC, SGPRS, UNTRACKED, VCC, VGPRS, mask_of
 from luthier.payload.codegen import Input, PayloadAssembly
-
-SCC, VCC, M0, EXEC = 128, (106, 107), 124, (126, 127)
-"""Register units with a fixed place (docs/architecture.md)."""
-SGPRS, VGPRS = range(106), range(256, 512)
-
-
-def mask_of(units: Iterable[int]) -> int:
-    """A bit set of register units."""
-    mask = 0
-    for unit in units:
-        mask |= 1 << unit
-    return mask
 
 
 @dataclass(frozen=True)
@@ -203,13 +192,15 @@ def _check_nothing_follows(
         raise HookError(f"hook {hook}: LLVM put code behind its register writes")
 
 
+_HOLDERS = frozenset((*SGPRS, *VCC, M0, *VGPRS))
+"""Units that LLVM may keep a value of a payload in."""
+
+
 def _unit_named(name: str, hook: str) -> int:
-    special = {"vcc_lo": VCC[0], "vcc_hi": VCC[1], "m0": M0}
-    if name in special:
-        return special[name]
-    if match := re.fullmatch(r"([sv])(\d+)", name):
-        return int(match[2]) + (256 if match[1] == "v" else 0)
-    raise HookError(f"hook {hook}: LLVM put a value into {name}")
+    register = RegisterRange.parse(name)
+    if register is None or register.count > 1 or register.first not in _HOLDERS:
+        raise HookError(f"hook {hook}: LLVM put a value into {name}")
+    return register.first
 
 
 @functools.lru_cache(maxsize=1024)
@@ -274,7 +265,7 @@ def _registers(
                 if opcode.mnemonic.startswith("v_dual_") and first in VGPRS:
                     need = 4  # VOPD pairs registers by bank (number modulo 4) and parity
                 alignment[first] = max(alignment[first], need)
-            elif first not in (*VCC, *EXEC, M0, SCC, 132):
+            elif first not in (*VCC, *EXEC, M0, SCC, UNTRACKED):
                 raise HookError(f"hook {hook}: a payload may not use {isa.register(register).text}")
         for register in opcode.implicit_defs:
             first, count = int(isa.register_first_unit[register]), int(isa.register_unit_count[register])

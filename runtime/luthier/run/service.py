@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import socket
 import struct
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -28,11 +26,6 @@ from luthier.run.protocol import Reader, Request, Writer
 from luthier.run.sessions import Session
 from luthier.run.space import BASE, CODE_SIZE, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
-
-
-def layout_digest() -> str:
-    """What the native library was built for, if it was built from this source."""
-    return hashlib.sha256(Path(layout.__file__).read_bytes()).hexdigest()
 
 
 class _Shared:
@@ -163,7 +156,7 @@ class Service:
 
     def _hello(self, request: Reader) -> tuple[int, Writer]:
         """The process, and what it is told of the devices."""
-        if request.text() != layout_digest():
+        if request.text() != layout.digest():
             raise DeviceError("the native library was built from other sources: build it again (make setup)")
         pid = request.number()
         code = machine_code()

@@ -10,19 +10,22 @@
 
 namespace py = pybind11;
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 namespace {
 
 Units unitsOf(const py::bytes &bytes) {
   const std::string_view view = bytes;
-  if (view.size() != UnitBytes)
-    throw std::invalid_argument("a set of units has " + std::to_string(UnitBytes) + " bytes");
-  return unitsFrom(reinterpret_cast<const unsigned char *>(view.data()));
+  if (view.size() != PublicBytes)
+    throw std::invalid_argument("a set of units has " + std::to_string(PublicBytes) + " bytes");
+  PublicUnits given;
+  std::memcpy(given.data(), view.data(), PublicBytes);
+  return toSet(given);
 }
 
 py::object integer(const Units &units) {
-  const auto *bytes = reinterpret_cast<const unsigned char *>(units.word.data());
-  return py::reinterpret_steal<py::object>(_PyLong_FromByteArray(bytes, UnitBytes, 1, 0));
+  const PublicUnits known = fromSet(units);
+  const auto *bytes = reinterpret_cast<const unsigned char *>(known.data());
+  return py::reinterpret_steal<py::object>(_PyLong_FromByteArray(bytes, PublicBytes, 1, 0));
 }
 
 template <typename T> using Column = py::array_t<T, py::array::c_style | py::array::forcecast>;
@@ -243,6 +246,26 @@ std::unique_ptr<BoundLiveness> makeLiveness(std::shared_ptr<BoundFlow> flow, con
   return result;
 }
 
+/// Bytes of a set, and the sets of active and inactive lanes at each point; without the AGPRs where none is live.
+py::tuple packed(const std::vector<Live> &points) {
+  uint64_t matrix = 0;
+  for (const Live &live : points)
+    for (size_t i = Agpr / 64; i < UnitWords; ++i)
+      matrix |= live.active.word[i] | live.inactive.word[i];
+  const size_t bytes = matrix ? PublicBytes : Agpr / 8;
+  py::bytes sets(nullptr, 2 * bytes * points.size());
+  char *at = PyBytes_AS_STRING(sets.ptr());
+  for (const Live &live : points)
+    for (const Units *set : {&live.active, &live.inactive}) {
+      if (matrix)
+        std::memcpy(at, fromSet(*set).data(), bytes);
+      else
+        std::memcpy(at, set->word.data(), bytes);
+      at += bytes;
+    }
+  return py::make_tuple(bytes, sets);
+}
+
 Special specialOf(const std::string &name) {
   static const std::map<std::string, Special> names = {
       {"", Special::None},
@@ -311,24 +334,31 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
 
 } // namespace
 
-void bindFlow(py::module_ &m) {
-  py::class_<EffectTable, std::shared_ptr<EffectTable>>(m, "EffectTable")
+void bindFlow(py::module_ &m, const std::string &prefix) {
+  const auto named = [&](const char *name) { return prefix + name; };
+  py::class_<EffectTable, std::shared_ptr<EffectTable>>(m, named("EffectTable").c_str())
       .def(py::init<std::vector<int32_t>, std::vector<int32_t>, std::vector<uint8_t>, bool>(), py::arg("first_unit"),
            py::arg("unit_count"), py::arg("half"), py::arg("wide"))
       .def("tell", &tell, py::arg("opcode"), py::arg("form"))
-      .def("missing", &BoundCode::missing, py::arg("opcodes"));
-  py::class_<BoundCode, std::shared_ptr<BoundCode>>(m, "Code")
-      .def(py::init<std::shared_ptr<EffectTable>, Column<int32_t>, Column<int32_t>, Column<uint8_t>, Column<int64_t>,
-                    const py::bytes &, const py::bytes &>(),
-           py::arg("table"), py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"),
-           py::arg("operand_value"), py::arg("vectors"), py::arg("everything"))
+      .def("missing", &BoundCode::missing, py::arg("opcodes"))
+      .def(
+          "code",
+          [](std::shared_ptr<EffectTable> table, Column<int32_t> opcode, Column<int32_t> start, Column<uint8_t> kind,
+             Column<int64_t> value, const py::bytes &vectors, const py::bytes &everything) {
+            return std::make_shared<BoundCode>(std::move(table), std::move(opcode), std::move(start), std::move(kind),
+                                               std::move(value), vectors, everything);
+          },
+          py::arg("opcode"), py::arg("operand_start"), py::arg("operand_kind"), py::arg("operand_value"),
+          py::arg("vectors"), py::arg("everything"));
+  py::class_<BoundCode, std::shared_ptr<BoundCode>>(m, named("Code").c_str())
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
-      .def("steps", &BoundCode::steps, py::arg("first"), py::arg("last"), py::arg("alone"));
-  py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, "Flow")
-      .def(py::init(&makeFlow), py::arg("code"), py::arg("blocks"), py::arg("edges"), py::arg("functions"),
-           py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"))
+      .def("steps", &BoundCode::steps, py::arg("first"), py::arg("last"), py::arg("alone"))
+      .def("flow", &makeFlow, py::arg("blocks"), py::arg("edges"), py::arg("functions"), py::arg("calls"),
+           py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"));
+  py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())
       .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
+      .def("liveness", &makeLiveness, py::arg("touched"))
       .def("lanes", [](const BoundFlow &flow, size_t number) {
         const BlockLanes &lanes = flow.lanes->blocks.at(number);
         const auto tuple = [](const SegmentLanes &one) {
@@ -339,16 +369,14 @@ void bindFlow(py::module_ &m) {
           segments.append(tuple(one));
         return py::make_tuple(segments, lanes.call, tuple(lanes.behind), lanes.edges);
       });
-  py::class_<BoundLiveness>(m, "Liveness")
-      .def(py::init(&makeLiveness), py::arg("flow"), py::arg("touched"))
+  py::class_<BoundLiveness>(m, named("Liveness").c_str())
       .def(
           "points",
           [](const BoundLiveness &self, int block) {
             within(block, self.flow->program.blocks.size(), "block");
-            const std::vector<Live> points = self.liveness->points(block);
-            return py::bytes(reinterpret_cast<const char *>(points.data()), points.size() * sizeof(Live));
+            return packed(self.liveness->points(block));
           },
           py::arg("block"));
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

@@ -1,6 +1,6 @@
 #include "effects.h"
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 namespace {
 
 constexpr int SdwaDword = 6, SdwaPreserve = 2; // dst_sel, dst_unused
@@ -100,10 +100,11 @@ uint8_t execChange(const EffectTable &table, const OpcodeForm &form, const Opera
 EffectTable::EffectTable(std::vector<int32_t> first, std::vector<int32_t> count, std::vector<uint8_t> halves, bool wave64)
     : firstUnit(std::move(first)), masks(firstUnit.size()), half(std::move(halves)), wide(wave64),
       exec(pairOfUnits(ExecLo, wave64 ? 2 : 1)) {
-  constexpr int Untracked = 132;
-  for (size_t i = 0; i < firstUnit.size(); ++i)
+  for (size_t i = 0; i < firstUnit.size(); ++i) {
+    firstUnit[i] = toSet(firstUnit[i]);
     if (firstUnit[i] >= 0 && firstUnit[i] != Untracked)
       masks[i].add(firstUnit[i], count[i]);
+  }
 }
 
 void effectsOf(const EffectTable &table, const OpcodeForm &form, const Operands &operands, const Units &vectors,
@@ -128,4 +129,4 @@ void effectsOf(const EffectTable &table, const OpcodeForm &form, const Operands 
   out.hardKills = form.ignoresExec ? out.kills : out.kills & Scalars;
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

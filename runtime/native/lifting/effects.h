@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 /// How lanes' activity may change; luthier.lifting.semantics.Lanes.
 enum Lanes : uint8_t { StaysActive = 1, BecomesInactive = 2, BecomesActive = 4, StaysInactive = 8 };
@@ -47,13 +47,14 @@ struct OpcodeForm {
 
 /// The instructions of one processor at one wave size.
 struct EffectTable {
+  /// @param firstUnit by LLVM register number, -1 where there is none
   EffectTable(std::vector<int32_t> firstUnit, std::vector<int32_t> unitCount, std::vector<uint8_t> half, bool wide);
 
   const OpcodeForm *form(int32_t opcode) const {
     return opcode >= 0 && size_t(opcode) < forms.size() ? forms[size_t(opcode)].get() : nullptr;
   }
 
-  std::vector<int32_t> firstUnit; ///< by LLVM register number, -1 where there is none
+  std::vector<int32_t> firstUnit; ///< by LLVM register number, as a member of sets; -1 where there is none
   std::vector<Units> masks;       ///< by LLVM register number
   std::vector<uint8_t> half;      ///< whether it is a 16-bit half
   bool wide;                      ///< whether waves have 64 lanes
@@ -91,4 +92,4 @@ inline Operands operandsOf(const Code &code, int index) {
 void effectsOf(const EffectTable &table, const OpcodeForm &form, const Operands &operands, const Units &vectors,
                const Units &everything, Effects &out);
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

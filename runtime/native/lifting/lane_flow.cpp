@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 namespace {
 
 SegmentLanes lanesOf(const LaneMasks &state) {
@@ -228,4 +228,4 @@ std::set<int> LaneFlow::stale() const {
   return found;
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

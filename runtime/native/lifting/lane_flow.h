@@ -8,7 +8,7 @@
 
 #include <set>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 /// Groups while one segment runs.
 struct SegmentLanes {
@@ -63,4 +63,4 @@ private:
   std::vector<std::vector<int>> versions_;    ///< by block, the version of each successor that its edges were made for
 };
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

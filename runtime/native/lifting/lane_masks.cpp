@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 namespace {
 
 constexpr int OwnWeight = 64; // how much rather to keep what is known of the entry mask than of any other
@@ -13,7 +13,7 @@ constexpr int OwnWeight = 64; // how much rather to keep what is known of the en
 // Origins
 
 int Origins::of(Key key) const {
-  if (key < VgprFirst)
+  if (key < Vgpr)
     return scalars_[size_t(key)] == Own ? key : scalars_[size_t(key)];
   const auto at = std::lower_bound(lanes_.begin(), lanes_.end(), std::pair<Key, int16_t>(key, INT16_MIN));
   return at != lanes_.end() && at->first == key ? at->second : None;
@@ -49,7 +49,7 @@ bool Origins::join(const Origins &other) {
       changed = true;
     }
   };
-  for (Key key = 0; key < VgprFirst; ++key)
+  for (Key key = 0; key < Vgpr; ++key)
     agree(key);
   for (size_t i = 0; i < lanes_.size(); ++i) // a lane that only the other knows has none here
     agree(lanes_[i].first);
@@ -58,7 +58,7 @@ bool Origins::join(const Origins &other) {
 
 Units Origins::changed() const {
   Units units;
-  for (int unit = 0; unit < VgprFirst; ++unit)
+  for (int unit = 0; unit < Vgpr; ++unit)
     if (of(unit) != unit)
       units.add(unit);
   return units;
@@ -440,4 +440,4 @@ Mask evaluate(int table, const Mask &one, const Mask &other, Groups everything, 
   return {everything & ~where[0], where[1]};
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

@@ -18,7 +18,7 @@
 #include <optional>
 #include <vector>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 /// A bit set of groups.
 using Groups = uint32_t;
@@ -31,9 +31,9 @@ struct Mask {
 
 /// A scalar register unit, or a lane of a VGPR that a scalar was put into.
 using Key = int32_t;
-constexpr Key laneKey(int unit, int lane) { return UnitLimit + unit * 64 + lane; }
-constexpr bool isLane(Key key) { return key >= UnitLimit; }
-constexpr int unitOf(Key key) { return isLane(key) ? (key - UnitLimit) / 64 : key; }
+constexpr Key laneKey(int unit, int lane) { return SetUnits + unit * 64 + lane; }
+constexpr bool isLane(Key key) { return key >= SetUnits; }
+constexpr int unitOf(Key key) { return isLane(key) ? (key - SetUnits) / 64 : key; }
 
 /// What a 32-bit register holds: half 0 or 1 of a mask, or `Either` for constants.
 struct Held {
@@ -75,7 +75,7 @@ public:
   Units changed() const;
 
 private:
-  std::array<int16_t, VgprFirst> scalars_;
+  std::array<int16_t, Vgpr> scalars_;
   std::vector<std::pair<Key, int16_t>> lanes_; ///< ascending; those that are missing have none
 };
 
@@ -148,4 +148,4 @@ template <typename Visit> void eachGroup(Groups groups, Visit visit) {
     visit(__builtin_ctz(groups));
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 namespace {
 
 /// The same set in each of the parts.
@@ -296,4 +296,4 @@ Live Liveness::merged(int number, const ByGroup<1> &behind) const {
   return result;
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

@@ -3,7 +3,7 @@
 
 #include "written.h"
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 /// Units live for lanes that are active at a point, and for those that are inactive.
 struct Live {
@@ -53,4 +53,4 @@ private:
   ByBlock<1> in_;                 ///< at the start of each block
 };
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

@@ -2,7 +2,7 @@
 // bits of inactive lanes).
 #include "mask_operations.h"
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 namespace {
 
 constexpr int MoveTable = 0b1100, NotTable = 0b0011;
@@ -191,7 +191,7 @@ MaskOperation MaskOperations::make(const OpcodeForm &form, const Effects &effect
     made.sources = {source(1), form.mask == MaskKind::Select ? source(2) : unit(0)};
     break;
   case MaskKind::PutLane:
-    if (made.setsExec || unit(0) < VgprFirst)
+    if (made.setsExec || unit(0) < Vgpr)
       break;
     made.action = MaskOperation::PutInLane;
     made.target = unit(0);
@@ -213,4 +213,4 @@ MaskOperation MaskOperations::make(const OpcodeForm &form, const Effects &effect
   return made;
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

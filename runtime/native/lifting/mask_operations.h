@@ -4,7 +4,7 @@
 #include "effects.h"
 #include "lane_masks.h"
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 /// One instruction that changes masks, or several that do no more than overwrite some.
 struct MaskOperation {
@@ -49,4 +49,4 @@ struct MaskOperations {
   MaskOperation make(const OpcodeForm &form, const Effects &effects, const Operands &operands) const;
 };
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

@@ -1,6 +1,6 @@
 #include "segments.h"
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 Segments cutBlocks(const Program &program) {
   Effects effects;
@@ -69,4 +69,4 @@ Segments cutBlocks(const Program &program) {
   return all;
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

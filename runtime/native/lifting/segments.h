@@ -6,7 +6,7 @@
 
 #include <unordered_map>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 enum class Exit : uint8_t { Fallthrough, Branch, Conditional, Call, Tail, Return, End, Trap, Unknown };
 
@@ -89,4 +89,4 @@ using Segments = std::vector<std::vector<Segment>>; ///< by block
 
 Segments cutBlocks(const Program &program);
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

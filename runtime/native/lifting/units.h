@@ -1,16 +1,30 @@
-// Sets of register units, as bits; the numbering is that of docs/architecture.md, "Vocabulary of registers".
+// Sets of register units, as bits.
+//
+// Most processors have 256 VGPRs, some 1,024, and the speed of data flow is the width of these sets. So all of it is
+// compiled twice (widths/), in a namespace each. The numbering is that of docs/architecture.md, "Vocabulary of
+// registers", but that AGPRs come right behind the VGPRs that there are: `toSet`, `fromSet`.
 #pragma once
 
+#ifndef LUTHIER_VGPRS
+#define LUTHIER_VGPRS 256
+#define LUTHIER_FLOW flow256
+#endif
+
+#include "unit_numbers.h"
+
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
-constexpr int UnitLimit = 768, UnitWords = UnitLimit / 64, UnitBytes = UnitLimit / 8;
-constexpr int VccLo = 106, M0 = 124, ExecLo = 126, ExecHi = 127, Scc = 128, Mode = 129, FlatScratchLo = 130,
-              FlatScratchHi = 131, VgprFirst = 256;
+using units::VccLo, units::M0, units::ExecLo, units::ExecHi, units::Scc, units::Mode, units::FlatScratchLo,
+    units::FlatScratchHi, units::Untracked, units::Vgpr;
+
+constexpr int Agpr = Vgpr + LUTHIER_VGPRS, SetUnits = Agpr + units::Agprs;
+constexpr int UnitWords = SetUnits / 64;
 
 /// Several sets of units side by side: `Sets` is 1, or 3 where liveness is followed with unknowns.
 template <int Sets> struct Bits {
@@ -70,15 +84,30 @@ constexpr Units wordsBetween(int first, int last) {
   return units;
 }
 
-constexpr int ScalarWords = VgprFirst / 64;
+constexpr int ScalarWords = Vgpr / 64;
 /// Every unit with one value a wave; the others have one value a lane.
 constexpr Units Scalars = wordsBetween(0, ScalarWords), Vectors = wordsBetween(ScalarWords, UnitWords);
 constexpr Units AllUnits = wordsBetween(0, UnitWords);
 
-inline Units unitsFrom(const unsigned char *bytes) {
-  Units units;
-  std::memcpy(units.word.data(), bytes, UnitBytes);
-  return units;
+/// A unit by its number for everybody as a member of these sets; -1 where the processor has no such unit.
+constexpr int toSet(int unit) { return unit >= units::Agpr ? unit - units::Agpr + Agpr : unit < Agpr ? unit : -1; }
+
+/// A set as everybody sees it.
+using PublicUnits = std::array<uint64_t, units::UnitLimit / 64>;
+constexpr int PublicBytes = sizeof(PublicUnits);
+
+inline Units toSet(const PublicUnits &given) {
+  Units result;
+  std::copy_n(given.begin(), Agpr / 64, result.word.begin());
+  std::copy(given.begin() + units::Agpr / 64, given.end(), result.word.begin() + Agpr / 64);
+  return result;
+}
+
+inline PublicUnits fromSet(const Units &set) {
+  PublicUnits result{};
+  std::copy_n(set.word.begin(), Agpr / 64, result.begin());
+  std::copy(set.word.begin() + Agpr / 64, set.word.end(), result.begin() + units::Agpr / 64);
+  return result;
 }
 
 inline Units pairOfUnits(int first, int count) {
@@ -87,4 +116,4 @@ inline Units pairOfUnits(int first, int count) {
   return units;
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

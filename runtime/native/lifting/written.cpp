@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 Written::Written(const Program &program, const Segments &segments, const LaneFlow &flow, const Units &touched)
     : program_(program), segments_(segments), flow_(flow), unknownCalls_(program.unknown),
@@ -14,7 +14,7 @@ Written::Written(const Program &program, const Segments &segments, const LaneFlo
   for (size_t block = 0; block < program.blocks.size(); ++block)
     fills_.push_back(fillOf(int(block)));
   summarise();
-  const Units first = pairOfUnits(VgprFirst, program.launched);
+  const Units first = pairOfUnits(Vgpr, program.launched);
   before = solve(first);
   if (const Units seen = storedUnwritten() | (touched & Vectors))
     before = solve(first | seen);
@@ -166,4 +166,4 @@ Units Written::storedUnwritten() const {
   return seen;
 }
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

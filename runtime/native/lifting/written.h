@@ -8,7 +8,7 @@
 
 #include "lane_flow.h"
 
-namespace luthier::flow {
+namespace luthier::LUTHIER_FLOW {
 
 /// Vector units that may hold something.
 struct Filled {
@@ -55,4 +55,4 @@ private:
   std::vector<Filled> ofFunctions_;    ///< with all they call
 };
 
-} // namespace luthier::flow
+} // namespace luthier::LUTHIER_FLOW

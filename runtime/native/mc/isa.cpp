@@ -135,6 +135,8 @@ Isa::Isa(const std::string &cpu, const std::string &features)
     throw McError("LLVM knows no processor " + cpu);
 
   generation_ = AMDGPU::getIsaVersion(cpu).Major;
+  if (subtarget_->checkFeatures("+1024-addressable-vgprs"))
+    vgprs_ = 1024;
   flatOffsetBits_ = AMDGPU::getNumFlatOffsetBits(*subtarget_);
   hwMode_ = subtarget_->getHwMode(MCSubtargetInfo::HwMode_RegInfo);
 }

@@ -99,9 +99,9 @@ struct RegisterUnits {
   bool half;
 };
 
-/// Units of LLVM's register `name`, on GFX9 or on a later generation. None where it is SGPR_NULL, a pseudo register of
-/// code generation, or beyond the units.
-RegisterUnits registerUnits(llvm::StringRef name, bool gfx9);
+/// Units of LLVM's register `name`, on GFX9 or on a later generation, of a processor with so many VGPRs. None where it is
+/// SGPR_NULL, a pseudo register of code generation, or a number the processor has no register for.
+RegisterUnits registerUnits(llvm::StringRef name, bool gfx9, unsigned vgprs);
 
 /// What is the same for every processor, by opcode.
 struct OpcodeTables {
@@ -156,7 +156,7 @@ public:
   std::string mnemonic(unsigned opcode) const;
   std::string registerText(uint32_t number) const;
   RegisterUnits registerUnits(uint32_t number) const {
-    return luthier::registerUnits(registerInfo_->getName(llvm::MCRegister(number)), generation_ == 9);
+    return luthier::registerUnits(registerInfo_->getName(llvm::MCRegister(number)), generation_ == 9, vgprs_);
   }
   /// The opcode that `opcode` encodes, common to all processors; itself where LLVM has no other.
   unsigned genericOpcode(unsigned opcode) const { return tables_.generic[opcode]; }
@@ -180,6 +180,7 @@ private:
   unsigned hwMode_ = 0;
   unsigned generation_ = 0; ///< major version of the instruction set, e.g. 9
   unsigned flatOffsetBits_ = 0;
+  unsigned vgprs_ = 256; ///< that instructions can name
   const OpcodeTables &tables_;
   const std::vector<uint32_t> &flags_ = tables_.flags;
 };

@@ -131,7 +131,8 @@ PYBIND11_MODULE(_mc, m) {
   m.doc() = "LLVM's MC layer for AMDGPU. Use luthier.isa.";
   initializeLLVM();
   m.attr("LLVM_VERSION") = LLVM_VERSION_STRING;
-  luthier::flow::bindFlow(m);
+  luthier::flow256::bindFlow(m, "");
+  luthier::flow1024::bindFlow(m, "Wide");
 
   static py::handle error = py::exception<McError>(m, "McError", PyExc_ValueError).release();
   py::register_exception_translator([](std::exception_ptr pointer) {

@@ -6,23 +6,21 @@ from other layouts is noticed.
 
 from __future__ import annotations
 
-import hashlib
 import runpy
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "luthier" / "emulator" / "layout.py"
 
 
-def header(source: Path = SOURCE) -> str:
-    """Each layout as a namespace of `Field`s, each number as a constant."""
-    names = runpy.run_path(str(source))
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+def header() -> str:
+    """Each layout as a namespace of `Field`s, each number as a constant. `luthier` must be on the module path."""
+    names = runpy.run_path(str(SOURCE))
     lines = [
         "// Made from luthier/emulator/layout.py by layout_header.py.",
         "#pragma once",
         "#include <cstdint>",
         "namespace luthier::layout {",
-        f'inline constexpr char kDigest[] = "{digest}";',
+        f'inline constexpr char kDigest[] = "{names["digest"]()}";',
         "struct Field { uint32_t offset, size; };",
     ]
     for name, value in names.items():
@@ -34,11 +32,3 @@ def header(source: Path = SOURCE) -> str:
         elif isinstance(value, int) and name.isupper():
             lines.append(f"inline constexpr uint64_t {name} = {value}u;")
     return "\n".join([*lines, "}  // namespace luthier::layout", ""])
-
-
-def write(target: Path) -> None:
-    """Write the header unless it is there and the same."""
-    text = header()
-    if not target.exists() or target.read_text() != text:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)

@@ -61,8 +61,8 @@ def view(isa: Isa, code: InstructionArray, index: int, name: str) -> Instruction
             register = isa.register(value)
             unit, count = register.first_unit, register.unit_count
             high = register.text.endswith(".h") if register.half else None
-            if unit >= 512:
-                operand = Operand(info.name, "a", unit - 512, count, high)
+            if unit >= 1280:
+                operand = Operand(info.name, "a", unit - 1280, count, high)
             elif unit >= 256:
                 operand = Operand(info.name, "v", unit - 256, count, high)
             elif count == 0 or unit > SCC_UNIT:

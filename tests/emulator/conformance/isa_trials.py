@@ -66,7 +66,7 @@ def choose_register(isa: Isa, name: str, cls: str, plan: Plan, count: int, half:
     units = []
     if not wants_scalar and name in VECTOR_PLACES:
         vector = VECTOR_PLACES["vdst"] if source >= 0 and source == plan.overlap else VECTOR_PLACES[name]
-        units += [256 + vector, 512 + vector]
+        units += [256 + vector, 1280 + vector]
     if name in SCALAR_PLACES:
         units.append(SCALAR_PLACES[name])
     for unit in units:
@@ -85,7 +85,7 @@ def class_size(isa: Isa, cls: str) -> tuple[int, bool]:
     """Units of a class's registers, and whether they are halves."""
     for number in isa.registers_in_class(cls):
         register = isa.register(number)
-        if 256 <= register.first_unit < 768 or register.first_unit < 100:
+        if 256 <= register.first_unit < 1536 or register.first_unit < 100:
             return register.unit_count, register.half
     return 1, False
 

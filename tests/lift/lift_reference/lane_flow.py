@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
 
 from lift_reference.lane_masks import GROUP_OUTSIDE, GROUP_OWN, MOST_GROUPS, LaneMasks, renumber

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from luthier.isa.units import EXEC_LO, SCALAR_MASK
+from luthier.isa.registers import EXEC_LO, SCALAR_MASK
 
 Key: TypeAlias = int | tuple[int, int]
 """A scalar register unit, or (VGPR unit, lane) for a scalar put into a lane."""

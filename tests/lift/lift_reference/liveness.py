@@ -30,8 +30,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from luthier.isa import units as r
-from luthier.isa.units import RegisterSet, UnitSet
+from luthier.isa import registers as r
+from luthier.isa.registers import UnitSet
+from luthier.lifting.liveness import RegisterSet
 
 from lift_reference.lane_flow import BlockLanes, LaneFlow, SegmentLanes
 from lift_reference.segments import cut_blocks

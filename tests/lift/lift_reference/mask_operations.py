@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.effects import Effects, OpcodeEffects
 from luthier.lifting.forms import MOVE, TABLES, mask_form
 from luthier.lifting.semantics import Lanes

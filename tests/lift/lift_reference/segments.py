@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from luthier.isa import InstructionFlag
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.model import BasicBlock, LiftedRepresentation
 
 from lift_reference.mask_operations import MaskOperation, MaskOperations, followed, is_mask_operation

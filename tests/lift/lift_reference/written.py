@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from luthier.isa import units as r
+from luthier.isa import registers as r
 from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
 
 from lift_reference.lane_flow import LaneFlow, SegmentLanes

@@ -17,6 +17,7 @@ from luthier.emulator.ir.variant import Access, FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
 from luthier.isa import InstructionArray, Isa
 from luthier.isa.instructions import NO_TARGET, InstructionFlag, OperandKind
+from luthier.isa.registers import FLAT_SCRATCH_SGPR
 
 RECORD_TYPE = np.dtype(
     [("function", "<u8"), ("count", "<u8"), ("lanes", "<u8"), ("slots", "<u4", (layout.RECORD_SLOTS,))]
@@ -109,7 +110,8 @@ class Code:
             numbers, which = np.unique(registers, return_inverse=True)
             places = [self.isa.register(int(number)) if number else None for number in numbers]
             ends = [
-                place.first_unit + place.unit_count if place and 0 <= place.first_unit < 102 else 0 for place in places
+                place.first_unit + place.unit_count if place and 0 <= place.first_unit < FLAT_SCRATCH_SGPR else 0
+                for place in places
             ]
             owners = np.repeat(np.arange(len(part)), np.diff(part.operand_start))
             np.maximum.at(result, start + owners, np.array([0, *ends], np.int32)[1 + which])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from luthier.emulator import layout
 from luthier.isa import Isa
+from luthier.isa.registers import AGPRS, EXEC_HI, VGPRS
 
 MODIFIER = 1
 """Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be."""
@@ -75,13 +76,15 @@ class Registers:
         unit, count, name = register.first_unit, register.unit_count, register.name
         half = ("h" if "HI16" in name else "l") if register.half else ""
         row = 4 * self._isa.wave_size
-        if unit >= 512:
-            return RegisterPlace(f"v{half}", self._agprs + (unit - 512) * row, agprs=unit - 512 + count)
-        if unit >= 256:
-            return RegisterPlace(f"v{half}", layout.VECTORS + (unit - 256) * row, vgprs=unit - 256 + count)
+        if unit in AGPRS:
+            index = unit - AGPRS.start
+            return RegisterPlace(f"v{half}", self._agprs + index * row, agprs=index + count)
+        if unit in VGPRS:
+            index = unit - VGPRS.start
+            return RegisterPlace(f"v{half}", layout.VECTORS + index * row, vgprs=index + count)
         if name.endswith(("VCCZ", "EXECZ")):
             return RegisterPlace(f"?{name}", 0)
-        if 0 <= unit < 128:
+        if 0 <= unit <= EXEC_HI:
             return RegisterPlace(f"s{half}", 4 * unit)
         if unit in layout.UNIT_OFFSETS:
             return RegisterPlace("s", layout.UNIT_OFFSETS[unit])

@@ -19,6 +19,7 @@ from luthier.emulator.running.start import SgprImage
 from luthier.emulator.running.worker import Worker
 from luthier.errors import DecodeError
 from luthier.isa import Isa
+from luthier.isa.registers import EXEC_HI
 
 DEFAULT_MODE = 0x3F0
 """Round to nearest even, denormals kept, DX10_CLAMP and IEEE on."""
@@ -135,7 +136,8 @@ def run_assembly(
     Args:
         vgprs: register index to an array with one value a lane (64-bit values fill two registers), or one number for
             all.
-        sgprs: register index to a number of 32 bits, or of 64 if it needs them; 106 is VCC, 124 M0.
+        sgprs: register index to a number of 32 bits, or of 64 if it needs them; VCC and M0 have their unit numbers
+            (`luthier.isa.registers`).
         lds: contents of LDS, or its size.
         scratch: bytes of scratch a lane.
         memory: allocations the wave may touch; its addresses go into registers.
@@ -144,7 +146,7 @@ def run_assembly(
         EmulationError: the wave faulted.
     """
     isa = Isa.of(target, wave_size)
-    image = np.zeros(128, np.uint32)
+    image = np.zeros(EXEC_HI + 1, np.uint32)
     for index, value in (sgprs or {}).items():
         words = 2 if value >> 32 not in (0, -1) or value >= 1 << 32 else 1
         for part in range(words):

@@ -15,6 +15,7 @@ from llvmlite import ir
 from luthier.emulator import layout
 from luthier.emulator.ir.exact import I8, I32, I64, PTR
 from luthier.emulator.ir.wave import NEXT
+from luthier.isa.registers import FLAT_SCRATCH_SGPR
 
 _LINE = ir.VectorType(I32, 32)
 
@@ -299,7 +300,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
         c.store_word(wave, c.get(layout.LAUNCH, launch, "scratch_offset"), offset)
         with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "architected_scratch"), 1)):
             c.set(layout.WAVE, wave, "flat_scratch", scratch)
-            c.ir.store(scratch, c.at(wave, 102 * 4), align=8)
+            c.ir.store(scratch, c.at(wave, FLAT_SCRATCH_SGPR * 4), align=8)
         for name, value in (("status", layout.READY), ("barrier", 0), ("pending", 0), ("steps", 0), ("unseen", 0)):
             c.set(layout.WAVE, wave, name, value)
         c.set(layout.WAVE, wave, "scc", c.get(layout.LAUNCH, launch, "scc"))

@@ -9,6 +9,7 @@ from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.values import Value
 from luthier.emulator.ir.wave import Slot, WaveBuilder
+from luthier.isa.registers import VCC_HI
 
 operations = OperationTable()
 
@@ -70,7 +71,7 @@ def _scalar(w: WaveBuilder, slot: Slot, index: Value, bits: int, *, write: bool)
     """Place of the SGPR `index` registers after the slot's; beyond the last one, a place that reads 0 and keeps
     nothing."""
     moved = w.slot_value(slot.position) + index * 4
-    inside = moved < 4 * (108 - bits // 32 + 1)
+    inside = moved < 4 * (VCC_HI + 1 - bits // 32 + 1)
     outside = layout.WAVE["sink"] if write else layout.WAVE["zero"]
     place = w.select(inside, moved, outside)
     return w.address(w.wave, w.ir.zext(place.llvm, I64))

@@ -267,7 +267,7 @@ def _declare_counter(name: str, operation: str) -> None:
     @operations.wave(name, "#offset -> vdst:u32")
     def count(w: WaveBuilder, result: Slot, offset: Slot) -> None:
         """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted."""
-        m0 = w.load(w.address(w.wave, 124 * 4), "u32")
+        m0 = w.m0
         place = (m0 & 0xFFFF) + (offset.scalar() & 0xFFFF)
         limit = w.load(w.wave_field("lds_size"), "u64")
         with w.when((place.to("u64") + 4) > limit):
@@ -284,7 +284,7 @@ _declare_counter("ds_consume", "sub")
 
 
 def _addtid_place(w: WaveBuilder, offset: Slot) -> Value:
-    m0 = w.load(w.address(w.wave, 124 * 4), "u32") & 0xFFFF
+    m0 = w.m0 & 0xFFFF
     return w.splat(m0 + (offset.scalar() & 0xFFFF)) + w.lane_id() * 4
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.running.worker import get_field, poke
 from luthier.errors import DeviceError
+from luthier.isa.registers import EXEC_HI, EXEC_LO, M0, SGPRS, VCC_LO
 
 
 def _check(index: int, count: int, limit: int) -> None:
@@ -62,29 +63,29 @@ class WaveRegisters:
         self.memory[place : place + row].view(np.uint32)[:] = values
 
     def sgpr(self, index: int, count: int = 1) -> int:
-        """SGPRs from `index` as one number; 106 is VCC, 126 EXEC, 124 M0."""
-        _check(index, count, 128)
+        """SGPRs from `index` as one number; VCC, M0 and EXEC have their unit numbers (`luthier.isa.registers`)."""
+        _check(index, count, EXEC_HI + 1)
         return int.from_bytes(self.memory[4 * index : 4 * (index + count)].tobytes(), "little")
 
     def set_sgpr(self, index: int, value: int, count: int = 1) -> None:
         """Set SGPRs from `index`."""
-        _check(index, count, 128)
+        _check(index, count, EXEC_HI + 1)
         poke(self.memory, 4 * index, 4 * count, value)
 
     @property
     def vcc(self) -> int:
         """VCC, as wide as the wave."""
-        return self.sgpr(106, self.wave_size // 32)
+        return self.sgpr(VCC_LO, self.wave_size // 32)
 
     @property
     def exec(self) -> int:
         """EXEC, as wide as the wave."""
-        return self.sgpr(126, self.wave_size // 32)
+        return self.sgpr(EXEC_LO, self.wave_size // 32)
 
     @property
     def m0(self) -> int:
         """The register M0."""
-        return self.sgpr(124)
+        return self.sgpr(M0)
 
     @property
     def scc(self) -> int:
@@ -96,7 +97,7 @@ class WaveRegisters:
         """The register MODE."""
         return get_field(self.memory, layout.WAVE, "mode")
 
-    def dump(self, sgprs: int = 106, vgprs: int = 0) -> str:
+    def dump(self, sgprs: int = len(SGPRS), vgprs: int = 0) -> str:
         """The registers as text: scalars that are not 0, and the first `vgprs` vector registers by lane."""
         lines = [f"EXEC {self.exec:#x}  VCC {self.vcc:#x}  SCC {self.scc}  M0 {self.m0:#x}  MODE {self.mode:#x}"]
         scalars = [f"s{index}={self.sgpr(index):#x}" for index in range(sgprs) if self.sgpr(index)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.errors import DeviceError
-from luthier.isa.registers import Unit
+from luthier.isa.registers import EXEC_HI, TTMPS
 from luthier.isa.targets import Target
 from luthier.objects import Kernel, KernelArgument
 
@@ -196,7 +196,7 @@ def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
         DeviceError: the descriptor asks for more inputs than it has user SGPRs.
     """
     descriptor = kernel.descriptor
-    words = np.zeros(128, np.uint32)
+    words = np.zeros(EXEC_HI + 1, np.uint32)
     preloaded = inputs.kernarg_bytes[4 * descriptor.kernarg_preload_offset :]
     preloaded = preloaded[: 4 * descriptor.kernarg_preload_length].ljust(4 * descriptor.kernarg_preload_length, b"\0")
     contents = {
@@ -228,7 +228,7 @@ def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
         # The half of an id that is not asked for is 0.
         halves = 0xFFFF * descriptor.enable_sgpr_workgroup_id_y | 0xFFFF0000 * descriptor.enable_sgpr_workgroup_id_z
         first, second, wave = (
-            4 * (Unit.TTMP + number) for number in (ttmps.workgroup_id_x, ttmps.workgroup_id_yz, ttmps.wave_id)
+            4 * TTMPS[number] for number in (ttmps.workgroup_id_x, ttmps.workgroup_id_yz, ttmps.wave_id)
         )
         ids = first, second if halves else sink, sink
         return SgprImage(words, ids, info, scratch, wave, ttmps.wave_id_shift, halves)
