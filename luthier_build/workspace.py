@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -135,12 +134,6 @@ def build_folder(path: Path) -> Iterator[Path]:
             if not lock.tell():
                 os.write(lock.fileno(), _MARKER_TEXT.encode())
         yield path
-
-
-def remove_build_folder(path: Path) -> None:
-    """Delete the folder if it is ours; others are left alone."""
-    if (path / MARKER).is_file():
-        shutil.rmtree(path)
 
 
 def _record_of(output: Path) -> Path:

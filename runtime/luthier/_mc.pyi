@@ -62,6 +62,9 @@ def opcode_names() -> list[str]: ...
 def opcode_numbers(names: list[str]) -> list[int]:
     """-1 where there is none of that name."""
 
+def demangle(name: str) -> str:
+    """The C++ name of a mangled symbol; any other name as it is."""
+
 def host() -> tuple[str, list[str]]:
     """Name and features of the CPU this runs on, as LLVM calls them."""
 

@@ -83,7 +83,7 @@ def test_targets_of_a_bundle(fat: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kernel", "nothing"], "no kernel 'nothing'; there are: caller, loop"),
+        (["--kernel", "nothing"], "no kernel matches 'nothing'; there are caller, loop"),
         (["--target", "gfx90a"], "no code object for gfx90a; there are: "),
         (["--target", "gfx1"], "unknown target 'gfx1'"),
     ],

@@ -66,8 +66,9 @@ def survives(data: bytes) -> bool:
     start = time.perf_counter()
     try:
         for found in load_objects(data, name="damaged"):
-            json.dumps(describe(found))
-            table(found)
+            kernels = list(found.kernels.values())
+            json.dumps(describe(found, kernels))
+            table(found, kernels)
         outcome = None
     except LuthierError as problem:
         outcome = str(problem)

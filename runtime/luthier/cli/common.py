@@ -1,9 +1,8 @@
-"""What several sub-commands share: choosing objects and kernels, options of tools, writing results."""
+"""What several sub-commands share: options of tools, writing results."""
 
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
 import os
 import sys
@@ -13,16 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from luthier.errors import LuthierError, ToolError
-from luthier.objects import CodeObject, load_object
+from luthier.objects import CodeObject
 from luthier.patch import PatchReport, by_kind
 from luthier.tool import ToolGroup
-
-
-def add_object_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE, --target and --kernel."""
-    parser.add_argument("file", metavar="FILE", help="code object, offload bundle, executable, library or archive")
-    parser.add_argument("--target", help="which code object, e.g. gfx942, where FILE holds several")
-    parser.add_argument("--kernel", metavar="GLOB", default="*", help="kernels by name (default: all)")
 
 
 def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -68,25 +60,6 @@ def print_refusals(report: PatchReport) -> None:
     for refusal in report.refused_kernels:
         where = "" if refusal.address is None else f" at {refusal.address:#x}"
         print(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
-
-
-def selected_object(args: argparse.Namespace) -> CodeObject:
-    """The one code object that FILE and --target name."""
-    return load_object(args.file, args.target)
-
-
-def selected_kernels(object: CodeObject, pattern: str) -> list[str]:
-    """Kernels whose name matches.
-
-    Raises:
-        LuthierError: none does.
-    """
-    names = [name for name in object.kernels if fnmatch.fnmatchcase(name, pattern)]
-    if not names:
-        raise LuthierError(
-            f"no kernel matches {pattern!r}; there are {', '.join(object.kernels) or 'none'}", object=object.name
-        )
-    return names
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from luthier.cli.common import add_object_arguments, add_strict_argument, add_tool_argument, print_json
+from luthier.cli.common import add_strict_argument, add_tool_argument, print_json
 from luthier.cli.patch import patched_object, print_report
+from luthier.cli.selection import add_object_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     add_object_arguments(parser)
     add_tool_argument(parser)
     add_strict_argument(parser)
@@ -16,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
     report = patched_object(args).report
     if args.json:
         print_json(report.to_json())

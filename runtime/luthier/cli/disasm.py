@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from luthier.errors import ObjectError
+from luthier.cli.selection import add_object_arguments
 from luthier.isa.listing import Row, instruction_rows
 from luthier.objects import CodeObject, load_objects
+from luthier.objects.names import select
 
 _PADDING = {"s_nop", "s_code_end", ".long", ".byte"}
 """What fills the space between functions."""
@@ -29,33 +30,29 @@ class Part:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="code object, offload bundle, host executable or library, or archive")
-    parser.add_argument("--kernel", metavar="NAME", help="only this kernel")
-    parser.add_argument(
-        "--target", metavar="ID", help="only code objects for this target, e.g. gfx942 or gfx942:xnack-"
-    )
+    """Options. Without --target, all code objects are shown."""
+    add_object_arguments(parser)
     parser.add_argument("--json", action="store_true", help="the same for programs")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the code."""
     objects = load_objects(args.file, target=args.target)
-    if args.kernel is not None:
-        with_it = [found for found in objects if args.kernel in found.kernels]
-        if not with_it:
-            known = sorted({name for found in objects for name in found.kernels})
-            raise ObjectError(f"no kernel {args.kernel!r}; there are: {', '.join(known) or 'none'}", object=args.file)
-        objects = with_it
+    chosen: set[str] | None = None
+    if args.kernel:
+        chosen = set(select(sorted({name for found in objects for name in found.kernels}), args.kernel, file=args.file))
+        objects = [found for found in objects if chosen & found.kernels.keys()]
     if args.json:
-        print(json.dumps([describe(found, args.kernel) for found in objects], indent=1))
+        print(json.dumps([describe(found, chosen) for found in objects], indent=1))
     else:
         for found in objects:
-            for line in listing(found, args.kernel):
+            for line in listing(found, chosen):
                 print(line)
     return 0
 
 
-def parts(found: CodeObject, kernel: str | None = None) -> list[Part]:
-    """The executable code of an object, cut at its functions, in address order; only `kernel` where it is given."""
+def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part]:
+    """The executable code of an object, cut at its functions, in address order; of all or of some kernels."""
     kernels = {one.entry: one for one in found.kernels.values()}
     default_wave = next((one.wave_size for one in kernels.values()), found.target.target.default_wave_size)
     named = {symbol.address: symbol for symbol in found.symbols if symbol.type == "func" and symbol.defined}
@@ -74,7 +71,7 @@ def parts(found: CodeObject, kernel: str | None = None) -> list[Part]:
             made.append(Part(name, address, at - address, own is not None, own.wave_size if own else default_wave))
         if at < end:
             made.append(Part(None, at, end - at, False, default_wave))
-    return [part for part in made if kernel is None or (part.kernel and part.name == kernel)]
+    return [part for part in made if chosen is None or (part.kernel and part.name in chosen)]
 
 
 def rows(found: CodeObject, part: Part) -> list[Row]:
@@ -95,9 +92,9 @@ def with_label(row: Row, names: dict[int, str]) -> str:
     return f"{row.text.rpartition(' ')[0]} {names[row.target]}"
 
 
-def listing(found: CodeObject, kernel: str | None = None) -> Iterator[str]:
+def listing(found: CodeObject, chosen: Collection[str] | None = None) -> Iterator[str]:
     """The lines of one code object."""
-    listed = [(part, rows(found, part)) for part in parts(found, kernel)]
+    listed = [(part, rows(found, part)) for part in parts(found, chosen)]
     names = labels(listed)
     yield f"{found.name}: {found.target}, code object v{found.abi}"
     for part, every in listed:
@@ -123,9 +120,9 @@ def _is_padding(every: list[Row]) -> bool:
     return all(row.text.split()[0] in _PADDING for row in every)
 
 
-def describe(found: CodeObject, kernel: str | None = None) -> dict[str, Any]:
+def describe(found: CodeObject, chosen: Collection[str] | None = None) -> dict[str, Any]:
     """What `--json` says of one code object; addresses are numbers, encodings are hexadecimal in memory order."""
-    listed = [(part, rows(found, part)) for part in parts(found, kernel)]
+    listed = [(part, rows(found, part)) for part in parts(found, chosen)]
     names = labels(listed)
     return {
         "name": found.name,

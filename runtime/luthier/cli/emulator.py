@@ -17,6 +17,7 @@ TARGETS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser("coverage", help="operations that LLVM knows, per target: exact, bounded, refused")
     show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942; all supported ones if none is given")

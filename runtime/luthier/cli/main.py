@@ -29,8 +29,13 @@ COMMAND_GROUP = "luthier.commands"
 
 
 class Command(Protocol):
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-    def run(self, args: argparse.Namespace) -> int: ...
+    """A module that is a sub-command."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do what the command line asks for; the exit status."""
 
 
 def every_command() -> dict[str, tuple[str, str]]:

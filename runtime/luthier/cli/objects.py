@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from luthier.cli.selection import add_kernel_argument
 from luthier.errors import TargetError
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
+from luthier.objects.names import is_selected, select
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     parser.add_argument("file", help="code object, offload bundle, host executable or library, or archive")
+    add_kernel_argument(parser)
     parser.add_argument("--json", action="store_true", help="everything, for programs")
 
 
@@ -21,9 +26,11 @@ def run(args: argparse.Namespace) -> int:
     """Show one object after the other, as they are found.
 
     Raises:
-        LuthierError: at the first that is malformed, after those before it; or all are for unknown processors.
+        LuthierError: at the first that is malformed, after those before it; or all are for unknown processors; or no
+            kernel is what --kernel asks for.
     """
     show = _JsonList() if args.json else _Tables()
+    names: list[str] = []
     unknown: list[tuple[Image, TargetError]] = []
     known = False
     for image in find_images(args.file):
@@ -33,9 +40,13 @@ def run(args: argparse.Namespace) -> int:
             unknown.append((image, problem))
         else:
             known = True
-            show.object(found)
+            names += found.kernels
+            kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
+            if kernels or not args.kernel:
+                show.object(found, kernels)
     if not known:
         raise unknown[0][1]
+    select(names, args.kernel, file=args.file)
     for image, why in unknown:
         show.unsupported(image, why)
     show.end()
@@ -48,8 +59,8 @@ class _Tables:
     def __init__(self) -> None:
         self._before = ""
 
-    def object(self, found: CodeObject) -> None:
-        self._write(table(found))
+    def object(self, found: CodeObject, kernels: Sequence[Kernel]) -> None:
+        self._write(table(found, kernels))
 
     def unsupported(self, image: Image, why: TargetError) -> None:
         self._write(f"{image.name}: not supported: {why}")
@@ -68,8 +79,8 @@ class _JsonList:
     def __init__(self) -> None:
         self._before = "["
 
-    def object(self, found: CodeObject) -> None:
-        self._write(describe(found))
+    def object(self, found: CodeObject, kernels: Sequence[Kernel]) -> None:
+        self._write(describe(found, kernels))
 
     def unsupported(self, image: Image, why: TargetError) -> None:
         self._write({"name": image.name, "id": image.id, "unsupported": str(why)})
@@ -82,19 +93,16 @@ class _JsonList:
         self._before = ","
 
 
-def describe(found: CodeObject) -> dict[str, Any]:
-    """What `--json` says of one code object."""
-    arguments = {id(kernel.arguments): kernel.arguments for kernel in found.kernels.values()}  # most kernels share them
+def describe(found: CodeObject, kernels: Sequence[Kernel]) -> dict[str, Any]:
+    """What `--json` says of one code object and of these kernels of it."""
+    arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     described = {number: [_describe_argument(one) for one in every] for number, every in arguments.items()}
     return {
         "name": found.name,
         "target": str(found.target),
         "code_object_version": found.abi,
         "size": found.size,
-        "kernels": [
-            {**_describe_kernel(kernel), "arguments": described[id(kernel.arguments)]}
-            for kernel in found.kernels.values()
-        ],
+        "kernels": [{**_describe_kernel(kernel), "arguments": described[id(kernel.arguments)]} for kernel in kernels],
         "variables": [
             {"name": symbol.name, "address": symbol.address, "size": symbol.size}
             for symbol in found.symbols
@@ -129,14 +137,14 @@ def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
 _HEADINGS = ("KERNEL", "CODE", "VGPRS", "AGPRS", "SGPRS", "WAVE", "LDS", "SCRATCH", "KERNARG", "ARGUMENTS")
 
 
-def table(found: CodeObject) -> str:
-    """One code object as text. CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes."""
+def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
+    """One code object and these kernels of it as text. CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes."""
     count = len(found.kernels)
     title = (
         f"{found.name}: {found.target}, code object v{found.abi}, {found.size:,} bytes, "
         f"{count} kernel{'' if count == 1 else 's'}"
     )
-    arguments = {id(kernel.arguments): kernel.arguments for kernel in found.kernels.values()}  # most kernels share them
+    arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     summaries = {number: _summary(every) for number, every in arguments.items()}
     rows = [_HEADINGS] + [
         (
@@ -151,7 +159,7 @@ def table(found: CodeObject) -> str:
             str(kernel.kernarg_size),
             summaries[id(kernel.arguments)],
         )
-        for kernel in found.kernels.values()
+        for kernel in kernels
     ]
     first, *others, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     layout = f"  {{:{first}}}" + "".join(f"  {{:>{width}}}" for width in others) + "  {}"

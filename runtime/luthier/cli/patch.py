@@ -5,23 +5,22 @@ from __future__ import annotations
 import argparse
 
 from luthier.cli.common import (
-    add_object_arguments,
     add_strict_argument,
     add_tool_argument,
     check_tools,
     end_progress,
     print_json,
     print_refusals,
-    selected_kernels,
-    selected_object,
     show_progress,
     write_atomically,
 )
+from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
 from luthier.patch import PatchedObject, PatchReport, RefusedError, patch_object
 from luthier.tool import parse_tools
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     add_object_arguments(parser)
     add_tool_argument(parser)
     add_strict_argument(parser)
@@ -30,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
     patched = patched_object(args)
     write_atomically(args.output, patched.data)
     if args.json:

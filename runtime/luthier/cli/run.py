@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from luthier.cli.common import add_tool_argument, write_atomically
+from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ PRESETS = {"once": ("0:1", False), "grids": (None, True), "sample": ("::100", Fa
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     parser.usage = "luthier run [-t TOOL[:OPT=VAL,...]] [--device DEVICES] [OPTION ...] [--] PROGRAM [ARGUMENT ...]"
     add_tool_argument(parser, required=False)
     parser.add_argument(
@@ -31,12 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: %(default)s)",
     )
     select = parser.add_argument_group("what of the program is instrumented")
-    select.add_argument(
-        "--kernel",
-        action="append",
-        metavar="GLOB",
-        help="kernels by name; with ! before it, all but those; repeatable (default: all)",
-    )
+    add_kernel_argument(select)
     select.add_argument(
         "--launches",
         metavar="[FIRST:]END[:STEP]",
@@ -64,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
     from luthier.run import parse_devices, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
@@ -109,7 +107,7 @@ def _selection(args: argparse.Namespace) -> Selection:
     except ValueError:
         raise LuthierError(f"devices are numbers separated by commas, not {args.devices!r}") from None
     return Selection(
-        tuple(args.kernel or ["*"]), first, end, step, args.unique_grid or unique, devices, args.runtime_kernels
+        tuple(args.kernel), first, end, step, args.unique_grid or unique, devices, args.runtime_kernels
     )
 
 

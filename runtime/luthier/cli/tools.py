@@ -46,6 +46,7 @@ class InstalledTool:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     parser.add_argument("--json", action="store_true", help="for programs")
 
 

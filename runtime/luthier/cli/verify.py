@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 
 from luthier.cli.common import (
-    add_object_arguments,
     add_strict_argument,
     add_tool_argument,
     check_tools,
     end_progress,
     print_json,
     print_refusals,
-    selected_kernels,
-    selected_object,
     show_progress,
 )
+from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
 from luthier.launch_plan import read_plans
 from luthier.patch import PatchReport
 from luthier.tool import parse_tools
@@ -23,6 +21,7 @@ from luthier.verify import KernelVerdict, verify_object
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
     add_object_arguments(parser)
     add_tool_argument(parser)
     add_strict_argument(parser)
@@ -31,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status."""
     tools = parse_tools(args.tool)
     object = selected_object(args)
     kernels = selected_kernels(object, args.kernel)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from luthier.errors import LuthierError
+from luthier.objects.names import is_selected
 
 RUNTIME_KERNELS = ("__amd_rocclr_*",)
 """Kernels that HIP launches of its own: copies and fills."""
@@ -17,8 +18,8 @@ _ALL = 1 << 63
 class Selection:
     """All of these must be so for a launch to run instrumented."""
 
-    kernels: Sequence[str] = ("*",)
-    """Patterns of names; one that begins with ``!`` leaves out what matches it."""
+    kernels: Sequence[str] = ()
+    """Patterns as of `luthier.objects.names.is_selected`."""
     first: int = 0
     """Launches of a kernel, counted from 0 in each process: the first one instrumented,"""
     end: int = _ALL
@@ -38,13 +39,7 @@ class Selection:
             return "device not selected"
         if not self.runtime_kernels and any(fnmatch.fnmatchcase(kernel, pattern) for pattern in RUNTIME_KERNELS):
             return "launched by the HIP runtime itself"
-        chosen = [pattern for pattern in self.kernels if not pattern.startswith("!")]
-        left_out = [pattern[1:] for pattern in self.kernels if pattern.startswith("!")]
-        if chosen and not any(fnmatch.fnmatchcase(kernel, pattern) for pattern in chosen):
-            return "name not selected"
-        if any(fnmatch.fnmatchcase(kernel, pattern) for pattern in left_out):
-            return "name not selected"
-        return None
+        return None if is_selected(kernel, self.kernels) else "name not selected"
 
 
 def parse_launches(text: str) -> tuple[int, int, int]:

@@ -5,6 +5,7 @@
 #include "amdgpu_private.h"
 
 #include "llvm/ADT/Sequence.h"
+#include "llvm/Demangle/Demangle.h"
 #include "llvm/TargetParser/Host.h"
 
 #include <algorithm>
@@ -251,6 +252,7 @@ PYBIND11_MODULE(_mc, m) {
         return found;
       },
       py::arg("names"));
+  m.def("demangle", [](const std::string &name) { return llvm::demangle(name); }, py::arg("name"));
   m.def("host", [] {
     std::vector<std::string> features;
     for (const auto &feature : llvm::sys::getHostCPUFeatures())

@@ -1,0 +1,43 @@
+"""Which code object and kernels a sub-command is about. Imports nothing slow."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from luthier.objects import CodeObject, load_object
+from luthier.objects.names import select
+
+
+def add_object_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE, --target and --kernel."""
+    parser.add_argument("file", metavar="FILE", help="code object, offload bundle, executable, library or archive")
+    parser.add_argument(
+        "--target", metavar="ID", help="which code object where FILE holds several, e.g. gfx942 or gfx942:xnack-"
+    )
+    add_kernel_argument(parser)
+
+
+def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
+    """--kernel, repeatable: `args.kernel` is a list of patterns for `luthier.objects.names`."""
+    parser.add_argument(
+        "--kernel",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="kernels by symbol, C++ name, or glob of either; !NAME leaves out; repeatable (default: all)",
+    )
+
+
+def selected_object(args: argparse.Namespace) -> CodeObject:
+    """The one code object that FILE and --target name."""
+    return load_object(args.file, args.target)
+
+
+def selected_kernels(object: CodeObject, patterns: Sequence[str]) -> list[str]:
+    """The kernels of an object that --kernel asks for.
+
+    Raises:
+        ObjectError: it asks for one that is not there.
+    """
+    return select(list(object.kernels), patterns, file=object.name)

@@ -1,0 +1,67 @@
+"""Which kernels a user means by a name: the one rule for every command that takes names of kernels."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from luthier import _mc
+from luthier.errors import ObjectError
+
+_SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
+"""A demangled function: what stands before its parameters, without the type that it returns."""
+
+
+@lru_cache(maxsize=1 << 12)
+def spellings(name: str) -> tuple[str, ...]:
+    """The names that a kernel goes by: its symbol, and of a mangled one the demangled name, with parameters and
+    without (``_ZN4math5scaleIfEEvPT_i``, ``void math::scale<float>(float*, int)``, ``math::scale<float>``)."""
+    whole = _mc.demangle(name)
+    if whole == name:
+        return (name,)
+    short = _SPECIALIZED.match(whole)
+    return (name, whole, short[1]) if short else (name, whole)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern means the kernel `name`: it is one of its `spellings`, or a glob (``*``, ``?``, ``[…]``) that
+    fits one; case matters. A pattern that ends with ``)`` is no glob: there ``*`` is a pointer."""
+    known = spellings(name)
+    return pattern in known or (not pattern.endswith(")") and any(fnmatch.fnmatchcase(one, pattern) for one in known))
+
+
+def is_selected(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a kernel is among those that patterns ask for.
+
+    Args:
+        name: its symbol.
+        patterns: as of `matches`; one that begins with ``!`` leaves out. Without any that takes in, all are.
+    """
+    wanted = list(patterns)
+    taken = [pattern for pattern in wanted if not pattern.startswith("!")]
+    left_out = [pattern[1:] for pattern in wanted if pattern.startswith("!")]
+    if any(matches(name, pattern) for pattern in left_out):
+        return False
+    return not taken or any(matches(name, pattern) for pattern in taken)
+
+
+def select(names: Sequence[str], patterns: Sequence[str], *, file: str) -> list[str]:
+    """Those of `names` that patterns ask for, in their order.
+
+    Args:
+        names: symbols of kernels.
+        patterns: as of `is_selected`.
+        file: what errors call the place they are in.
+
+    Raises:
+        ObjectError: a pattern that takes in fits no name, or all are left out.
+    """
+    for pattern in patterns:
+        if not pattern.startswith("!") and not any(matches(name, pattern) for name in names):
+            raise ObjectError(f"no kernel matches {pattern!r}; there are {', '.join(names) or 'none'}", object=file)
+    chosen = [name for name in names if is_selected(name, patterns)]
+    if patterns and not chosen:
+        raise ObjectError(f"no kernel is left; there are {', '.join(names) or 'none'}", object=file)
+    return chosen

@@ -1,0 +1,160 @@
+"""`--kernel` means the same for every command: one table of patterns, and what each command takes them for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from kept import compiled, kept
+from luthier.cli.main import COMMANDS, main
+from luthier.errors import ObjectError
+from luthier.objects import load_object
+from luthier.objects.names import is_selected, matches, select, spellings
+from luthier.tool import Tool
+
+SOURCE = """
+#define KERNEL __attribute__((global, used, visibility("protected")))
+typedef unsigned U;
+extern "C" KERNEL void plain(U *p) { p[0] = 1; }
+KERNEL void overloaded(U *p) { p[0] = 2; }
+KERNEL void overloaded(U *p, int n) { p[n] = 3; }
+namespace math {
+template <typename T, int N> struct Box {};
+template <typename T> KERNEL void scale(T *p, int n) { p[n] = T(); }
+template KERNEL void scale<float>(float *, int);
+template KERNEL void scale<Box<int, 3> *>(Box<int, 3> **, int);
+}
+"""
+SHORT = "math::scale<float>"
+KERNELS = {
+    "plain": ("plain",),
+    "_Z10overloadedPj": ("overloaded", "overloaded(unsigned int*)"),
+    "_Z10overloadedPji": ("overloaded", "overloaded(unsigned int*, int)"),
+    "_ZN4math5scaleIfEEvPT_i": (SHORT, "void math::scale<float>(float*, int)"),
+    "_ZN4math5scaleIPNS_3BoxIiLi3EEEEEvPT_i": (
+        "math::scale<math::Box<int, 3>*>",
+        "void math::scale<math::Box<int, 3>*>(math::Box<int, 3>**, int)",
+    ),
+}
+"""Symbol -> its C++ names."""
+PATTERNS: dict[tuple[str, ...], set[str]] = {
+    (): set(KERNELS),
+    ("plain",): {"plain"},
+    ("pl*",): {"plain"},
+    ("overloaded",): {"_Z10overloadedPj", "_Z10overloadedPji"},
+    ("overloaded(unsigned int*)",): {"_Z10overloadedPj"},
+    ("_Z10overloadedPji",): {"_Z10overloadedPji"},
+    ("overloaded(*",): {"_Z10overloadedPj", "_Z10overloadedPji"},
+    ("_Z10*",): {"_Z10overloadedPj", "_Z10overloadedPji"},
+    ("math::*",): set(list(KERNELS)[3:]),
+    (SHORT, "plain"): {"_ZN4math5scaleIfEEvPT_i", "plain"},
+    ("!plain",): set(KERNELS) - {"plain"},
+    ("math::*", "!*Box*"): {"_ZN4math5scaleIfEEvPT_i"},
+    ("?lain",): {"plain"},
+}
+WRONG = ["PLAIN", "plai", "math", "scale", "", "*nothing*"]
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    source = kept(SOURCE, lambda path: path.write_text(SOURCE), "names.hip")
+    command = ["clang-22", "-x", "hip", "--offload-device-only", "--no-gpu-bundle-output", "--offload-arch=gfx942"]
+    return compiled([*command, "-O1", "-nogpuinc", "-nogpulib", source], [source], "gfx942.co")
+
+
+def test_spellings(path: Path) -> None:
+    assert {name: set(spellings(name)) for name in load_object(path).kernels} == {
+        name: {name, *others} for name, others in KERNELS.items()
+    }
+
+
+@pytest.mark.parametrize("patterns", PATTERNS)
+def test_what_patterns_mean(path: Path, patterns: tuple[str, ...]) -> None:
+    names = list(load_object(path).kernels)
+    assert select(names, patterns, file="f") == [name for name in names if name in PATTERNS[patterns]]
+    assert {name for name in names if is_selected(name, patterns)} == PATTERNS[patterns]
+
+
+def test_names_with_brackets_mean_themselves() -> None:
+    assert matches("k[3]", "k[3]")
+    assert not matches("k3", "k[4]")
+
+
+@pytest.mark.parametrize("pattern", WRONG)
+def test_what_fits_nothing_is_an_error(path: Path, pattern: str) -> None:
+    with pytest.raises(ObjectError, match="no kernel matches"):
+        select(list(load_object(path).kernels), ["plain", pattern], file="f")
+
+
+def test_leaving_out_everything_is_an_error() -> None:
+    with pytest.raises(ObjectError, match="no kernel is left"):
+        select(["a", "b"], ["!*"], file="f")
+
+
+class First(Tool):
+    """Counts nothing, at each kernel's first instruction."""
+
+    module: object
+
+    def instrument(self, task) -> None:
+        task.insert_hook_before(task.lifted.blocks[0].first, self.module.nothing)
+
+
+@pytest.fixture
+def tool(make_module, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`-t` and a tool that inserts something into every kernel."""
+    from luthier.cli import cost, patch, verify
+    from luthier.tool import ToolGroup
+
+    First.module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
+    for command in (patch, cost, verify):
+        if hasattr(command, "parse_tools"):
+            monkeypatch.setattr(command, "parse_tools", lambda names: ToolGroup.of(First()))
+    return ["-t", "first"]
+
+
+def seen_by(command: str, path: Path, options: list[str], tool: list[str], capsys, folder: Path) -> set[str]:
+    """The kernels that a command's JSON is about."""
+    needs_tool = command in ("patch", "cost", "verify")
+    output = ["-o", str(folder / "out")] if command == "patch" else []
+    assert main([command, str(path), *options, *(tool if needs_tool else []), *output, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    if command == "objects":
+        return {kernel["name"] for one in found for kernel in one["kernels"]}
+    if command == "disasm":
+        return {part["name"] for one in found for part in one["functions"] if part["kernel"]}
+    if command == "verify" or command == "lift":
+        return {one["kernel"] for one in found}
+    return {one["kernel"] for one in found["kernels"]}
+
+
+COMMANDS_WITH_KERNELS = ("objects", "disasm", "lift", "patch", "cost", "verify")
+
+
+@pytest.mark.parametrize("patterns", PATTERNS)
+@pytest.mark.parametrize("command", COMMANDS_WITH_KERNELS)
+def test_every_command(command, patterns, path: Path, tool: list[str], capsys, tmp_path: Path) -> None:
+    options = [f"--kernel={pattern}" for pattern in patterns]
+    assert seen_by(command, path, options, tool, capsys, tmp_path) == PATTERNS[patterns]
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITH_KERNELS)
+def test_every_command_refuses(command, path: Path, tool: list[str], capsys, tmp_path: Path) -> None:
+    options = ["-t", "first"] if command in ("patch", "cost", "verify") else []
+    options += ["-o", str(tmp_path / "out")] if command == "patch" else []
+    assert main([command, str(path), "--kernel", "plain", "--kernel", "nowhere", *options]) != 0
+    assert "no kernel matches 'nowhere'" in capsys.readouterr().err
+
+
+def test_no_command_is_forgotten() -> None:
+    """All that have the option are in the tests above, but for `run`, whose kernels are those of a program."""
+    with_option = set()
+    for name, (module, _) in COMMANDS.items():
+        parser = argparse.ArgumentParser()
+        importlib.import_module(module).add_arguments(parser)
+        if any("--kernel" in action.option_strings for action in parser._actions):
+            with_option.add(name)
+    assert with_option - {"run"} == set(COMMANDS_WITH_KERNELS)
