@@ -106,9 +106,7 @@ def _selection(args: argparse.Namespace) -> Selection:
         devices = None if args.devices is None else frozenset(map(int, args.devices.split(",")))
     except ValueError:
         raise LuthierError(f"devices are numbers separated by commas, not {args.devices!r}") from None
-    return Selection(
-        tuple(args.kernel), first, end, step, args.unique_grid or unique, devices, args.runtime_kernels
-    )
+    return Selection(tuple(args.kernel), first, end, step, args.unique_grid or unique, devices, args.runtime_kernels)
 
 
 def _report(instrumentation: Instrumentation, command: list[str], code: int, args: argparse.Namespace) -> None:
