@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
+from luthier.run import parse_devices, results, run_program
+from luthier.run.executed import Executed
+from luthier.run.instrumentation import Instrumentation
+from luthier.run.selection import Selection
+from luthier.tool import ToolGroup
+from numpy.typing import NDArray
 
 PROGRAMS = Path(__file__).parent / "programs"
 TARGETS = ("gfx906", "gfx90a", "gfx1030")
@@ -57,3 +68,115 @@ def luthier_run() -> Callable[..., Outcome]:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@dataclass(frozen=True)
+class RunUnderTools:
+    """What a program did under tools, and what they found."""
+
+    code: int
+    out: str
+    err: str
+    summary: Mapping[str, Any]
+    """As `luthier run --json` writes it."""
+    variables: Mapping[str, Sequence[tuple[int, str, int]]]
+    """By tool: device, name and value."""
+    launches: Sequence[NDArray[np.void]]
+    """Records of launches, by process."""
+
+    def kernels(self) -> dict[str, dict[str, Any]]:
+        """What is said of each kernel."""
+        return {kernel["kernel"]: kernel for kernel in self.summary["kernels"]}
+
+
+def apart(work: Callable[[], Any]) -> Any:
+    """What `work` returns in a forked process: memory for a run can be had once in a process."""
+    reading, writing = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def child() -> None:
+        try:
+            writing.send((True, work()))
+        except BaseException as problem:
+            writing.send((False, f"{problem!r}\n{traceback.format_exc()}"))
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    writing.close()
+    try:
+        good, result = reading.recv()
+    except EOFError:
+        good, result = False, "the forked process has died"
+    process.join()
+    assert good, result
+    return result
+
+
+@pytest.fixture
+def under_tools(capfd: pytest.CaptureFixture[str]) -> Callable[..., RunUnderTools]:
+    """``under_tools(devices, tools, *command)``: run a program under tools, each run in a process of its own."""
+
+    def run(
+        devices: str, tools: Sequence[Tool], *command: str | Path, selection: Selection | None = None
+    ) -> RunUnderTools:
+        argv = [str(part) for part in command]
+
+        def work() -> tuple[Any, ...]:
+            instrumentation = Instrumentation(ToolGroup(tools), selection or Selection())
+            instrumentation.begin()
+            code = run_program(argv, parse_devices(devices), instrumentation)
+            instrumentation.end()
+            summary = results.summary(instrumentation, argv, code, results.tables(instrumentation))
+            variables = {
+                tool.name: [(v.gpu, v.name, v.value) for v in results.Run(instrumentation, tool).variables()]
+                for tool in tools
+            }
+            return code, summary, variables, [session.launches.copy() for session in instrumentation.sessions]
+
+        code, summary, variables, launches = apart(work)
+        out, err = capfd.readouterr()
+        return RunUnderTools(code, out, err, summary, variables, launches)
+
+    return run
+
+
+@pytest.fixture
+def executed(capfd: pytest.CaptureFixture[str]) -> Callable[..., list[tuple[bytes, dict[int, tuple[int, int]]]]]:
+    """``executed(devices, *command)``: the counts of the virtual devices when a program runs without tools, by address
+    in each code object."""
+
+    def run(devices: str, *command: str | Path) -> list[tuple[bytes, dict[int, tuple[int, int]]]]:
+        def work() -> list[tuple[bytes, dict[int, tuple[int, int]]]]:
+            counted = Executed()
+            assert run_program([str(part) for part in command], parse_devices(devices), executed=counted) == 0
+            return [(object.data, counts) for object, counts in counted.objects()]
+
+        counts: list[tuple[bytes, dict[int, tuple[int, int]]]] = apart(work)
+        capfd.readouterr()
+        return counts
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def vectors(make_module: Callable[..., ToolModule]) -> type[Tool]:
+    """A second tool, with a variable of the first one's name: vector instructions a wave."""
+    module = make_module(
+        """
+__managed__ uint64_t counter = 1000;
+LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
+""",
+        *TARGETS,
+    )
+
+    class Vectors(Tool):
+        name = "vectors"
+
+        def instrument(self, task: InstrumentationTask) -> None:
+            for instruction in task.instructions:
+                if instruction.is_vector:
+                    task.insert_hook_before(instruction, module.one)
+
+        def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
+            return {"counter": sum(int(counts.executions[one.index]) for one in task.instructions if one.is_vector)}
+
+    return Vectors

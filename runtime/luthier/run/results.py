@@ -45,6 +45,7 @@ class KernelResult:
             "instrumented": self.instrumented,
             "reason": self.patched.reason or None,
             "skipped": self.patched.skipped,
+            "covered": self.covered,
             "from_cache": self.patched.kept,
             "requested_sites": None if report is None else report.requested_sites,
             "sites": None if report is None else report.sites,

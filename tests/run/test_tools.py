@@ -1,0 +1,148 @@
+"""Unmodified programs under tools: right as without, and counts equal to what the virtual device counts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from luthier import CodeObject, ExecutionCounts, InstrumentationTask, Tool, lift
+from luthier.errors import LuthierError
+from luthier.run.selection import Selection, parse_launches
+
+from .conftest import TARGETS, RunUnderTools
+from .test_programs import SAYS, in_order
+
+Build = Callable[[str], Path]
+UnderTools = Callable[..., RunUnderTools]
+Counts = list[tuple[bytes, dict[int, tuple[int, int]]]]
+
+UNSTEADY = {
+    "exchange": "waits for the host",
+    "grid_barrier": "waits for other work-groups",
+    "histogram": "tries again until an atomic operation succeeds",
+    "print": "waits for the host",
+    "sparse": "how far its search gets in a launch depends on the order of waves",
+}
+"""Programs that do not always execute the same number of instructions."""
+
+
+def expected(counted: Counts, launched: Sequence[str], tools: Sequence[Tool]) -> list[int]:
+    """What each tool's `counter` must be by the device's own counts of a run without tools, begun at 0."""
+    totals = [0] * len(tools)
+    for data, counts in counted:
+        object, left = CodeObject(data), dict(counts)
+        for name in object.kernels:
+            if name not in launched:
+                continue
+            lifted = lift(object, name)
+            executions = np.zeros((2, len(lifted.code)), np.int64)
+            for index, address in enumerate(lifted.code.addresses.tolist()):
+                if lifted.block_of[index] >= 0:  # each instruction once, also of functions that several kernels call
+                    executions[:, index] = left.pop(address, (0, 0))
+            for number, tool in enumerate(tools):
+                task = InstrumentationTask(lifted)
+                totals[number] += tool.expected(task, ExecutionCounts(*executions))["counter"]
+    return totals
+
+
+def counters(ran: RunUnderTools) -> list[int]:
+    """Each tool's `counter` over all devices and processes, without what it begins with."""
+    initial = {"vectors": 1000}
+    return [sum(value - initial.get(tool, 0) for _, _, value in found) for tool, found in ran.variables.items()]
+
+
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [*SAYS, "saxpy"])
+def test_counts_are_the_devices_own(
+    build_program: Build,
+    under_tools: UnderTools,
+    executed: Callable[..., Counts],
+    counter: type[Tool],
+    vectors: type[Tool],
+    name: str,
+    target: str,
+) -> None:
+    """Every program, under two tools at once."""
+    program = build_program(name)
+    tools = [counter(), vectors()]
+    ran = under_tools(f"emu:{target}", tools, program)
+    assert ran.code == 0, ran.err
+    assert name == "saxpy" or in_order(name, ran.out) == SAYS[name]
+    assert ran.summary["faults"] == []
+    own = {name: kernel for name, kernel in ran.kernels().items() if not kernel["skipped"]}
+    assert own
+    assert all(kernel["covered"] for kernel in own.values()), own
+    found = counters(ran)
+    if name in UNSTEADY:
+        assert all(found)
+        return
+    assert found == expected(executed(f"emu:{target}", program), list(own), tools)
+
+
+@pytest.mark.parametrize("targets", [("gfx906", "gfx1030"), ("gfx90a", "gfx90a", "gfx1030")])
+def test_every_device_has_its_own_variables(
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], targets: tuple[str, ...]
+) -> None:
+    ran = under_tools(",".join(f"emu:{target}" for target in targets), [counter()], build_program("devices"))
+    assert ran.code == 0, ran.err
+    (found,) = ran.variables.values()
+    assert sorted(gpu for gpu, _, _ in found) == list(range(len(targets)))
+    values = [value for _, _, value in sorted(found)]
+    assert all(values)
+    if targets[0] == targets[1]:
+        assert values[0] == values[1]
+
+
+SELECTIONS = {
+    "all": Selection(),
+    "first": Selection(end=1),
+    "range": Selection(first=1, end=3),
+    "every other": Selection(step=2),
+    "grids": Selection(unique_grid=True),
+    "name": Selection(kernels=("*scale*",)),
+    "not that name": Selection(kernels=("!*scale*",)),
+    "no device": Selection(devices=frozenset([1])),
+}
+
+
+@pytest.mark.parametrize("how", SELECTIONS)
+def test_selection(build_program: Build, under_tools: UnderTools, counter: type[Tool], how: str) -> None:
+    """The program launches scale and shift five times each."""
+    selection = SELECTIONS[how]
+    ran = under_tools("emu:gfx90a", [counter()], build_program("graph"), selection=selection)
+    assert (ran.code, ran.out) == (0, SAYS["graph"])
+    found = {name: (kernel["launches"], kernel["instrumented"]) for name, kernel in ran.kernels().items()}
+    launches = {"_Z5scalePii": 5, "_Z5shiftPii": 5}
+    many = {"all": 5, "first": 1, "range": 2, "every other": 3, "grids": 1, "no device": 0}
+    wanted = {name: (count, many.get(how, 5)) for name, count in launches.items()}
+    if how == "name":
+        wanted["_Z5shiftPii"] = (5, 0)
+    if how == "not that name":
+        wanted["_Z5scalePii"] = (5, 0)
+    assert found == wanted
+    (launches,) = ran.launches
+    assert len(launches) == 10
+    assert launches["instrumented"].sum() == sum(count for _, count in wanted.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("10", (0, 10, 1)),
+        ("5:8", (5, 8, 1)),
+        ("::100", (0, 1 << 63, 100)),
+        ("3:", (3, 1 << 63, 1)),
+        (":4:2", (0, 4, 2)),
+    ],
+)
+def test_launches_as_text(text: str, wanted: tuple[int, int, int]) -> None:
+    assert parse_launches(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1:2:3:4", "::0", "3:3", "5:2", "0", "1.5"])
+def test_launches_that_are_none(text: str) -> None:
+    with pytest.raises(LuthierError):
+        parse_launches(text)
