@@ -169,6 +169,8 @@ LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
     )
 
     class Vectors(Tool):
+        """Counts vector instructions, once a wave, from 1000 on."""
+
         name = "vectors"
 
         def instrument(self, task: InstrumentationTask) -> None:

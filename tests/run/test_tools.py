@@ -23,9 +23,10 @@ UNSTEADY = {
     "grid_barrier": "waits for other work-groups",
     "histogram": "tries again until an atomic operation succeeds",
     "print": "waits for the host",
+    "processes": "one of them ends by _exit, and the device tells nothing of it",
     "sparse": "how far its search gets in a launch depends on the order of waves",
 }
-"""Programs that do not always execute the same number of instructions."""
+"""Programs that do not always execute, or are not known to execute, the same number of instructions."""
 
 
 def expected(counted: Counts, launched: Sequence[str], tools: Sequence[Tool]) -> list[int]:

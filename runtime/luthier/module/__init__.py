@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.module.description import DeviceContents, DeviceVariable, Hook, LoadedModule, Parameter, Storage
+from luthier.module.description import DeviceContents, DeviceVariable, Hook, LoadedModule, Parameter, Storage, qualified
 from luthier.module.embedded import BITCODE_SECTION
 from luthier.module.manifest import Manifest
 from luthier.module.tool_module import ToolModule
@@ -17,4 +17,5 @@ __all__ = [
     "Parameter",
     "Storage",
     "ToolModule",
+    "qualified",
 ]

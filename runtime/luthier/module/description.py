@@ -130,6 +130,11 @@ class DeviceContents:
     bitcode: bytes = b""
 
 
+def qualified(module: LoadedModule, symbol: str) -> str:
+    """What code calls a variable of a module while other modules may have one of the same name."""
+    return f"{symbol}@{id(module):x}"
+
+
 class LoadedModule(Protocol):
     """What a hook needs of the `ToolModule` it is from."""
 

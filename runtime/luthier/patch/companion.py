@@ -16,7 +16,7 @@ import numpy as np
 
 from luthier.errors import PatchError
 from luthier.isa import Isa
-from luthier.module import LoadedModule
+from luthier.module import LoadedModule, qualified
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_RELATIVE64
@@ -52,6 +52,10 @@ class VariableBlock:
                 offsets[name] = size
                 size += variable.size
         return cls(symbol, module, size, offsets)
+
+    def places(self) -> dict[str, int]:
+        """Byte offset of each variable, by what patched code calls it."""
+        return {qualified(self.module, name): offset for name, offset in self.offsets.items()}
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def patch_task(
     if not patched.report.sites:
         raise RefusedError(PatchReport((patched.report,), _sizes(blocks), ()), object.name)
     used = {field.symbol for field in patched.symbols}
-    needed = tuple(block for block in blocks if block.offsets.keys() & used)
+    needed = tuple(block for block in blocks if used.intersection(block.places()))
     return Companion.of(_write(object, patched, task.lifted.isa, needed), patched.report, needed)
 
 
@@ -150,7 +154,7 @@ def _external(
                 kernel=patched.name,
                 offset=literal.address,
             )
-    places = {name: (block.symbol, offset) for block in blocks for name, offset in block.offsets.items()}
+    places = {name: (block.symbol, offset) for block in blocks for name, offset in block.places().items()}
     for symbol, addend, high, distance, offsets in patched.symbols:
         if symbol not in places:
             raise PatchError(f"a hook refers to {symbol}, which the tool does not define", kernel=patched.name)

@@ -11,7 +11,7 @@ from typing import Any
 from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.isa.targets import Target
 from luthier.lifting import lift
-from luthier.module import DeviceVariable, LoadedModule
+from luthier.module import DeviceVariable, LoadedModule, qualified
 from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
 from luthier.objects.metadata import KERNELS
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
@@ -109,7 +109,14 @@ class _Work:
         while True:
             changed = [kernel for kernel in self._patched if kernel.report.sites]
             editor = ObjectEditor(self.object)
-            variables, symbols = _place_variables(editor, list(self._modules.values()))
+            modules = list(self._modules.values())
+            variables, places = _place_variables(editor, modules)
+            symbols = {
+                qualified(module, name): places[name]
+                for module in modules
+                for name in module.variables
+                if name in places
+            }
             try:
                 if changed:
                     _place_code(editor, self.object, changed, symbols)

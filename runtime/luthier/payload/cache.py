@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from luthier.errors import LuthierError, ToolError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
-from luthier.module import Hook
+from luthier.module import Hook, qualified
 from luthier.payload.calls import intrinsics_called
 from luthier.payload.codegen import Argument, generate
 from luthier.payload.intrinsics import BUILT_IN
@@ -17,7 +18,7 @@ from luthier.payload.template import Template, make_template
 
 @functools.lru_cache(maxsize=1024)
 def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, wave_size: int) -> Template:
-    """The template of `hook` with these arguments.
+    """The template of `hook` with these arguments; it refers to variables by their `qualified` names.
 
     Raises:
         HookError, ToolError: it cannot be compiled for the target, and why.
@@ -43,4 +44,5 @@ def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
             )
         if reason := variable.storage.problem:
             raise ToolError(f"hook {hook.name} uses {fixup.symbol}, but {reason}", object=module.name)
-    return template
+    fixups = tuple(replace(fixup, symbol=qualified(module, fixup.symbol)) for fixup in template.fixups)
+    return replace(template, fixups=fixups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ class Executed:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._objects: dict[str, CodeObject] = {}
-        self._counts: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+        self._objects: dict[bytes, CodeObject] = {}
+        self._counts: dict[bytes, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
         self.elsewhere = 0
         """Wave-instructions of code that is in no code object of the program, or was patched."""
 
@@ -35,8 +36,9 @@ class Executed:
             if object is None:
                 self.elsewhere += int(executions.sum())
                 return
-            self._objects[object.name] = object
-            counts = self._counts[object.name]
+            digest = hashlib.blake2b(object.data).digest()  # names of what is in no file are no names
+            self._objects[digest] = object
+            counts = self._counts[digest]
             for address, times, active in zip(addresses.tolist(), executions.tolist(), lanes.tolist(), strict=True):
                 counts[address][0] += times
                 counts[address][1] += active
@@ -44,8 +46,8 @@ class Executed:
     def objects(self) -> Iterator[tuple[CodeObject, dict[int, tuple[int, int]]]]:
         """Each code object, and by virtual address how often a wave executed the instruction there, and the sum over
         those times of the lanes active in EXEC."""
-        for name, counts in self._counts.items():
-            yield self._objects[name], {address: (times, lanes) for address, (times, lanes) in counts.items()}
+        for digest, counts in self._counts.items():
+            yield self._objects[digest], {address: (times, lanes) for address, (times, lanes) in counts.items()}
 
     def table(self) -> Table:
         """Wave-instructions by kernel; what is in no kernel's own code is its functions'."""

@@ -53,7 +53,7 @@ def parse_launches(text: str) -> tuple[int, int, int]:
         numbers = [int(part) if part else None for part in parts]
     except ValueError:
         numbers = [-1]
-    if len(numbers) > 3 or any(number is not None and number < 0 for number in numbers):
+    if not text or len(numbers) > 3 or any(number is not None and number < 0 for number in numbers):
         raise LuthierError(f"launches are given as END, FIRST:END or FIRST:END:STEP, not {text!r}")
     if len(numbers) == 1:
         numbers = [0, numbers[0]]
