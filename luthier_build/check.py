@@ -15,8 +15,9 @@ from luthier.errors import BuildError, ConstantError, LuthierError, WaveSizeErro
 from luthier.isa import Isa
 from luthier.isa.registers import VGPRS
 from luthier.isa.targets import TargetId
+from luthier.lifting import Live
 from luthier.module import Hook, ToolModule
-from luthier.patch.binding import Live, RegisterBudget, bind
+from luthier.patch.binding import RegisterBudget, bind
 from luthier.patch.emission import emit
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload.cache import template_for

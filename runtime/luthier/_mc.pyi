@@ -78,7 +78,7 @@ class EffectTable:
 
     def __init__(self, first_unit: list[int], unit_count: list[int], half: list[bool], wide: bool) -> None: ...
     def tell(self, opcode: int, form: dict[str, object]) -> None:
-        """What all instructions of an opcode have in common (`luthier.lifting.effects`)."""
+        """What all instructions of an opcode have in common (`luthier.lifting.instructions.effects`)."""
     def missing(self, opcodes: NDArray[np.int32]) -> list[int]:
         """Those of `opcodes` that were not told yet, ascending."""
     def code(

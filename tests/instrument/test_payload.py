@@ -14,7 +14,8 @@ from luthier.errors import DecodeError, HookError, ToolError
 from luthier.isa import InstructionArray, Isa, OperandKind
 from luthier.isa.registers import UNIT_LIMIT, mask_of
 from luthier.isa.targets import TargetId
-from luthier.patch.binding import Binding, Live, RegisterBudget, bind, is_valid
+from luthier.lifting import Live
+from luthier.patch.binding import Binding, RegisterBudget, bind, is_valid
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
 from luthier.payload.cache import template_for

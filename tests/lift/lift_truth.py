@@ -16,8 +16,8 @@ from luthier.emulator.running.memory import Memory
 from luthier.errors import DecodeError, EmulationError
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa import registers as r
-from luthier.lifting.effects import Columns, Effects, EffectTable
-from luthier.lifting.semantics import Lanes
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
+from luthier.lifting.instructions.semantics import Lanes
 from numpy.typing import NDArray
 
 VGPRS, AGPRS = 64, 32

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from luthier.errors import LiftError
 from luthier.isa import registers as r
-from luthier.lifting import addresses, lift, lifter, text
-from luthier.lifting.addresses import AddressAnalysis, FunctionAddresses
+from luthier.lifting import lift, lifter
+from luthier.lifting.addresses import analysis
+from luthier.lifting.addresses.analysis import AddressAnalysis, FunctionAddresses
+from luthier.lifting.addresses.slices import Kinds, Step
+from luthier.lifting.code import text
 from luthier.lifting.listing import as_data
-from luthier.lifting.slices import Kinds, Step
 from luthier.objects import CodeObject, load_object
 
 TARGETS = ["gfx90a", "gfx1100"]
@@ -48,7 +50,7 @@ def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bo
     with monkeypatch.context() as patch:
         patch.setattr(AddressAnalysis, "run", noted)
         if whole:
-            patch.setattr(addresses, "relevant_steps", everything)
+            patch.setattr(analysis, "relevant_steps", everything)
         try:
             return as_data(lift(load_object(data), kernel)), found
         except LiftError as error:
@@ -158,7 +160,7 @@ def test_functions_are_analysed_once_for_all_kernels(
     again = load_object(code_object.data)
     for kernel in kernels:
         assert as_data(lift(again, kernel)) == first[kernel]
-        assert len(text.text_of(again, lift(again, kernel).isa).analyses) == 1
+        assert len(lifter._analyses[text.text_of(again, lift(again, kernel).isa)]) == 1
 
 
 def test_decoded_code_is_bounded_over_all_objects(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from lift_reference import Liveness as Reference
 from luthier.isa.registers import SCALAR_MASK, UnitSet
-from luthier.lifting import LiftedRepresentation, lift, text
+from luthier.lifting import LiftedRepresentation, lift
+from luthier.lifting.code import text
 from luthier.lifting.listing import as_data
 from luthier.objects import CodeObject, load_object
 

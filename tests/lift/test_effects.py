@@ -7,8 +7,8 @@ import pytest
 from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.isa.registers import UnitSet
-from luthier.lifting.effects import Columns, Effects, EffectTable
-from luthier.lifting.semantics import Lanes
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
+from luthier.lifting.instructions.semantics import Lanes
 
 VGPRS_256 = r.mask_of(r.VGPRS[:256])
 

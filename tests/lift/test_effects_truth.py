@@ -16,7 +16,7 @@ from luthier.emulator.inspection.coverage import NOT_COMPUTE, samples
 from luthier.errors import EmulationError
 from luthier.isa import Isa
 from luthier.isa import registers as r
-from luthier.lifting.semantics import Control, Lanes, control_of
+from luthier.lifting.instructions.semantics import Control, Lanes, control_of
 
 STEP = 1 if EVERYTHING else 8
 TARGETS = [("gfx950", 64), ("gfx1151", 32), ("gfx1201", 64)]

@@ -20,8 +20,8 @@ from lift_reference.mask_operations import MaskOperation
 from lift_reference.segments import Segment
 from lift_reference.written import Filled, Written
 from luthier.isa import registers as r
+from luthier.lifting.instructions.semantics import Lanes
 from luthier.lifting.model import BasicBlock
-from luthier.lifting.semantics import Lanes
 from luthier.objects import CodeObject
 
 PROGRAMS = 60 * FUZZ if FUZZ > 1 else 0

@@ -21,6 +21,7 @@ def add_object_arguments(parser: argparse.ArgumentParser) -> None:
 def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
     """--kernel, repeatable: `args.kernel` is a list of patterns for `luthier.objects.names`."""
     parser.add_argument(
+        "-k",
         "--kernel",
         action="append",
         default=[],

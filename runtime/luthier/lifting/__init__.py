@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from luthier.isa.registers import UnitSet
-from luthier.lifting.effects import Effects, IndexMode
+from luthier.lifting.instructions.effects import Effects, IndexMode
+from luthier.lifting.instructions.semantics import Control, Lanes
 from luthier.lifting.lifter import lift
-from luthier.lifting.liveness import Liveness, RegisterSet
+from luthier.lifting.live import Live
+from luthier.lifting.liveness import Liveness
 from luthier.lifting.model import (
     BasicBlock,
     CallSite,
@@ -15,12 +17,11 @@ from luthier.lifting.model import (
     Edge,
     Function,
     Instruction,
-    LiftedRepresentation,
     PcReference,
     Restriction,
     Unknown,
 )
-from luthier.lifting.semantics import Control, Lanes
+from luthier.lifting.representation import LiftedRepresentation
 
 __all__ = [
     "BasicBlock",
@@ -36,9 +37,9 @@ __all__ = [
     "Instruction",
     "Lanes",
     "LiftedRepresentation",
+    "Live",
     "Liveness",
     "PcReference",
-    "RegisterSet",
     "Restriction",
     "UnitSet",
     "Unknown",

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Callable, Collection
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable
 from typing import Literal
 
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa import registers as r
-from luthier.lifting.addresses import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
-from luthier.lifting.effects import Columns, Effects, EffectTable
-from luthier.lifting.explore import Explorer, Resolution
-from luthier.lifting.graph import Graph, build_graph, leaves_function
+from luthier.lifting.addresses.analysis import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
+from luthier.lifting.addresses.slots import CodeSlots
+from luthier.lifting.code.explore import Explorer, Resolution
+from luthier.lifting.code.graph import Graph, build_graph, leaves_function
+from luthier.lifting.code.regions import Regions, find_regions
+from luthier.lifting.code.text import Text, text_of
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
+from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import (
     BasicBlock,
     CallSite,
@@ -21,20 +27,20 @@ from luthier.lifting.model import (
     DirectJump,
     Edge,
     Function,
-    LiftedRepresentation,
     PcReference,
     Unknown,
 )
-from luthier.lifting.regions import Regions, find_regions
-from luthier.lifting.semantics import Control
-from luthier.lifting.slots import CodeSlots
-from luthier.lifting.text import MOST_ANALYSES, text_of
+from luthier.lifting.representation import LiftedRepresentation
 from luthier.objects import CodeObject, Kernel, load_object
 
 _ADDRESS_OPERATIONS = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
 
 MOST_ROUNDS = 200
 """Rounds of finding call targets; each goes at least one call deeper."""
+MOST_ANALYSES = 64
+"""Functions of an object whose analyses are kept for the next kernel."""
+_analyses: weakref.WeakKeyDictionary[Text, OrderedDict[Hashable, FunctionAddresses]] = weakref.WeakKeyDictionary()
+"""What is known of functions; the last one used is the last."""
 
 
 def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
@@ -150,7 +156,7 @@ class _Lifter:
                 for node in members
             ),
         )
-        known = self.text.analyses
+        known = _analyses.setdefault(self.text, OrderedDict())
         found = known.get(key)
         if found is None:
             found = analysis.run(starts, links)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from luthier.isa.registers import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST
-from luthier.lifting.liveness import RegisterSet
-from luthier.lifting.model import BasicBlock, CallSite, Function, LiftedRepresentation
+from luthier.lifting.live import Live
+from luthier.lifting.model import BasicBlock, CallSite, Function
+from luthier.lifting.representation import LiftedRepresentation
 
 
-def live_counts(live: RegisterSet) -> dict[str, int]:
+def live_counts(live: Live) -> dict[str, int]:
     """How many scalar and vector units are live, the vector ones for active lanes and for all."""
     return {
         "scalar": (live.active & SCALAR_MASK).bit_count(),

@@ -30,52 +30,32 @@ The analysis is native; this module hands it the kernel and asks it. `tests/lift
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from luthier import _mc
 from luthier.isa import registers as r
-from luthier.isa.registers import UnitSet
-from luthier.lifting.effects import Effects, unit_bytes
-
-if TYPE_CHECKING:
-    from luthier.lifting.model import BasicBlock, LiftedRepresentation
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterSet:
-    """What is live at a point of the code.
-
-    A wave has one copy of a scalar register, so a scalar unit is in all sets or in none.
-    """
-
-    active: UnitSet
-    """Units whose value in a lane that is active here may be read later.
-
-    Any other may be overwritten under the current EXEC.
-    """
-    inactive: UnitSet
-    """Units whose value in a lane that is not active here may be read later."""
-
-    @property
-    def all_lanes(self) -> UnitSet:
-        """Units whose value in any lane may be read later. Any other may be overwritten under any EXEC."""
-        return UnitSet(self.active | self.inactive)
+from luthier.lifting.instructions.effects import Effects, unit_bytes
+from luthier.lifting.live import Live
+from luthier.lifting.model import BasicBlock, LiftedKernel
 
 
 class Liveness:
-    """Liveness at every point of a `LiftedRepresentation`."""
+    """Liveness at every point of the code.
 
-    def __init__(self, lifted: LiftedRepresentation) -> None:
+    Args:
+        lifted: the code.
+        flow: the same as the native analyses see it.
+    """
+
+    def __init__(self, lifted: LiftedKernel, flow: _mc.Flow) -> None:
         # Not the kernel itself: that holds this, and should be let go as soon as nobody uses it.
         self._blocks, self._block_of = lifted.blocks, lifted.block_of
         touched = lifted.read_by_inserted
         for units in lifted.changed_by_inserted.values():
             touched |= units
-        self._native = lifted.flow.liveness(unit_bytes(touched))
+        self._native = flow.liveness(unit_bytes(touched))
         self._inside: dict[int, tuple[int, bytes]] = {}
 
-    def live_before(self, index: int) -> RegisterSet:
+    def live_before(self, index: int) -> Live:
         """What is live just before instruction `index` executes.
 
         Raises:
@@ -84,25 +64,17 @@ class Liveness:
         block = self._block(index)
         return self._point(block, index - block.first)
 
-    def bits_before(self, index: int) -> tuple[int, int]:
-        """The sets that `live_before` gives, active and inactive, as plain bit sets: quicker to make."""
-        block = self._block(index)
-        size, points = self._points(block)
-        at = 2 * size * (index - block.first)
-        middle = at + size
-        return int.from_bytes(points[at:middle], "little"), int.from_bytes(points[middle : middle + size], "little")
-
-    def live_after(self, index: int) -> RegisterSet:
+    def live_after(self, index: int) -> Live:
         """What is live just behind instruction `index`: for a call, when it has returned; for a branch, on any of its
         ways."""
         block = self._block(index)
         return self._point(block, index - block.first + 1)
 
-    def live_in(self, block: int) -> RegisterSet:
+    def live_in(self, block: int) -> Live:
         """What is live at the start of a block."""
         return self._point(self._blocks[block], 0)
 
-    def live_out(self, block: int) -> RegisterSet:
+    def live_out(self, block: int) -> Live:
         """What is live behind the last instruction of a block."""
         return self.live_after(self._blocks[block].last)
 
@@ -118,13 +90,13 @@ class Liveness:
             points = self._inside[block.index] = self._native.points(block.index)
         return points
 
-    def _point(self, block: BasicBlock, number: int) -> RegisterSet:
+    def _point(self, block: BasicBlock, number: int) -> Live:
         """Liveness before instruction `number` of the block, or behind the last."""
         size, points = self._points(block)
         at = 2 * size * number
-        return RegisterSet(
-            UnitSet.from_bytes(points[at : at + size], "little"),
-            UnitSet.from_bytes(points[at + size : at + 2 * size], "little"),
+        middle = at + size
+        return Live(
+            int.from_bytes(points[at:middle], "little"), int.from_bytes(points[middle : middle + size], "little")
         )
 
 
@@ -138,7 +110,7 @@ _KINDS = {"fallthrough": 0, "taken": 1, "indirect": 2}
 """Numbers the native module has for `BlockExit` and `EdgeKind`."""
 
 
-def flow_of(lifted: LiftedRepresentation) -> _mc.Flow:
+def flow_of(lifted: LiftedKernel) -> _mc.Flow:
     """The kernel as the native analyses see it, with what is known of its lane masks."""
     calls = {call.index: call for function in lifted.functions for call in function.calls}
     call_number = {index: number for number, index in enumerate(calls)}
@@ -162,7 +134,7 @@ def flow_of(lifted: LiftedRepresentation) -> _mc.Flow:
     )
 
 
-def override_rows(lifted: LiftedRepresentation, effects: Mapping[int, Effects]) -> dict[int, _mc.OverrideRow]:
+def override_rows(lifted: LiftedKernel, effects: Mapping[int, Effects]) -> dict[int, _mc.OverrideRow]:
     """Effects of instructions that are not those of their encoding, for the native module."""
 
     def row(index: int, one: Effects) -> _mc.OverrideRow:
@@ -174,7 +146,7 @@ def override_rows(lifted: LiftedRepresentation, effects: Mapping[int, Effects]) 
     return {index: row(index, one) for index, one in effects.items()}
 
 
-def followed_units(lifted: LiftedRepresentation) -> int:
+def followed_units(lifted: LiftedKernel) -> int:
     """Units whose writes may change what is known of lane masks; vector units where scalars are put into lanes."""
     pseudos = lifted.effect_table.pseudos
     puts = any(pseudos[number] == "V_WRITELANE_B32" for number in lifted.columns.opcodes)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, overload
 
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
-from luthier.isa.registers import SCALAR_MASK, UnitSet
+from luthier.isa.registers import UnitSet
 from luthier.isa.targets import Target
-from luthier.lifting.effects import Columns, Effects, EffectTable, IndexMode
-from luthier.lifting.semantics import Lanes
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, IndexMode
 from luthier.objects import CodeObject, Kernel
-
-if TYPE_CHECKING:
-    from luthier import _mc
-    from luthier.lifting.liveness import Liveness
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
 Restriction = Literal["in vector skip mode", "in VGPR index mode"]
@@ -62,7 +56,7 @@ class CallSite:
     callees: tuple[int, ...]
     """Functions it may go to, all of them if `known`."""
     known: bool
-    """False: it may go elsewhere too, and is in `LiftedRepresentation.unknown`."""
+    """False: it may go elsewhere too, and is in `LiftedKernel.unknown`."""
     return_block: int | None
     """Block control comes back to; None for tail calls and where nothing follows a call that cannot return."""
     link: int | None
@@ -108,7 +102,7 @@ class PcReference:
     """Virtual address; for kind "computed" that of the instruction after s_getpc_b64."""
     kind: Literal["code", "data", "computed"]
     """"code": a lifted instruction; "data": anything else; "computed": the address feeds only arithmetic whose results
-    go to jumps and calls listed in `LiftedRepresentation.direct_jumps`, so it need not be right after the code
+    go to jumps and calls listed in `LiftedKernel.direct_jumps`, so it need not be right after the code
     moved."""
 
 
@@ -159,11 +153,11 @@ class Clause:
 
 
 class Instruction:
-    """One instruction of a `LiftedRepresentation`; a view that is cheap to make."""
+    """One instruction of a `LiftedKernel`; a view that is cheap to make."""
 
     __slots__ = ("_lifted", "index")
 
-    def __init__(self, lifted: LiftedRepresentation, index: int) -> None:
+    def __init__(self, lifted: LiftedKernel, index: int) -> None:
         self._lifted = lifted
         self.index = index
 
@@ -260,9 +254,9 @@ class Instruction:
 
 
 class InstructionSequence(Sequence[Instruction]):
-    """All instructions of a `LiftedRepresentation`, made when asked for."""
+    """All instructions of a `LiftedKernel`, made when asked for."""
 
-    def __init__(self, lifted: LiftedRepresentation) -> None:
+    def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
 
     def __len__(self) -> int:
@@ -282,8 +276,8 @@ class InstructionSequence(Sequence[Instruction]):
 
 
 @dataclass(frozen=True, eq=False)
-class LiftedRepresentation:
-    """One kernel and every function it may call. Read-only.
+class LiftedKernel:
+    """One kernel and every function it may call, as data. Read-only.
 
     Instruction indices count in `code`; block, function and reference indices in the tuples of the same name.
     """
@@ -329,26 +323,11 @@ class LiftedRepresentation:
     changed_by_inserted: Mapping[int, int] = field(default_factory=dict)
     """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
-    _flow: _mc.Flow | None = field(repr=False, default=None)
 
     @property
     def instructions(self) -> InstructionSequence:
         """Views of all instructions."""
         return InstructionSequence(self)
-
-    @cached_property
-    def liveness(self) -> Liveness:
-        """Registers that may be read later; computed at first use."""
-        from luthier.lifting.liveness import Liveness
-
-        return Liveness(self)
-
-    @cached_property
-    def flow(self) -> _mc.Flow:
-        """The kernel as the native analyses see it."""
-        from luthier.lifting.liveness import flow_of
-
-        return self._flow or flow_of(self)
 
     def effects(self, index: int) -> Effects:
         """Registers instruction `index` reads, writes and replaces."""
@@ -358,60 +337,6 @@ class LiftedRepresentation:
                 self.columns, index, self.index_mode.get(index), index in self.skipped
             )
         return found
-
-    def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:
-        """The same kernel as liveness must see it when inserted code reads registers.
-
-        Args:
-            reads: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
-        """
-        from luthier.lifting.liveness import override_rows
-
-        changed = {}
-        total = self.read_by_inserted
-        for index, units in reads.items():
-            effects = self.effects(index)
-            changed[index] = effects._replace(
-                reads=effects.reads | units, cross_reads=effects.cross_reads | units & SCALAR_MASK
-            )
-            total |= units
-        return replace(
-            self,
-            read_by_inserted=total,
-            _effects={**self._effects, **changed},
-            _flow=self.flow.changed(override_rows(self, changed), keep_lanes=True),  # masks do not depend on reads
-        )
-
-    def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
-        """The same kernel as liveness must see it when inserted code writes registers.
-
-        Such an instruction stands for what is inserted and itself. Where EXEC is written, any lane may be active when
-        the instruction runs: then what is live before it is right for all lanes together only.
-
-        Args:
-            changes: instruction index -> bit set of units that something inserted before it may change.
-        """
-        from luthier.lifting.liveness import followed_units, override_rows
-
-        changed, total = {}, 0
-        for index, units in changes.items():
-            effects = self.effects(index)
-            effects = effects._replace(writes=effects.writes | units)
-            if units & self.effect_table.exec:
-                effects = effects._replace(
-                    cross_reads=effects.reads,
-                    kills=effects.hard_kills | effects.kills & SCALAR_MASK,
-                    lanes=Lanes.ANY,
-                )
-            changed[index] = effects
-            total |= units
-        result = replace(
-            self,
-            changed_by_inserted={**self.changed_by_inserted, **changes},
-            _effects={**self._effects, **changed},
-        )
-        keep_lanes = not total & followed_units(self)
-        return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes))
 
     def index_at(self, address: int) -> int | None:
         """Index of the reachable instruction that begins at virtual `address`."""

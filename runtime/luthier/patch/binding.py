@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from luthier.isa.registers import M0, SCC, SGPRS, VCC, VGPRS, mask_of
+from luthier.lifting import Live
 from luthier.patch.copies import needs_spare
 from luthier.payload.template import Group, Template
 
@@ -146,21 +146,12 @@ def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tu
     return copies
 
 
-class Live(NamedTuple):
-    """What a point must keep, as bit sets of units."""
-
-    active: int
-    """Read later in the lanes that are active."""
-    all_lanes: int
-    """Read later in any lane; holds `active`."""
-
-
 def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], live: Live, wave_size: int) -> bool:
     """Whether a binding made for another point fits here too."""
-    lanes = live.all_lanes if template.writes_inactive_lanes else live.active
+    lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
     if (
         binding.lost & lanes
-        or (binding.parking is not None and live.all_lanes >> binding.parking & 1)
+        or (binding.parking is not None and live.all_bits >> binding.parking & 1)
         or binding.sources != sources
     ):
         return False
@@ -227,7 +218,7 @@ class Choices:
 def _bind(
     template: Template, sources: tuple[int, ...], live: Live, budget: RegisterBudget, wave_size: int, *, park: bool
 ) -> Binding | None:
-    lanes = live.all_lanes if template.writes_inactive_lanes else live.active
+    lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
     fixed_places = mask_of(sources) | template.destinations
     keep = lanes | fixed_places
     scalars = _range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit)
@@ -257,7 +248,7 @@ def _bind(
     parked = tuple(_bits(scalar.taken & keep))
     parking = None
     if parked:
-        dead = _Allocator([mask & ~live.all_lanes & ~keep & ~vector.taken for mask in vectors])
+        dead = _Allocator([mask & ~live.all_bits & ~keep & ~vector.taken for mask in vectors])
         parking = dead.take(1, 1, 0)
         if parking is None or len(parked) > wave_size:
             return None

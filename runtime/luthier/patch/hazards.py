@@ -1,11 +1,9 @@
 """Wait states where a payload meets the application's code.
 
-Inside the application's code and inside a payload the compiler has placed what the hardware does not interlock. At
-the seam nobody has:
-these rules stand in for it, generously. Sources: the ISA documents' tables of required wait states (GFX9 chapter
-4.5, "Manually Inserted
-Wait States"; MI200 and MI300, "Dependency Resolution"). The emulated device has no hazards: these have never been
-timed on hardware.
+Inside the application's code and inside a payload the compiler has placed what the hardware does not interlock. At the
+seam nobody has: these rules stand in for it, generously. Sources: the ISA documents' tables of required wait states
+(GFX9 chapter 4.5, "Manually Inserted Wait States"; MI200 and MI300, "Dependency Resolution"). The emulated device has
+no hazards: these have never been timed on hardware.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Where every instruction of an instrumented kernel goes, and what its branches need to reach that far.
 
 Code keeps its order. A branch whose target moved out of reach of a 16-bit word offset hops over *islands*:
-unconditional
-branches placed at intervals between instructions, jumped over by whoever falls into them. Islands need no register
-and no SCC.
+unconditional branches placed at intervals between instructions, jumped over by whoever falls into them. Islands need no
+register and no SCC.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import numpy as np
 from luthier.errors import HookError, LuthierError, PatchError
 from luthier.isa import OperandKind
 from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
-from luthier.lifting import LiftedRepresentation, Liveness
-from luthier.patch.binding import Binding, Choices, Live, RegisterBudget
+from luthier.lifting import LiftedRepresentation, Live, Liveness
+from luthier.patch.binding import Binding, Choices, RegisterBudget
 from luthier.patch.copies import unit_text
 from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.hazards import Seam, Seams
@@ -206,14 +206,13 @@ class Splicer:
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
             for site in sites:
                 _, insertion, point, use = site
-                active, inactive = liveness.bits_before(point)
-                all_lanes = active | inactive
+                live = liveness.live_before(point)
                 # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
                 if point in any_lanes or use.reads >> AGPRS.start:
-                    active = all_lanes
+                    live = live.with_any_lane_active()
                 seam = self._seams.at(point, insertion.at)
                 try:
-                    number = self._payload(use, Live(active, all_lanes), seam)
+                    number = self._payload(use, live, seam)
                 except _TooFewRegisters as problem:
                     failed.append((site, "too few registers", problem))
                 except LuthierError as problem:
@@ -244,7 +243,7 @@ class Splicer:
             # What the application reads later may not be what a hook reads now, where another one writes.
             read = site.use.reads
             if read and not changes:
-                read &= ~int(self.lifted.liveness.live_before(site.point).active)
+                read &= ~self.lifted.liveness.live_before(site.point).active_bits
             if read:
                 reads[site.point] = reads.get(site.point, 0) | read
             if read or site.use.template.destinations:
@@ -262,7 +261,7 @@ class Splicer:
         if choices is None:
             choices = self._choices[use.template] = Choices(use.template, self.budget, self.lifted.wave_size)
         # All that matters as long as there is no other binding.
-        key = use, choices.made, live.active & choices.heeded, live.all_lanes & choices.heeded_in_all_lanes, seam
+        key = use, choices.made, live.active_bits & choices.heeded, live.all_bits & choices.heeded_in_all_lanes, seam
         number = self._known.get(key)
         if number is None:
             binding = choices.choose(use.sources, live)
@@ -274,7 +273,13 @@ class Splicer:
                 )
             number = self._emit(use.template, binding, seam)
             self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
-            key = use, choices.made, live.active & choices.heeded, live.all_lanes & choices.heeded_in_all_lanes, seam
+            key = (
+                use,
+                choices.made,
+                live.active_bits & choices.heeded,
+                live.all_bits & choices.heeded_in_all_lanes,
+                seam,
+            )
             self._known[key] = number
         return number
 

@@ -1,9 +1,8 @@
 """From a hook's bitcode to assembly text: link, inline, lower intrinsics, optimise, emit.
 
 A payload is ``void payload()`` whose inputs are *markers*: opaque assembly comments ``; luthier.input N REG`` that
-LLVM's register
-allocator completes with the register where it wants input N, and ``; luthier.output N REG`` that say where it left
-result N. No calling convention, no stack, no registers reserved for one.
+LLVM's register allocator completes with the register where it wants input N, and ``; luthier.output N REG`` that say
+where it left result N. No calling convention, no stack, no registers reserved for one.
 """
 
 from __future__ import annotations

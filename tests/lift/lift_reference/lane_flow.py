@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from luthier.isa import registers as r
-from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
+from luthier.lifting.model import BasicBlock, CallSite
+from luthier.lifting.representation import LiftedRepresentation
 
 from lift_reference.lane_masks import GROUP_OUTSIDE, GROUP_OWN, MOST_GROUPS, LaneMasks, renumber
 from lift_reference.segments import Segment

@@ -31,16 +31,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from luthier.isa import registers as r
-from luthier.isa.registers import UnitSet
-from luthier.lifting.liveness import RegisterSet
+from luthier.lifting.live import Live as LiveUnits
 
 from lift_reference.lane_flow import BlockLanes, LaneFlow, SegmentLanes
 from lift_reference.segments import cut_blocks
 from lift_reference.written import Filled, Written
 
 if TYPE_CHECKING:
-    from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
-
+    from luthier.lifting.model import BasicBlock, CallSite
+    from luthier.lifting.representation import LiftedRepresentation
 ALL_UNITS = r.SCALAR_MASK | r.VECTOR_MASK
 Groups: TypeAlias = list[int]
 """Live units of each group."""
@@ -121,11 +120,11 @@ class Liveness:
         if len(lifted.functions) > 1:
             self._summarise()
         self._solve()
-        self._inside: dict[int, list[RegisterSet]] = {}
+        self._inside: dict[int, list[LiveUnits]] = {}
 
     # What is asked
 
-    def live_before(self, index: int) -> RegisterSet:
+    def live_before(self, index: int) -> LiveUnits:
         """What is live just before instruction `index` executes.
 
         Raises:
@@ -134,17 +133,17 @@ class Liveness:
         block = self._block(index)
         return self._points(block)[index - block.first]
 
-    def live_after(self, index: int) -> RegisterSet:
+    def live_after(self, index: int) -> LiveUnits:
         """What is live just behind instruction `index`: for a call, when it has returned; for a branch, on any of its
         ways."""
         block = self._block(index)
         return self._points(block)[index - block.first + 1]
 
-    def live_in(self, block: int) -> RegisterSet:
+    def live_in(self, block: int) -> LiveUnits:
         """What is live at the start of a block."""
         return self._points(self._lifted.blocks[block])[0]
 
-    def live_out(self, block: int) -> RegisterSet:
+    def live_out(self, block: int) -> LiveUnits:
         """What is live behind the last instruction of a block."""
         return self.live_after(self._lifted.blocks[block].last)
 
@@ -154,14 +153,14 @@ class Liveness:
             raise IndexError(f"instruction {index} is never reached")
         return self._lifted.blocks[number]
 
-    def _points(self, block: BasicBlock) -> list[RegisterSet]:
+    def _points(self, block: BasicBlock) -> list[LiveUnits]:
         """Liveness before each instruction of the block and behind the last."""
         known = self._inside.get(block.index)
         if known is None:
             known = self._inside[block.index] = self._walk(block)
         return known
 
-    def _walk(self, block: BasicBlock) -> list[RegisterSet]:
+    def _walk(self, block: BasicBlock) -> list[LiveUnits]:
         lanes = self._flow.blocks[block.index]
         filled = self._written.inside(block)
         live = self._behind(block, lanes)
@@ -372,7 +371,7 @@ def _over(live: Groups, on: int, reads: int, kills: int, cross: int, hard: int) 
     ]
 
 
-def _public(lanes: SegmentLanes, live: Groups, filled: Filled, never: int) -> RegisterSet:
+def _public(lanes: SegmentLanes, live: Groups, filled: Filled, never: int) -> LiveUnits:
     """What is told of a point.
 
     Args:
@@ -387,4 +386,4 @@ def _public(lanes: SegmentLanes, live: Groups, filled: Filled, never: int) -> Re
             inactive |= units & filled.unlaunched
         else:
             inactive |= units & filled.anywhere
-    return RegisterSet(UnitSet(scalars | active & filled.anywhere), UnitSet(scalars | inactive))
+    return LiveUnits(scalars | active & filled.anywhere, scalars | inactive)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from luthier.isa import registers as r
-from luthier.lifting.effects import Effects, OpcodeEffects
-from luthier.lifting.forms import MOVE, TABLES, mask_form
-from luthier.lifting.semantics import Lanes
+from luthier.lifting.instructions.effects import Effects, OpcodeEffects
+from luthier.lifting.instructions.forms import MOVE, TABLES, mask_form
+from luthier.lifting.instructions.semantics import Lanes
 
 from lift_reference.lane_masks import (
     EXEC_SOURCE,

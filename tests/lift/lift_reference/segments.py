@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from luthier.isa import InstructionFlag
 from luthier.isa import registers as r
-from luthier.lifting.model import BasicBlock, LiftedRepresentation
+from luthier.lifting.model import BasicBlock
+from luthier.lifting.representation import LiftedRepresentation
 
 from lift_reference.mask_operations import MaskOperation, MaskOperations, followed, is_mask_operation
 

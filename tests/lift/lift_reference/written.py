@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from luthier.isa import registers as r
-from luthier.lifting.model import BasicBlock, CallSite, LiftedRepresentation
+from luthier.lifting.model import BasicBlock, CallSite
+from luthier.lifting.representation import LiftedRepresentation
 
 from lift_reference.lane_flow import LaneFlow, SegmentLanes
 from lift_reference.segments import Segment

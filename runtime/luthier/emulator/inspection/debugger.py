@@ -29,8 +29,8 @@ class DebugSession:
     shows (`where`, registers, LDS) is the live state: it may be changed, and is something else after the next step.
 
     Made by `EmulatedDevice.debug`. Close a session (it is a context manager): until then no other launch runs on the
-    device. Argument arrays receive
-    their results when the kernel has ended or the session is closed; before that, read them with `memory`.
+    device. Argument arrays receive their results when the kernel has ended or the session is closed; before that, read
+    them with `memory`.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from luthier.errors import ObjectError
-from luthier.lifting.text import Text
+from luthier.lifting.code.text import Text
 from luthier.objects import CodeObject
 
 R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from luthier.lifting.effects import Columns
-from luthier.lifting.explore import Explorer, Resolution
+from luthier.lifting.code.explore import Explorer, Resolution
+from luthier.lifting.instructions.effects import Columns
+from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import BlockExit, EdgeKind
-from luthier.lifting.semantics import Control
 
 
 @dataclass(slots=True)

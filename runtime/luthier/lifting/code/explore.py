@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from luthier.errors import LiftError
 from luthier.isa import NO_TARGET, InstructionArray
-from luthier.lifting import semantics as sem
-from luthier.lifting.effects import Columns
-from luthier.lifting.semantics import Control
-from luthier.lifting.text import UNDECODABLE, Extent, Piece, Text, concatenate
+from luthier.lifting.code.text import UNDECODABLE, Extent, Piece, Text, concatenate
+from luthier.lifting.instructions import semantics as sem
+from luthier.lifting.instructions.effects import Columns
+from luthier.lifting.instructions.semantics import Control
 
 # As plain integers: a member of an IntEnum takes longer to look up than most of what is done here.
 _CONDITIONAL, _CALL, _REFUSED = int(Control.CONDITIONAL), int(Control.CALL), int(Control.REFUSED)

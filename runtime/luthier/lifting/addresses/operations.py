@@ -7,9 +7,7 @@ from typing import TypeAlias
 
 from luthier.isa import OperandKind
 from luthier.isa import registers as r
-from luthier.lifting.effects import Columns, Effects
-from luthier.lifting.semantics import Lanes
-from luthier.lifting.values import (
+from luthier.lifting.addresses.values import (
     MASK32,
     MASK64,
     Carry,
@@ -31,6 +29,8 @@ from luthier.lifting.values import (
     near_of,
     pair_of,
 )
+from luthier.lifting.instructions.effects import Columns, Effects
+from luthier.lifting.instructions.semantics import Lanes
 
 Results: TypeAlias = dict[Key, Values | None]
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from luthier import _mc
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa import registers as r
-from luthier.lifting import semantics as sem
-from luthier.lifting.forms import EMPTY_WAY, exec_rule, mask_form
-from luthier.lifting.semantics import Control, Lanes
+from luthier.lifting.instructions import semantics as sem
+from luthier.lifting.instructions.forms import EMPTY_WAY, exec_rule, mask_form
+from luthier.lifting.instructions.semantics import Control, Lanes
 
 
 class Effects(NamedTuple):

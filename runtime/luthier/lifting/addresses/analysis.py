@@ -12,13 +12,32 @@ from typing import NamedTuple
 import numpy as np
 
 from luthier.isa import registers as r
-from luthier.lifting.effects import Columns, Effects, EffectTable
-from luthier.lifting.explore import Resolution
-from luthier.lifting.graph import Graph, reach
-from luthier.lifting.operations import Operations, carries_entry, is_followed, moves, needs_counter, value_reads
-from luthier.lifting.semantics import Control
-from luthier.lifting.slices import Kinds, Step, relevant_steps
-from luthier.lifting.values import MASK32, MASK64, Element, Entry, High, Low, Notes, Reference, Slot, State, Value
+from luthier.lifting.addresses.operations import (
+    Operations,
+    carries_entry,
+    is_followed,
+    moves,
+    needs_counter,
+    value_reads,
+)
+from luthier.lifting.addresses.slices import Kinds, Step, relevant_steps
+from luthier.lifting.addresses.values import (
+    MASK32,
+    MASK64,
+    Element,
+    Entry,
+    High,
+    Low,
+    Notes,
+    Reference,
+    Slot,
+    State,
+    Value,
+)
+from luthier.lifting.code.explore import Resolution
+from luthier.lifting.code.graph import Graph, reach
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
+from luthier.lifting.instructions.semantics import Control
 
 GETPC_SIZE = 4
 """Bytes of s_getpc_b64, which is a scalar operation with one operand on every target."""

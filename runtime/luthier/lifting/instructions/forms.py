@@ -1,6 +1,6 @@
 """What the native data flow is told of an opcode, from LLVM's generic name: how it writes EXEC and other lane masks.
 
-`luthier.lifting.effects` adds which registers it reads and writes. The analyses themselves are in
+`luthier.lifting.instructions.effects` adds which registers it reads and writes. The analyses themselves are in
 `runtime/native/lifting`.
 """
 
@@ -10,7 +10,7 @@ import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
-from luthier.lifting.semantics import Lanes
+from luthier.lifting.instructions.semantics import Lanes
 
 MOVE = 0b1100
 TABLES = {

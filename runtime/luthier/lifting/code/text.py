@@ -10,27 +10,21 @@ import bisect
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
-from luthier.lifting.effects import Columns
-from luthier.lifting.semantics import Control, control_of
+from luthier.lifting.instructions.effects import Columns
+from luthier.lifting.instructions.semantics import Control, control_of
 from luthier.objects import CodeObject
-
-if TYPE_CHECKING:
-    from luthier.lifting.addresses import FunctionAddresses
 
 MOST_KEPT = 1 << 16
 """Instructions, of all objects together, that are kept decoded for the next kernel, which may call the same
 functions."""
-MOST_ANALYSES = 64
-"""Functions of an object whose analyses are kept for the next kernel."""
 UNDECODABLE = -1
 """In `Piece.control`: the bytes are no instruction."""
 
@@ -112,8 +106,6 @@ class Text:
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
         self.relocations = {relocation.offset: relocation for relocation in object.relocations}
         """By the address they change."""
-        self.analyses: OrderedDict[Hashable, FunctionAddresses] = OrderedDict()
-        """What is known of functions, kept by `luthier.lifting.lifter`; the last one used is the last."""
         self._pieces: dict[int, Piece] = {}
 
     def range_of(self, address: int) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from operator import or_
 from typing import NamedTuple
 
 from luthier.isa import registers as r
-from luthier.lifting.graph import Node
+from luthier.lifting.code.graph import Node
 
 
 class Step(NamedTuple):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from luthier.errors import LiftError
 from luthier.isa import registers as r
-from luthier.lifting.effects import Columns, EffectTable, IndexMode
-from luthier.lifting.graph import Graph, Node
+from luthier.lifting.code.graph import Graph, Node
+from luthier.lifting.instructions.effects import Columns, EffectTable, IndexMode
 from luthier.lifting.model import Clause, Restriction
 
 _MODE_NUMBER = 1

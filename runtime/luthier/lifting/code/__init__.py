@@ -1,0 +1,1 @@
+"""The code of one kernel: decoded text, what control reaches, its blocks, and where nothing may be inserted."""

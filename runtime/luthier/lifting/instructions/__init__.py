@@ -1,0 +1,1 @@
+"""What one instruction does: to control, to registers, to lanes."""

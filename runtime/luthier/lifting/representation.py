@@ -1,0 +1,83 @@
+"""A lifted kernel: its code and, on demand, what its registers hold that is read later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from luthier import _mc
+from luthier.isa.registers import SCALAR_MASK
+from luthier.lifting.instructions.semantics import Lanes
+from luthier.lifting.liveness import Liveness, flow_of, followed_units, override_rows
+from luthier.lifting.model import LiftedKernel
+
+
+@dataclass(frozen=True, eq=False)
+class LiftedRepresentation(LiftedKernel):
+    """One kernel and every function it may call. Read-only.
+
+    What it is made of is in `LiftedKernel`; liveness is computed when it is first asked for.
+    """
+
+    _flow: _mc.Flow | None = field(repr=False, default=None)
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        """Registers that may be read later; computed at first use."""
+        return Liveness(self, self.flow)
+
+    @cached_property
+    def flow(self) -> _mc.Flow:
+        """The kernel as the native analyses see it."""
+        return self._flow or flow_of(self)
+
+    def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:
+        """The same kernel as liveness must see it when inserted code reads registers.
+
+        Args:
+            reads: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
+        """
+        changed = {}
+        total = self.read_by_inserted
+        for index, units in reads.items():
+            effects = self.effects(index)
+            changed[index] = effects._replace(
+                reads=effects.reads | units, cross_reads=effects.cross_reads | units & SCALAR_MASK
+            )
+            total |= units
+        return replace(
+            self,
+            read_by_inserted=total,
+            _effects={**self._effects, **changed},
+            _flow=self.flow.changed(override_rows(self, changed), keep_lanes=True),  # masks do not depend on reads
+        )
+
+    def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
+        """The same kernel as liveness must see it when inserted code writes registers.
+
+        Such an instruction stands for what is inserted and itself. Where EXEC is written, any lane may be active when
+        the instruction runs: then what is live before it is right for all lanes together only.
+
+        Args:
+            changes: instruction index -> bit set of units that something inserted before it may change.
+        """
+        changed, total = {}, 0
+        for index, units in changes.items():
+            effects = self.effects(index)
+            effects = effects._replace(writes=effects.writes | units)
+            if units & self.effect_table.exec:
+                effects = effects._replace(
+                    cross_reads=effects.reads,
+                    kills=effects.hard_kills | effects.kills & SCALAR_MASK,
+                    lanes=Lanes.ANY,
+                )
+            changed[index] = effects
+            total |= units
+        result = replace(
+            self,
+            changed_by_inserted={**self.changed_by_inserted, **changes},
+            _effects={**self._effects, **changed},
+        )
+        keep_lanes = not total & followed_units(self)
+        return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes))
