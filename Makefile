@@ -21,10 +21,12 @@ test: setup ## run the tests, of the largest tables a sample that changes daily
 test-all: export LUTHIER_TEST_ALL = 1
 test-all: test ## run all the tests
 
-check: setup ## lint, format, types
+check: setup ## lint, format, types, rules of the house
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
+	@$(PYTHON) scripts/house_rules.py
+	@.venv/bin/lint-imports --no-cache
 
 format: setup ## format the Python sources
 	@$(PYTHON) -m ruff check --fix-only -q .

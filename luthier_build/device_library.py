@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from luthier.errors import BuildError
+from luthier.errors import BuildError, TargetError
+from luthier.isa.targets import version_of
 from luthier.processes import run
 
 from luthier_build.cache import cache_dir, locked
@@ -25,16 +26,6 @@ ABI_VERSIONS = (400, 500, 600)
 
 _FORMAT = 5  # of the folders made here; a change makes them anew
 
-# Not computable from the name: the library takes a generic processor for one of its members.
-_GENERIC_ISA_VERSIONS = {
-    "gfx9-generic": 9000,
-    "gfx9-4-generic": 9402,
-    "gfx10-1-generic": 10100,
-    "gfx10-3-generic": 10300,
-    "gfx11-generic": 11003,
-    "gfx12-generic": 12000,
-}
-
 
 def isa_version(processor: str) -> int:
     """`__oclc_ISA_version` of a processor: major * 1000 + minor * 100 + stepping, e.g. 9402 for ``gfx942``.
@@ -42,13 +33,11 @@ def isa_version(processor: str) -> int:
     Raises:
         BuildError: not the name of a processor.
     """
-    if processor in _GENERIC_ISA_VERSIONS:
-        return _GENERIC_ISA_VERSIONS[processor]
-    match = re.fullmatch(r"gfx([0-9]+)([0-9a-f])([0-9a-f])", processor)
-    if not match:
-        raise BuildError(f"unknown processor {processor!r}", target=processor)
-    major, minor, stepping = match.groups()
-    return int(major) * 1000 + int(minor, 16) * 100 + int(stepping, 16)
+    try:
+        major, minor, stepping = version_of(processor)
+    except TargetError as problem:
+        raise BuildError(problem.message, target=processor) from None
+    return major * 1000 + minor * 100 + stepping
 
 
 def find_library(rocm_path: Path, resource_dir: Path) -> Path | None:

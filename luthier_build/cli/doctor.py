@@ -18,6 +18,7 @@ from luthier.errors import LuthierError
 
 from luthier_build.toolchain import Toolchain
 
+_TARGET = "gfx942"
 _HOOK = """\
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
@@ -84,7 +85,7 @@ def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "mi
 def _native() -> str:
     from luthier.isa import Isa
 
-    return f"LLVM MC decodes {Isa.of('gfx942').texts(Isa.of('gfx942').decode(bytes.fromhex('000081bf')))[0]!r}"
+    return f"LLVM MC decodes {Isa.of(_TARGET).texts(Isa.of(_TARGET).decode(bytes.fromhex('000081bf')))[0]!r}"
 
 
 def _intrinsics() -> str:
@@ -123,14 +124,14 @@ def _compile_hook(toolchain: Toolchain) -> str:
         with build_folder(Path(name) / "build") as folder:
             made = compile_device(
                 ["hook.hip"],
-                ["gfx942"],
+                [_TARGET],
                 toolchain=toolchain,
                 folder=folder,
                 project=Path(name),
                 report=lambda _: None,
             )
-            (hook,) = read_contents(made.objects["gfx942"], "gfx942").hooks
-    return f"{hook.symbol} compiles for gfx942, with its bitcode"
+            (hook,) = read_contents(made.objects[_TARGET], _TARGET).hooks
+    return f"{hook.symbol} compiles for {_TARGET}, with its bitcode"
 
 
 def _optional() -> Iterator[Finding]:

@@ -319,21 +319,6 @@ def package_table() -> list[tuple[str, str]]:
     return rows
 
 
-def test_packages_use_only_those_above_them() -> None:
-    """The order of the architecture's table, against the imports of the sources."""
-    place: dict[str, int] = {"errors": 0, "_mc": 0}
-    for number, (modules, _) in enumerate(package_table()):
-        place |= dict.fromkeys(re.findall(r"`luthier\.(\w+)`", modules), number)
-    folder = ROOT / "runtime/luthier"
-    for path in folder.rglob("*.py"):
-        own = path.relative_to(folder).parts[0].removesuffix(".py")
-        if own == "__init__":
-            continue  # the public names, imported when used
-        assert own in place, f"{own} is not in the table of docs/architecture.md"
-        for used in re.findall(r"^(?:from|import) luthier\.(\w+)", path.read_text(), re.MULTILINE):
-            assert place[used] <= place[own], f"{path} uses luthier.{used}"
-
-
 def test_architecture_names_exist() -> None:
     """The main names in the table of packages can be imported from there."""
     for modules, names in package_table():

@@ -44,22 +44,32 @@ RECORD = Layout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
 CONSTANTS = 1024
 """Offset in a wave of the inline constants, one 64-bit entry each (see `constants.py`)."""
 VECTORS = 2048
-"""Offset in a wave of VGPR 0; 256 rows of 4 bytes a lane, then 256 AGPRs (touched only where the target has them)."""
+"""Offset in a wave of VGPR 0: rows of 4 bytes a lane, the VGPRs, then the AGPRs (touched only where the target has
+them)."""
+VECTOR_ROWS = 256
+"""VGPRs that a wave has room for, and as many AGPRs."""
+SCALARS = 4 * r.SCC
+"""Bytes of a wave before what is no numbered register: SGPRs, VCC, trap temporaries, M0 and EXEC, by unit."""
+
+
+def agprs(wave_size: int) -> int:
+    """Offset in a wave of AGPR 0."""
+    return VECTORS + VECTOR_ROWS * 4 * wave_size
 
 
 def sink_row(wave_size: int) -> int:
     """Offset in a wave of the row that takes writes to registers that do not exist."""
-    return VECTORS + 512 * 4 * wave_size
+    return VECTORS + 2 * VECTOR_ROWS * 4 * wave_size
 
 
 def wave_stride(wave_size: int) -> int:
     """Bytes from one wave to the next: an odd number of rows, so that their registers fall into different cache
     sets."""
-    return VECTORS + 513 * 4 * wave_size + (128 if wave_size == 32 else 0)
+    return sink_row(wave_size) + 4 * wave_size + (4 * wave_size if wave_size == 32 else 0)
 
 
 WAVE = Layout(
-    512,
+    SCALARS,
     scc=4,
     mode=4,
     flat_scratch=8,
@@ -274,7 +284,6 @@ PLAN = Layout(
     scratch_extra=4,  # bytes a lane beyond what the packet asks for
     architected_scratch=4,
     simd_waves=4,  # waves of the kernel that fit a SIMD
-    major=4,
     group_id_x=4,
     group_id_y=4,
     group_id_z=4,

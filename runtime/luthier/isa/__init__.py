@@ -1,4 +1,5 @@
-"""LLVM's MC layer for AMDGPU: decode, print, assemble, encode, and describe instructions and registers.
+"""What hardware is: generations and targets as data, registers, and LLVM's MC layer for AMDGPU to decode, print,
+assemble, encode and describe instructions.
 
 Everything the rest of Luthier knows of an instruction set comes from here; there are no opcode tables of our own.
 The names here are imported when first used: `luthier.isa.listing` needs none of them, and no NumPy.
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from luthier._mc import LLVM_VERSION as LLVM_VERSION
+    from luthier.isa.generations import Generation as Generation
     from luthier.isa.instructions import NO_TARGET as NO_TARGET
     from luthier.isa.instructions import Assembly as Assembly
     from luthier.isa.instructions import Fixup as Fixup
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
     from luthier.isa.registers import Register as Register
     from luthier.isa.registers import RegisterRange as RegisterRange
     from luthier.isa.registers import UnitSet as UnitSet
+    from luthier.isa.targets import Target as Target
+    from luthier.isa.targets import TargetId as TargetId
 
 _MODULE_OF = {
     "LLVM_VERSION": "luthier._mc",
     "NO_TARGET": "luthier.isa.instructions",
     "Assembly": "luthier.isa.instructions",
     "Fixup": "luthier.isa.instructions",
+    "Generation": "luthier.isa.generations",
     "InstructionArray": "luthier.isa.instructions",
     "InstructionFlag": "luthier.isa.instructions",
     "Isa": "luthier.isa.mc",
@@ -37,6 +42,8 @@ _MODULE_OF = {
     "OperandKind": "luthier.isa.instructions",
     "Register": "luthier.isa.registers",
     "RegisterRange": "luthier.isa.registers",
+    "Target": "luthier.isa.targets",
+    "TargetId": "luthier.isa.targets",
     "UnitSet": "luthier.isa.registers",
 }
 
@@ -45,6 +52,7 @@ __all__ = [
     "NO_TARGET",
     "Assembly",
     "Fixup",
+    "Generation",
     "InstructionArray",
     "InstructionFlag",
     "Isa",
@@ -53,6 +61,8 @@ __all__ = [
     "OperandKind",
     "Register",
     "RegisterRange",
+    "Target",
+    "TargetId",
     "UnitSet",
 ]
 

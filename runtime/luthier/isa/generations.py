@@ -76,14 +76,17 @@ class Generation:
     wave_sizes: tuple[int, ...]
     """Lanes per wavefront the hardware supports, the compiler's default first."""
     simds_per_cu: int = 2
+    """SIMDs of one compute unit."""
     waves_per_simd: int = 16
     """Most waves resident on one SIMD."""
 
     # Vector registers
     vgpr_file: VgprFile
+    """The vector registers of one SIMD."""
     addressable_vgprs: int = 256
     """Vector registers one wave can name in one file (VGPRs, and as many AGPRs where there are any)."""
     has_agprs: bool = False
+    """A wave has accumulation registers besides (gfx908 and later GFX9)."""
     unified_vgprs: bool = False
     """AGPRs share the VGPR allocation and start at ``accum_offset`` (gfx90a and later GFX9)."""
     tied_vector_alignment: int = 1
@@ -159,6 +162,10 @@ class Generation:
     def architected_sgprs(self) -> bool:
         """Work-group ids arrive in trap temporaries instead of user SGPRs."""
         return self.launch_ttmps is not None
+
+    def is_of(self, names: frozenset[str]) -> bool:
+        """Whether it is one of the generations that a format declares something for (see `generations`)."""
+        return self.generation in names
 
     def wave_features(self, wave_size: int) -> tuple[str, ...]:
         """The subtarget features that tell LLVM a wave size; none where there is but one."""

@@ -328,7 +328,7 @@ def _fields_of(target: Target) -> tuple[tuple[tuple[str, int, int, bool], ...], 
     table = []
     free = (1 << 8 * DESCRIPTOR_SIZE) - 1
     for name, bits in _FIELDS.items():
-        if target.generation in bits.generations:
+        if target.is_of(bits.generations):
             table.append((name, bits.position, bits.width, bits.signed))
             free &= ~((1 << bits.width) - 1 << bits.position)
     return tuple(table), free

@@ -223,7 +223,6 @@ class Planner:
             "scratch_extra": abi.scratch_bytes(largest, target.target),
             "architected_scratch": target.target.architected_flat_scratch,
             "simd_waves": target.target.occupancy(descriptor.vgprs, kernel.wave_size),
-            "major": target.target.major,
             "group_id_x": image.group_ids[0],
             "group_id_y": image.group_ids[1],
             "group_id_z": image.group_ids[2],

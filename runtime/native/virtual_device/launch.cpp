@@ -230,7 +230,7 @@ void Launch::fill() {
   put(launch_, launch::quantum, kQuantum);
   put(launch_, launch::step_limit, kNoLimit);
   put(launch_, launch::sgpr_image, sgprs_);
-  put(launch_, launch::agprs, VECTORS + 256 * 4 * shape_.wave_size);
+  put(launch_, launch::agprs, VECTORS + VECTOR_ROWS * 4 * shape_.wave_size);
   put(launch_, launch::scratch_base, shape_.scratch);
   put(launch_, launch::cooperative, dispatch_.cooperative);
 }

@@ -8,7 +8,7 @@ namespace {
 
 // As layout.wave_stride.
 uint64_t wave_stride(unsigned wave_size) {
-  return VECTORS + 513 * 4 * wave_size + (wave_size == 32 ? 128 : 0);
+  return VECTORS + (2 * VECTOR_ROWS + (wave_size == 32 ? 2 : 1)) * 4 * wave_size;
 }
 
 }  // namespace

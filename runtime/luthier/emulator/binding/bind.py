@@ -10,7 +10,7 @@ from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
 from luthier.emulator.constants import inline_offset
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
-from luthier.emulator.operations import oldest_with, operations_of
+from luthier.emulator.operations import compiled_for, operations_of
 from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.isa import InstructionArray, Isa, Opcode
 from luthier.isa.instructions import InstructionFlag, OperandKind
@@ -280,7 +280,7 @@ class Binder:
         return Variant(
             plan.name,
             self.wave_size,
-            self._generation(operation, plan.name),
+            compiled_for(operation, plan.name, self.target),
             results,
             sources,
             tuple(modifiers),
@@ -305,13 +305,6 @@ class Binder:
         small = any(part in name for part in ("f16", "fp8", "bf8"))
         half = small or any(spec.type.kind == "f" and spec.type.bits == 16 for spec in operation.results)
         return replace(mode, relative=0, fp16_ovfl=mode.fp16_ovfl and half)
-
-    def _generation(self, operation: Operation, name: str) -> int:
-        """The generation a variant is compiled for: the oldest that shares the operation, so that they share the
-        code."""
-        if operation.generations:
-            return self.target.major
-        return oldest_with(operation, name)
 
     def _dpp(self, plan: _Plan, operands: list[tuple[int, int]]) -> Dpp | None:
         positions = plan.dpp

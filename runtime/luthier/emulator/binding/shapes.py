@@ -59,7 +59,7 @@ class Registers:
 
     def __init__(self, isa: Isa) -> None:
         self._isa = isa
-        self._agprs = layout.VECTORS + 256 * 4 * isa.wave_size
+        self._agprs = layout.agprs(isa.wave_size)
         self._places: dict[int, RegisterPlace] = {}
 
     def place(self, number: int) -> RegisterPlace:

@@ -69,14 +69,14 @@ def is_compute(opcode: Opcode) -> bool:
 
 
 _examined: dict[tuple[object, ...], Coverage] = {}
-"""By generation, wave size and set of opcodes: many processors have the same."""
+"""By wave size and set of opcodes: many processors have the same."""
 
 
 def coverage(target: str, wave_size: int | None = None) -> Coverage:
     """Examine every opcode of `target`."""
     isa = Isa.of(target, wave_size)
     instructions = samples(isa)
-    key = (isa.target.target.major, isa.wave_size, frozenset(instructions))
+    key = (isa.wave_size, frozenset(instructions))
     if key not in _examined:
         _examined[key] = _examine(isa, instructions)
     return replace(_examined[key], target=target)

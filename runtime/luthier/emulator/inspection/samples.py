@@ -73,7 +73,7 @@ def _candidates(widest: str, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
     prefixes = isa.target.target.opcode_suffixes
     matches = enumerate(map(_GENERATION.search, isa.opcode_names()))
     names = ((match[1] if match else "", number) for number, match in matches)
-    chosen = [number for generation, number in names if generation == "" or generation.startswith(prefixes)]
+    chosen = [number for suffix, number in names if suffix == "" or suffix.startswith(prefixes)]
     return isa, tuple(opcode for opcode in map(isa.opcode, chosen) if opcode.encodable)
 
 

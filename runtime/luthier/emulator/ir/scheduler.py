@@ -280,7 +280,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
     with c.loop(c.number(0), count) as index:
         stride = c.get(layout.GROUP, group, "wave_stride")
         wave = c.at(c.pointer(layout.GROUP, group, "waves"), c.ir.mul(index, stride))
-        c.copy_lines(wave, c.pointer(layout.LAUNCH, launch, "sgpr_image"), c.number(512))
+        c.copy_lines(wave, c.pointer(layout.LAUNCH, launch, "sgpr_image"), c.number(layout.SCALARS))
         vectors = c.at(wave, layout.VECTORS)
         c.clear_lines(vectors, c.get(layout.LAUNCH, launch, "vgpr_bytes"))
         accumulators = c.at(wave, c.get(layout.LAUNCH, launch, "agprs"))

@@ -96,7 +96,7 @@ class WaveBuilder(Builder):
         """
         row = 4 * self.wave_size
         moved = offset + index * row
-        inside = moved < layout.VECTORS + 256 * row
+        inside = moved < layout.agprs(self.wave_size)
         outside = layout.sink_row(self.wave_size) if write else layout.VECTORS
         place = self.select(inside, moved, outside)
         return self.address(self.wave, self.ir.zext(place.llvm, I64))

@@ -32,6 +32,7 @@ from luthier.emulator.operations import (
     valu_special,
 )
 from luthier.isa.generations import MAJORS
+from luthier.isa.targets import Target
 
 FAMILIES = (
     control,
@@ -61,8 +62,11 @@ FAMILIES = (
 )
 
 
-def oldest_with(operation: Operation, name: str) -> int:
-    """The first generation (`Generation.major`) in which `name` is this very operation."""
+def compiled_for(operation: Operation, name: str, target: Target) -> int:
+    """The generation (`Generation.major`) that an operation is compiled for: the oldest that shares it, so that they
+    share the code."""
+    if operation.generations:
+        return target.major
     return next(major for major in MAJORS if operations_of(major).get(name) is operation)
 
 

@@ -168,7 +168,7 @@ class Execution:
             "sgpr_image": image.words.ctypes.data,
             "vgpr_bytes": start.vgprs * row,
             "agpr_bytes": start.agprs * row,
-            "agprs": layout.VECTORS + 256 * row,
+            "agprs": layout.agprs(code.isa.wave_size),
             "lane_images": start.lanes.ctypes.data,
             "lane_image_stride": start.lanes.shape[1],
             "lane_image_size": start.lanes.shape[1] - 64,

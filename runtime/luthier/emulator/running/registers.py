@@ -33,13 +33,13 @@ class WaveRegisters:
 
     def agpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
         """The same of AGPRs."""
-        return self._vectors(layout.VECTORS + 256 * 4 * self.wave_size, index, count, dtype)
+        return self._vectors(layout.agprs(self.wave_size), index, count, dtype)
 
     def _vectors(self, base: int, index: int, count: int, dtype: Any) -> NDArray[Any]:
         kind = np.dtype(dtype)
         row = 4 * self.wave_size
         units = count * max(1, kind.itemsize // 4)
-        _check(index, units, 256)
+        _check(index, units, layout.VECTOR_ROWS)
         raw = (
             self.memory[base + index * row : base + (index + units) * row]
             .view(np.uint32)
@@ -57,7 +57,7 @@ class WaveRegisters:
 
     def set_vgpr(self, index: int, values: Any) -> None:
         """Set a VGPR: one number, or one a lane."""
-        _check(index, 1, 256)
+        _check(index, 1, layout.VECTOR_ROWS)
         row = 4 * self.wave_size
         place = layout.VECTORS + index * row
         self.memory[place : place + row].view(np.uint32)[:] = values

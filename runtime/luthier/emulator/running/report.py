@@ -54,7 +54,7 @@ def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason
         message = f"stopped with code {reason} at {place}"
     error = EmulationError(message, kernel=kernel, offset=address, target=str(code.isa.target))
     error.waves = _waves(worker)
-    error.registers = WaveRegisters(wave, code.isa.wave_size).dump(vgprs=min(256, int(code.vgprs.max(initial=0))))
+    error.registers = WaveRegisters(wave, code.isa.wave_size).dump(vgprs=int(code.vgprs.max(initial=0)))
     return error
 
 

@@ -1,0 +1,189 @@
+"""Rules of the house that no kept linter has. `make check` runs them; tests/house plants what each must find.
+
+facts     What hardware is, is asked of a target: nothing outside luthier.isa and the emulator's operations compares
+          generations (`Target.major`, `Target.generation`) or names of processors and generations.
+units     Register units have names: no bare unit number outside luthier.isa and the emulator's operations.
+facades   A module takes nothing but modules from the packages it lies in: their `__init__` import names when these are
+          first used, so what looks like a small import may be any module of the package.
+
+Who imports whom is import-linter's: the contracts in pyproject.toml.
+
+Use: python scripts/house_rules.py [ROOT]
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FACTS_LIVE_IN = ("runtime/luthier/isa/", "runtime/luthier/emulator/operations/")
+NATIVE_FACTS_LIVE_IN = ("runtime/native/mc/",)
+"""The C++ behind luthier.isa."""
+
+NAME = re.compile(r"gfx\d[0-9a-f]*(-\w+)*|GFX\d\w*")
+"""A processor, a generation, or the beginning of their names."""
+HAND_DOWN = {"operations_of", "Variant", "__init__"}
+"""Calls that take a generation's number for what is declared by it: the emulator's operations and their code."""
+
+CERTAIN_UNITS = {102, 104, 106, 107, 108, 124, 126, 127}
+"""Numbers that are hardly anything but registers: FLAT_SCRATCH, XNACK_MASK, VCC, trap temporaries, M0, EXEC."""
+LIKELY_UNITS = {128, 129, 130, 131, 132, 256, 512, 768, 1024, 1280, 1536}
+"""Numbers that are units, or counts of them, where the statement speaks of registers."""
+REGISTERS = re.compile(r"(?i)\bunits?\b|register|[sva]gprs?\b|\b[sva]gpr|\bvectors?\b|ttmp|\bexec\b|\bvcc\b|\bscc\b")
+NO_UNITS = {
+    ("luthier_build/wrapper.py", 127): "the shell's exit code for a missing program",
+    ("runtime/luthier/patch/companion.py", 127): "the seven bits of a scalar operand",
+    ("runtime/luthier/emulator/layout.py", 256): "how many vector registers a wave of the emulator has room for",
+}
+
+COMPARED_IN_C = re.compile(
+    r"\bmajor_?\b(\(\))?\s*([<>]=?|[!=]=)|((?<!-)[<>]=?|[!=]=)\s*[\w.>-]*\bmajor_?\b|"
+    r"\bswitch\b[^;{]*\bmajor_?\b|([!=]=|starts_with\()\s*\"gfx"
+)
+
+
+def findings(path: str, text: str) -> Iterator[str]:
+    """What breaks a rule in one source file.
+
+    Args:
+        path: relative to the root of the repository, with slashes.
+    """
+    if path.startswith(FACTS_LIVE_IN + NATIVE_FACTS_LIVE_IN):
+        if path.endswith(".py"):
+            yield from _facades(path, ast.parse(text))
+        return
+    if not path.endswith(".py"):
+        for number, line in enumerate(text.splitlines(), 1):
+            if COMPARED_IN_C.search(line.partition("//")[0]):
+                yield f"{path}:{number}: facts: compares generations: {line.strip()}"
+        return
+    tree = ast.parse(text)
+    for parent in ast.walk(tree):
+        for child in ast.iter_child_nodes(parent):
+            child.parent = parent  # type: ignore[attr-defined]
+    for found in (_facts(path, tree), _units(path, tree), _facades(path, tree)):
+        yield from found
+
+
+def _facts(path: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("major", "generation") and _is_target(path, node.value):
+            if not _handed_down(node):
+                yield f"{path}:{node.lineno}: facts: {ast.unparse(node)} decides something: ask the target for the fact"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
+            if _decides(node):
+                yield f"{path}:{node.lineno}: facts: the name {node.value!r} decides something: ask the target"
+        elif isinstance(node, ast.Name) and node.id in ("major", "generation") and _decides(node):
+            if not path.startswith("luthier_build/"):  # there it is clang's version
+                yield f"{path}:{node.lineno}: facts: {node.id} decides something: ask the target for the fact"
+        elif isinstance(node, ast.Name) and re.fullmatch(r"GFX\d\w*", node.id) and _decides(node):
+            yield f"{path}:{node.lineno}: facts: the generation {node.id} decides something: ask the target"
+
+
+def _is_target(path: str, value: ast.expr) -> bool:
+    """Whether `value.major` is a target's. In luthier_build the versions of clang have a `major` too."""
+    return not path.startswith("luthier_build/") or ast.unparse(value).endswith("target")
+
+
+def _handed_down(node: ast.expr) -> bool:
+    """Whether a value only goes to who declares by generation, or is stored to be handed down."""
+    parent = node.parent  # type: ignore[attr-defined]
+    if isinstance(parent, ast.keyword):
+        parent = parent.parent  # type: ignore[attr-defined]
+    if isinstance(parent, ast.Call):
+        called = parent.func
+        return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in HAND_DOWN
+    if isinstance(parent, ast.Assign):  # self.major = …, in the builder that operations ask
+        return all(isinstance(target, ast.Attribute) for target in parent.targets)
+    return False
+
+
+def _decides(node: ast.expr) -> bool:
+    """Whether a name is compared, looked up, or a key that is looked up."""
+    at: ast.AST = node
+    parent = node.parent  # type: ignore[attr-defined]
+    while isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
+        at, parent = parent, parent.parent  # type: ignore[attr-defined]
+    if isinstance(parent, ast.Call):
+        return isinstance(parent.func, ast.Attribute) and parent.func.attr in ("startswith", "endswith", "get", "match")
+    return (
+        isinstance(parent, (ast.Compare, ast.MatchValue))
+        or (isinstance(parent, ast.Subscript) and parent.slice is at)
+        or (isinstance(parent, ast.Dict) and at in parent.keys)
+    )
+
+
+def _units(path: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or type(node.value) is not int or (path, node.value) in NO_UNITS:
+            continue
+        if node.value in CERTAIN_UNITS or (node.value in LIKELY_UNITS and REGISTERS.search(_around(node))):
+            yield f"{path}:{node.lineno}: units: {node.value} is a register unit: take it from luthier.isa.registers"
+
+
+def _around(node: ast.expr) -> str:
+    """The text of the smallest statement, dictionary entry or argument that a number is in."""
+    at: ast.AST = node
+    while not isinstance(at, ast.stmt):
+        parent = at.parent  # type: ignore[attr-defined]
+        if isinstance(parent, ast.Dict) and at in parent.values:
+            key = parent.keys[parent.values.index(at)]  # type: ignore[arg-type]
+            return f"{ast.unparse(key) if key else ''} {ast.unparse(at)}"
+        if isinstance(parent, ast.keyword):
+            return ast.unparse(parent)
+        if hasattr(parent, "body") and at is not getattr(parent, "body", None) and not isinstance(parent, ast.expr):
+            break  # the head of a compound statement
+        at = parent
+    return ast.unparse(at)
+
+
+def _facades(path: str, tree: ast.Module) -> Iterator[str]:
+    module = path.removeprefix("runtime/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and f"{module}.".startswith(f"{node.module}."):
+            if node.module == module:  # a package's own modules, in its __init__
+                continue
+            for name in node.names:
+                if not _is_module(path, node.module, name.name) and name.name != "__version__":
+                    yield (
+                        f"{path}:{node.lineno}: facades: {name.name} comes from {node.module}, which {module} is part "
+                        "of: name the module that has it"
+                    )
+
+
+def _is_module(path: str, package: str, name: str) -> bool:
+    """Whether `name` is a module of a package that the file `path` is in."""
+    depth = package.count(".") + 1 + path.startswith("runtime/")
+    folder = ROOT.joinpath(*path.split("/")[:depth])
+    return any(folder.glob(f"{name}.py*")) or (folder / name).is_dir()
+
+
+ROOT = Path(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else Path(__file__).parents[1]
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """Everything that the rules are about."""
+    for folder, endings in (
+        ("runtime/luthier", ("py",)),
+        ("luthier_build", ("py",)),
+        ("runtime/native", ("cpp", "h")),
+        ("compiler_plugin", ("cpp", "h")),
+    ):
+        for ending in endings:
+            yield from sorted((root / folder).rglob(f"*.{ending}"))
+
+
+def main() -> int:
+    """Print what breaks a rule; the exit code says whether anything does."""
+    found = [
+        one for path in sources(ROOT) for one in findings(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
+    ]
+    print("\n".join(found) or "the house rules hold")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

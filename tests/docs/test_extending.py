@@ -1,0 +1,170 @@
+"""The steps of docs/extending.md, done."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from luthier.cli.main import main
+from luthier.emulator import operations as families
+from luthier.emulator.operations import operations_of
+from luthier.errors import TargetError
+from luthier.isa import Isa, targets
+from luthier.isa.generations import GENERATIONS, Generation
+from luthier.isa.targets import TARGETS, Target
+from luthier.objects import load_object
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
+KINDS = ("target", "generation", "emulated operation", "intrinsic", "argument kind", "tool", "verb")
+
+
+NO_SYMBOLS = {"luthier", "definition", "lower", "docs", "replace", "tools", "NAME"}
+"""Words set as code that are Luthier's or a reader's, but stand in none of the files."""
+
+
+def block(section: str, language: str) -> str:
+    """The first code block of a section, without the indentation of a step."""
+    found = re.search(rf"^( *)```{language}\n(.*?)^ *```$", SECTIONS[section], re.M | re.S)
+    assert found is not None
+    return re.sub(f"^{found[1]}", "", found[2], flags=re.M)
+
+
+def test_there_is_a_section_for_each_kind_of_thing() -> None:
+    assert [title.partition(" ")[2] for title in SECTIONS] == list(KINDS)
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_symbols_are_where_it_says(title: str) -> None:
+    """Of each paragraph: names set as code stand in one of the files that it or the section names."""
+    text = re.sub(r"^ *```.*?^ *```$", "", SECTIONS[title], flags=re.M | re.S)
+    files = [ROOT / name for name in re.findall(r"`((?:runtime|luthier_build|tests|scripts)/[\w/.]+)`", text)]
+    assert all(file.exists() for file in files)
+    sources = "".join(
+        path.read_text() for file in files for path in (file.rglob("*.py") if file.is_dir() else [file])
+    ) + "".join(path.read_text() for path in (ROOT / "runtime/luthier/payload").glob("*.py"))
+    for name in re.findall(r"`(?:\w+\.)*(_?[A-Za-z]\w+)=?`", text):
+        if name not in NO_SYMBOLS:
+            assert re.search(rf"\b{name}\b", sources), name
+
+
+KERNEL = """
+.amdgcn_target "amdgcn-amd-amdhsa--gfx1201"
+.globl k
+.type k,@function
+k:
+v_add_f16 v0.h, v1.l, v2.h
+s_endpgm
+.size k, .-k
+.rodata
+.p2align 6
+.amdhsa_kernel k
+.amdhsa_next_free_vgpr 3
+.amdhsa_next_free_sgpr 1
+.amdhsa_wavefront_size32 1
+.end_amdhsa_kernel
+"""
+
+
+@pytest.fixture
+def without_gfx1201(monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
+    """A table that lacks a processor, which is the one to add."""
+    known = TARGETS["gfx1201"]
+    monkeypatch.delitem(targets.TARGETS, known.name)
+    monkeypatch.delitem(targets._BY_MACH, known.mach)
+    targets.TargetId.parse.cache_clear()
+    yield known
+    monkeypatch.undo()
+    targets.TargetId.parse.cache_clear()
+
+
+def add(row: Target, patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(targets.TARGETS, row.name, row)
+    patch.setitem(targets._BY_MACH, row.mach, row)
+
+
+@pytest.mark.parametrize("as_generation", [False, True])
+def test_a_target(
+    as_generation: bool,
+    without_gfx1201: Target,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A row added at run time, of a known generation or of a new one, lists and decodes."""
+    source, object = tmp_path / "code.s", tmp_path / "code.o"
+    source.write_text(KERNEL)
+    llvm = ["llvm-mc-22", "-triple=amdgcn-amd-amdhsa", "-mcpu=gfx1201", "-mattr=+real-true16", "-filetype=obj"]
+    subprocess.run([*llvm, source, "-o", object], check=True)
+    subprocess.run(["ld.lld-22", "-shared", object, "-o", object], check=True)
+    with pytest.raises(TargetError):
+        load_object(object)
+    row = without_gfx1201
+    generation = next(one for one in GENERATIONS if one.generation == row.generation)
+    if as_generation:
+        # Its name stays: which generations have a field of the descriptor was settled by import.
+        generation = replace(generation, wave_sizes=(32,))
+    add(targets._target(generation, row.name, row.mach, generic=row.generic), monkeypatch)
+    found = load_object(object)
+    assert found.target.target is TARGETS["gfx1201"] is not row
+    isa = Isa.of(found.target, 32)
+    assert isa.texts(isa.decode(found.read(*found.text_ranges[0])))[:2] == [
+        "v_add_f16_e32 v0.h, v1.l, v2.h",
+        "s_endpgm",
+    ]
+    assert main(["disasm", str(object)]) == 0
+    assert "v_add_f16_e32" in capsys.readouterr().out
+    if as_generation:
+        with pytest.raises(TargetError, match="no wave size 64"):
+            Isa.of(found.target, 64)
+
+
+def test_an_emulated_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's operation, in a family of its own, is every generation's; declared twice, it is refused."""
+    family = ModuleType("new_family")
+    exec(block("An emulated operation", "python"), family.__dict__)
+    monkeypatch.setattr(families, "FAMILIES", (*families.FAMILIES, family))
+    operations_of.cache_clear()
+    try:
+        for generation in {generation.major for generation in GENERATIONS}:
+            assert operations_of(generation)["v_average_u32"] in family.operations
+        operations_of.cache_clear()
+        monkeypatch.setattr(families, "FAMILIES", (*families.FAMILIES, family))
+        with pytest.raises(ValueError, match="v_average_u32 is declared twice"):
+            operations_of(9)
+    finally:
+        monkeypatch.undo()
+        operations_of.cache_clear()
+    assert "v_average_u32" not in operations_of(9)
+
+
+def test_a_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page's command in a package of its own."""
+    package, info = tmp_path / "my_package", tmp_path / "my_package-1.0.dist-info"
+    package.mkdir()
+    info.mkdir()
+    (mapping,) = re.findall(r"`(COMMANDS = \{.*?\})`", SECTIONS["A verb"])
+    (package / "__init__.py").write_text(mapping)
+    (package / "hello.py").write_text(block("A verb", "python"))
+    (group,) = re.findall(r'entry-points\."([\w.]+)"', block("A verb", "toml"))
+    (point,) = re.findall(r'^(\w+) = "(.*)"', block("A verb", "toml"), re.M)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{point[0]} = {point[1]}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    assert main(["hello", "there"]) == 0
+    assert capsys.readouterr().out == "hello there\n"
+
+
+def test_every_field_of_a_generation_says_what_it_is() -> None:
+    source = (ROOT / "runtime/luthier/isa/generations.py").read_text()
+    body = source[source.index("class Generation:") : source.index("    @property")]
+    for name in Generation.__dataclass_fields__:
+        assert re.search(rf'^    {name}: [^\n]+\n    """', body, re.M), name

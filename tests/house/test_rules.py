@@ -1,0 +1,213 @@
+"""The rules of the house find what is planted, and nothing in what stands."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RULES = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "house_rules.py")))
+findings: Callable[[str, str], Iterator[str]] = RULES.findings
+
+DECIDES = [
+    "if target.major >= 11: pass",
+    "if lifted.target.major == 9: pass",
+    "wait = {11: 'a', 12: 'b'}[isa.target.target.major]",
+    "wait = WAITS.get(target.major)",
+    "old = target.major in (9, 10)",
+    "def f(target):\n    major = target.major\n    return major < 12",
+    "match target.major:\n    case 9: pass",
+    "if target.generation == 'GFX11': pass",
+    "if target.name == 'gfx942': pass",
+    "if target.name in ('gfx90a', 'gfx942'): pass",
+    "if target.name.startswith('gfx94'): pass",
+    "if target.name.startswith(('gfx101', 'gfx10-1')): pass",
+    "count = COUNTS['gfx942']",
+    "COUNTS = {'gfx942': 4}",
+    "match target.name:\n    case 'gfx942': pass",
+    "from luthier.isa.generations import GFX11\nnew = target.generation is GFX11",
+]
+HARMLESS = [
+    "if target.lane_mask_wait is not None: pass",
+    "table = operations_of(target.major)",
+    "variant = Variant('luthier_unbound', 64, target.major)",
+    "DEFAULT_TARGETS = ('gfx90a', 'gfx942')",
+    "isa = Isa.of('gfx942', 64)",
+    "text = f'{name} is no gfx942'",
+    "field = _bits(0, 32, until=GFX11)",
+]
+UNITS = [
+    "vcc = 106",
+    "registers = range(106, 108)",
+    "mask = 3 << 126",
+    "place = 124 * 4",
+    "if unit < 256: pass",
+    "VGPRS = range(256, 512)",
+    "values = {'vgpr_bytes': min(256, count)}",
+    "f(vgprs=256)",
+    "vector = unit - 1280",
+    "if unit == 128: pass",
+    "while unit >= 256:\n    alignment = 4",
+]
+NO_UNITS = [
+    "ENTRY_ALIGNMENT = 256",
+    "values = {'alignment': 256, 'vgpr_bytes': count}",
+    "size = min(256, kernel.max_flat_workgroup_size or 256)",
+    "CHUNK = 1 << 16",
+    "f(align=256, vgprs=count)",
+    "if unit < count:\n    alignment = 256",
+]
+
+
+@pytest.mark.parametrize("path", ["runtime/luthier/patch/hazards.py", "runtime/luthier/emulator/ir/wave.py"])
+@pytest.mark.parametrize("code", DECIDES)
+def test_comparing_generations_is_found(code: str, path: str) -> None:
+    assert any(": facts: " in found for found in findings(path, code))
+
+
+@pytest.mark.parametrize("code", DECIDES)
+@pytest.mark.parametrize("path", ["runtime/luthier/isa/native.py", "runtime/luthier/emulator/operations/lds.py"])
+def test_facts_may_be_compared_where_they_live(code: str, path: str) -> None:
+    assert list(findings(path, code)) == []
+
+
+@pytest.mark.parametrize("code", UNITS)
+def test_bare_units_are_found(code: str) -> None:
+    assert any(": units: " in found for found in findings("runtime/luthier/patch/copies.py", code))
+    assert list(findings("runtime/luthier/isa/registers.py", code)) == []
+
+
+@pytest.mark.parametrize("code", [*HARMLESS, *NO_UNITS])
+def test_what_is_no_breach_is_not_found(code: str) -> None:
+    assert list(findings("runtime/luthier/patch/hazards.py", code)) == []
+
+
+def test_versions_of_clang_are_no_generations() -> None:
+    code = "if toolchain.major < 22: pass\nmajor = int(match[1])\nif major >= 17: pass"
+    assert list(findings("luthier_build/toolchain.py", code)) == []
+    assert list(findings("luthier_build/toolchain.py", "if identity.target.major > 9: pass"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["if (isa.major() >= 11) {", "return major_ == 9;", "switch (target->major) {", 'if (cpu.starts_with("gfx94")) {',
+     'return name == "gfx942";', "if (9 < plan.major)"],
+)  # fmt: skip
+def test_comparing_generations_in_c_is_found(code: str) -> None:
+    assert list(findings("runtime/native/virtual_device/launch.cpp", code))
+    assert list(findings("runtime/native/mc/decode.cpp", code)) == []
+
+
+def test_harmless_c() -> None:
+    for code in ("p.EngineId.ui32.Major = gpu->major;", "// since major >= 11", "uint64_t major, minor, stepping;"):
+        assert list(findings("runtime/native/virtual_device/launch.cpp", code)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "broken"),
+    [
+        ("runtime/luthier/patch/object.py", "from luthier import lift", True),
+        ("runtime/luthier/patch/object.py", "def f():\n    from luthier import CodeObject", True),
+        ("runtime/luthier/emulator/running/launch.py", "from luthier.emulator import EmulatedDevice", True),
+        ("runtime/luthier/lifting/effects.py", "from luthier import _mc", False),
+        ("runtime/luthier/cli/main.py", "from luthier import __version__", False),
+        ("runtime/luthier/lifting/regions.py", "from luthier.isa import registers", False),
+        ("runtime/luthier/lifting/__init__.py", "from luthier.lifting.model import Clause", False),
+        ("luthier_build/check.py", "from luthier import lift", False),
+    ],
+)
+def test_names_from_the_package_a_module_is_in(path: str, code: str, broken: bool) -> None:
+    assert any(": facades: " in found for found in findings(path, code)) == broken
+
+
+def test_the_house_keeps_its_rules() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "house_rules.py"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "the house rules hold\n")
+
+
+def test_a_breach_is_an_exit_code(tmp_path: Path) -> None:
+    file = tmp_path / "runtime" / "luthier" / "task.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("first = 126\n")
+    command = [sys.executable, ROOT / "scripts" / "house_rules.py", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.startswith("runtime/luthier/task.py:1: units: 126 ")
+
+
+# Who imports whom ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A copy of the Python sources with the contracts."""
+    python = shutil.ignore_patterns("*.so*", "__pycache__", "*.pyi", "build")
+    shutil.copytree(ROOT / "runtime" / "luthier", tmp_path / "luthier", ignore=python)
+    shutil.copytree(ROOT / "luthier_build", tmp_path / "luthier_build", ignore=python)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+HERE = """import sys
+from importlinter.cli import lint_imports_command
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+sys.path[0] = sys.argv.pop()
+lint_imports_command(["--no-cache"])
+"""
+"""import-linter on the sources in a folder, not on those that are installed."""
+
+
+def lint(house: Path) -> str:
+    """What import-linter says; empty if all contracts are kept."""
+    done = subprocess.run([sys.executable, "-c", HERE, house], cwd=house, capture_output=True, text=True)
+    assert "Contracts: " in done.stdout, done.stdout + done.stderr
+    return done.stdout if done.returncode else ""
+
+
+def test_contracts_are_kept(house: Path) -> None:
+    assert lint(house) == ""
+
+
+PLANTED = [
+    ("module/packages.py", "from luthier_build.editable import refresh", "never the other way"),
+    ("errors.py", "def f():\n    import luthier_build.package", "never the other way"),
+    ("objects/elf.py", "def f():\n    from luthier.patch import patch_object", "in the table"),
+    ("isa/generations.py", "if TYPE_CHECKING:\n    from luthier.lifting.model import Clause", "in the table"),
+    ("lifting/values.py", "def f():\n    from luthier.lifting.addresses import World", "no circle"),
+    ("isa/registers.py", "if TYPE_CHECKING:\n    from luthier.isa.mc import Isa", "no circle"),
+    ("emulator/binding/shapes.py", "from luthier.emulator.running.launch import Launch", "wings"),
+]
+
+
+@pytest.mark.parametrize(("file", "code", "contract"), PLANTED)
+def test_planted_imports_are_found(house: Path, file: str, code: str, contract: str) -> None:
+    path = house / "luthier" / file
+    path.write_text(f"{path.read_text()}\nfrom typing import TYPE_CHECKING\n{code}\n")
+    said = lint(house)
+    assert re.search(f"{contract}.* BROKEN", said), said
+
+
+def test_circles_on_the_build_side_are_found(house: Path) -> None:
+    path = house / "luthier_build" / "settings.py"
+    path.write_text(path.read_text() + "\ndef late():\n    from luthier_build.package import build\n")
+    assert re.search("no circle.* BROKEN", lint(house))
+
+
+def test_layers_are_those_of_the_architecture() -> None:
+    """The order that import-linter keeps is the table's, packages that no row names aside."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (one["layers"] for one in contracts if one.get("containers") == ["luthier"])
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = [re.findall(r"`luthier\.(\w+)`", row.split("|")[1]) for row in re.findall(r"^\| `luthier\..*", text, re.M)]
+    place = {name: number for number, row in enumerate(rows) for name in row}
+    assert place.keys() == set(layers)
+    assert [place[layer] for layer in layers] == sorted((place[layer] for layer in layers), reverse=True)
