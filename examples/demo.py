@@ -24,16 +24,23 @@ ROOT = Path(__file__).resolve().parents[1]
 APPS = ROOT / "examples" / "apps"
 BUILD = ROOT / "build" / "demo"
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
-MODES = {"instr_count": "per lane", "instr_count:per_wave=true": "per wave"}
+TOOLS = ("instr_count", "opcode_histogram", "block_profile")
+MODES = {
+    "instr_count": "per lane",
+    "instr_count:per_wave=true": "per wave",
+    "opcode_histogram": "opcodes",
+    "block_profile": "blocks",
+}
 
 
-def build_tool() -> None:
-    """Make a wheel of luthier, then build and install the tool as any user would: pip, isolated."""
+def build_tools() -> None:
+    """Make a wheel of luthier, then build and install the tools as any user would: pip, isolated."""
     wheels = ROOT / "build" / "wheels"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT])
     environment = {**os.environ, "PIP_FIND_LINKS": str(wheels), "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
-    run([*pip, "install", "--no-deps", "--force-reinstall", ROOT / "examples" / "instr_count"], env=environment)
+    folders = [ROOT / "examples" / name for name in TOOLS]
+    run([*pip, "install", "--no-deps", "--force-reinstall", *folders], env=environment)
 
 
 def compile_app(name: str, target: str, toolchain: Toolchain) -> Path:
@@ -57,8 +64,8 @@ def main() -> int:
     """Build, compile, verify, print."""
     BUILD.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    print("building the tool package examples/instr_count with pip ...", flush=True)
-    build_tool()
+    print(f"building the tool packages {', '.join(TOOLS)} in examples with pip ...", flush=True)
+    build_tools()
     plans = read_plans(APPS / "launch.toml")
     toolchain = Toolchain.find()
     print(f"compiling {len(plans)} applications for {', '.join(TARGETS)} with {toolchain.clang} ...\n", flush=True)
@@ -76,8 +83,9 @@ def main() -> int:
                     patch = verdict.patch
                     sites, vgprs = (patch.sites, f"{patch.vgprs[0]}→{patch.vgprs[1]}") if patch else (0, "")
                     executed = f"{verdict.instructions[0]}→{verdict.instructions[1]}"
+                    counter = verdict.counters.get("counter", "")
                     print(
-                        f"{target:8} {verdict.kernel:16} {mode:9} {verdict.counters.get('counter', 0):9} {sites:6} "
+                        f"{target:8} {verdict.kernel:16} {mode:9} {counter:9} {sites:6} "
                         f"{vgprs:>8} {executed:>19}  {'equal' if verdict.equal else '; '.join(verdict.problems)}",
                         flush=True,
                     )

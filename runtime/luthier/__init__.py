@@ -13,6 +13,8 @@ from luthier.errors import LuthierError
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from luthier.counts import Cell as Cell
+    from luthier.counts import KernelCounts as KernelCounts
     from luthier.devices import open_device as open_device
     from luthier.lifting import Instruction as Instruction
     from luthier.lifting import LiftedRepresentation as LiftedRepresentation
@@ -25,20 +27,24 @@ if TYPE_CHECKING:
     from luthier.patch import PatchedObject as PatchedObject
     from luthier.patch import patch_object as patch_object
     from luthier.payload import Intrinsic as Intrinsic
+    from luthier.table import Table as Table
     from luthier.task import InstrumentationTask as InstrumentationTask
     from luthier.task import reg as reg
     from luthier.tool import ExecutionCounts as ExecutionCounts
     from luthier.tool import Tool as Tool
 
 _MODULE_OF = {
+    "Cell": "luthier.counts",
     "CodeObject": "luthier.objects",
     "ExecutionCounts": "luthier.tool",
     "Hook": "luthier.module",
     "Instruction": "luthier.lifting",
     "InstrumentationTask": "luthier.task",
     "Intrinsic": "luthier.payload",
+    "KernelCounts": "luthier.counts",
     "LiftedRepresentation": "luthier.lifting",
     "PatchedObject": "luthier.patch",
+    "Table": "luthier.table",
     "Tool": "luthier.tool",
     "ToolModule": "luthier.module",
     "lift": "luthier.lifting",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from luthier.counts import Cell, CounterBudget, CountRequest, Per
 from luthier.errors import HookError
 from luthier.isa import InstructionFlag, OperandKind, RegisterRange
 from luthier.isa.registers import is_vector
-from luthier.lifting import Instruction, LiftedRepresentation
-from luthier.module import Hook, Parameter
+from luthier.lifting import BasicBlock, Instruction, LiftedRepresentation
+from luthier.module import Hook, LoadedModule, Parameter
 from luthier.module.llvm_types import integer_bits, units_of
 from luthier.payload import Argument, ConstantArgument, RegisterArgument
 from luthier.payload.intrinsics import check_accessible
@@ -69,11 +70,21 @@ class InstrumentationTask:
 
     Args:
         lifted: the kernel, as `luthier.lift` gives it.
+
+    Attributes:
+        insertions: the hooks, in the order they were inserted.
+        counts: what is to be counted.
+        counter_budget: registers that counters may use.
+        waves_given: whether who reads what was counted into no variable knows how many waves were launched: then they
+            need not be counted, and code without branches needs no counter at all.
     """
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self.lifted = lifted
         self.insertions: list[Insertion] = []
+        self.counts: list[CountRequest] = []
+        self.counter_budget = CounterBudget()
+        self.waves_given = False
         self._calls: dict[tuple[object, ...], HookCall] = {}
 
     @property
@@ -82,6 +93,13 @@ class InstrumentationTask:
         for index, block in enumerate(self.lifted.block_of):
             if block >= 0:
                 yield Instruction(self.lifted, index)
+
+    @property
+    def modules(self) -> list[LoadedModule]:
+        """The modules of all hooks and of all variables that are counted into."""
+        counted = [request.into.module for request in self.counts if request.into is not None]
+        found = {id(module): module for module in (*(call.hook.module for _, _, call in self.insertions), *counted)}
+        return list(found.values())
 
     def operand(self, instruction: Instruction, name: str) -> RegisterRange:
         """The registers an instruction names as one of its operands, as a register argument.
@@ -123,6 +141,45 @@ class InstrumentationTask:
             HookError: also for branches and other terminators, after which control is elsewhere.
         """
         self._insert("after", instruction, hook, arguments)
+
+    def count(
+        self,
+        sites: Iterable[Instruction | BasicBlock | int] | Instruction | BasicBlock | int,
+        weight: int = 1,
+        per: Per = "wave",
+        into: Cell | None = None,
+    ) -> CountRequest:
+        """Count how often instructions run, without hooks: in registers, with few additions and one atomic operation
+        when a wave ends.
+
+        Args:
+            sites: instructions, or their indices, or blocks, which count once when they are entered.
+            weight: what each of them adds.
+            per: "wave" adds the weight for each wave that runs it, "lane" for each lane that is active then.
+            into: the number in device memory that it is added to, when each wave ends; None: the sum is found out when
+                counters are read (`luthier.counts.KernelCounts.total`), and with it how often everything in the
+                functions concerned runs.
+
+        Raises:
+            HookError: no such instruction or cell, or a weight that is no 32-bit number.
+        """
+        lifted = self.lifted
+        every = [sites] if isinstance(sites, Instruction | BasicBlock | int) else sites
+        indices = []
+        for site in every:
+            index = site if isinstance(site, int) else site.first if isinstance(site, BasicBlock) else site.index
+            if not 0 <= index < len(lifted.block_of) or lifted.block_of[index] < 0:
+                raise HookError(f"there is no reachable instruction {index}", kernel=lifted.kernel.name)
+            indices.append(index)
+        if not -(1 << 31) <= weight < 1 << 31:
+            raise HookError(f"a weight of {weight} does not fit 32 bits", kernel=lifted.kernel.name)
+        if per not in ("wave", "lane"):
+            raise HookError(f"counts are per wave or per lane, not per {per}", kernel=lifted.kernel.name)
+        if into is not None:
+            into.check()
+        request = CountRequest(tuple((index, weight) for index in indices), per, into)
+        self.counts.append(request)
+        return request
 
     def _insert(
         self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from luthier.errors import ToolError
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from luthier.counts import KernelCounts
     from luthier.run.results import Run
     from luthier.table import Table
     from luthier.task import InstrumentationTask
@@ -71,9 +72,18 @@ class Tool:
             counts: how often each instruction ran in the original kernel.
 
         Returns:
-            Variable name -> value as an integer; a tool that cannot predict its results returns nothing.
+            Variable name -> value as an integer; a tool that cannot predict its results returns nothing. What
+            `InstrumentationTask.count` counts into no variable is compared without being asked for.
         """
         return {}
+
+    def tables(self, counts: KernelCounts) -> Iterable[Table]:
+        """What to show of what was counted in one kernel.
+
+        Args:
+            counts: what all tools together had counted into no variable.
+        """
+        return ()
 
     # Under `luthier run`; all of these are called in the service's process, one at a time.
 
@@ -84,10 +94,20 @@ class Tool:
         """The program has ended; `report` is called next."""
 
     def report(self, run: Run) -> Iterable[Table]:
-        """What the run has found, as tables. Without one: the sums of all variables of at most 8 bytes."""
+        """What the run has found, as tables. Without one: the sums of all variables of at most 8 bytes, and `tables` of
+        what was counted."""
         from luthier.run.results import default_report
 
-        return default_report(run)
+        return default_report(run, self)
+
+
+class Share(NamedTuple):
+    """What one tool has asked for in a task."""
+
+    hooks: range
+    """Positions in ``task.insertions``."""
+    counts: range
+    """Positions in ``task.counts``."""
 
 
 class ToolGroup:
@@ -97,7 +117,7 @@ class ToolGroup:
         tools: in the order in which they instrument.
 
     Attributes:
-        inserted: hooks that each tool has inserted into all tasks so far.
+        inserted: hooks and counts that each tool has asked for in all tasks so far.
 
     Raises:
         ToolError: an installed tool is there twice: its variables would be, too.
@@ -122,15 +142,16 @@ class ToolGroup:
         """Insert the hooks of all tools into one kernel."""
         self.instrument_each(task)
 
-    def instrument_each(self, task: InstrumentationTask) -> list[range]:
-        """The same; for each tool the positions of its hooks in ``task.insertions``."""
-        ranges = []
+    def instrument_each(self, task: InstrumentationTask) -> list[Share]:
+        """The same; what each tool has asked for."""
+        shares = []
         for number, tool in enumerate(self.tools):
-            first = len(task.insertions)
+            hooks, counts = len(task.insertions), len(task.counts)
             tool.instrument(task)
-            ranges.append(range(first, len(task.insertions)))
-            self.inserted[number] += len(ranges[-1])
-        return ranges
+            share = Share(range(hooks, len(task.insertions)), range(counts, len(task.counts)))
+            shares.append(share)
+            self.inserted[number] += len(share.hooks) + len(share.counts)
+        return shares
 
     @property
     def idle(self) -> list[Tool]:

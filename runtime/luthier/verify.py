@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from luthier.counts import KernelCounts
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice, LaunchStats, Module
 from luthier.errors import LiftError, LuthierError, VerifyError
 from luthier.launch_plan import LaunchPlan, default_plan
 from luthier.objects import CodeObject, Symbol
 from luthier.patch import KernelReport, RefusedError, patch_object
+from luthier.table import Table
 from luthier.task import InstrumentationTask
-from luthier.tool import ExecutionCounts, Tool, ToolGroup
+from luthier.tool import ExecutionCounts, Share, Tool, ToolGroup
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class KernelVerdict:
     patch: KernelReport | None
     """None when nothing was inserted."""
     problems: tuple[str, ...]
+    counted: int = 0
+    """Instructions whose executions or active lanes follow from counters and were compared with the emulator's counts,
+    each kind for itself."""
+    tables: tuple[Table, ...] = ()
+    """What tools say of what was counted."""
 
     @property
     def equal(self) -> bool:
@@ -113,11 +120,11 @@ def verify_kernel(
 ) -> KernelVerdict:
     """Verify one kernel under one launch."""
     group = ToolGroup.of(tools)
-    tasks: list[tuple[InstrumentationTask, list[range]]] = []
+    tasks: list[tuple[InstrumentationTask, list[Share]]] = []
     patched = patch_object(
         object, lambda task: tasks.append((task, group.instrument_each(task))), [plan.kernel], strict=strict
     )
-    ((task, insertions),) = tasks
+    ((task, shares),) = tasks
     report = patched.report.kernels[0] if patched.report.kernels else None
     device = open_device(f"emu:{object.target.target.name}")
     original = _launch(device, object.data, plan)
@@ -141,8 +148,8 @@ def verify_kernel(
     counts, not_lifted = _counts(task, original.stats)
     refused = {refusal.insertion for refusal in report.refusals if refusal.insertion is not None} if report else set()
     expected: dict[str, int] = {}
-    for tool, own in zip(group.tools, insertions, strict=True):
-        seen = _without_refused(task, counts, own, refused)
+    for tool, own in zip(group.tools, shares, strict=True):
+        seen = _without_refused(task, counts, own.hooks, refused)
         expected |= tool.expected(task, seen) if seen is not None else {}
     counters: dict[str, int] = {}
     for name in patched.report.variables:
@@ -152,6 +159,13 @@ def verify_kernel(
             problems.append(f"the tool expects a variable {name}, which the patched object does not define")
         elif counters[name] != value:
             problems.append(f"{name} is {counters[name]}, the emulator counted {value}")
+    counted = 0
+    tables: list[Table] = []
+    if plan.kernel in patched.counters:
+        found = patched.counters[plan.kernel].read(instrumented.module, instrumented.stats.waves)
+        counted = int(found.counted.sum() + found.lanes_counted.sum())
+        problems += _miscounted(task, found, counts)
+        tables = [table for tool in group.tools for table in tool.tables(found)]
     return KernelVerdict(
         plan.kernel,
         str(object.target),
@@ -165,7 +179,26 @@ def verify_kernel(
         int(counts.executions[sorted({task.insertions[number].at for number in refused})].sum()),
         report,
         tuple(problems),
+        counted,
+        tuple(tables),
     )
+
+
+def _miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionCounts) -> list[str]:
+    """Where counters say something else than the emulator."""
+    problems = []
+    for what, column, known, real in (
+        ("executions", found.executions, found.counted, truth.executions),
+        ("active lanes", found.active_lanes, found.lanes_counted, truth.active_lanes),
+    ):
+        wrong = np.flatnonzero(known & (column != real))
+        if len(wrong):
+            first = int(wrong[0])
+            problems.append(
+                f"{what} of {len(wrong)} instructions are miscounted: the first, at "
+                f"{task.lifted.columns.address[first]:#x}, as {column[first]}, the emulator counted {real[first]}"
+            )
+    return problems
 
 
 @dataclass(frozen=True)

@@ -165,3 +165,23 @@ def test_a_generation_is_data_alone() -> None:
     assert target.default_wave_size == 32
     assert target.occupancy(64, 32) == latest.occupancy(64, 32)
     assert target.s_branch == latest.s_branch
+
+
+@ALL
+def test_atomics_and_addresses_are_those_of_the_compiler(target: Target) -> None:
+    source = """
+    extern __attribute__((visibility("hidden"), address_space(1))) unsigned long long cell;
+    void add(void) { __scoped_atomic_fetch_add(&cell, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE); }
+    """
+    text = compiled(target, source)
+    assert ("s_sext_i32_i16" in text) == target.getpc_clears_high
+    assert (assembled(target, "s_add_nc_u64 s[4:5], s[4:5], 1") is not None) == target.adds_64_bits
+    (atomic,) = re.findall(r"global_atomic_add.*", text)
+    scope = re.search(r"scope:\w+", atomic)
+    assert (scope[0] if scope else "") == target.device_scope
+    leading = re.search(r"^add:.*?\n((?:\s*(?:;.*|s_wait.*|%bb.*)\n)*)", text, re.MULTILINE | re.DOTALL)
+    assert leading is not None
+    for line in target.wait_for_every_load:  # what the compiler waits for in a function it knows no caller of
+        counters = re.findall(r"vmcnt|lgkmcnt|loadcnt|dscnt|samplecnt|bvhcnt|kmcnt", line)
+        assert counters
+        assert all(counter in leading[1] for counter in counters)

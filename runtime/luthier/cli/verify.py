@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 from luthier.cli.common import (
     add_strict_argument,
@@ -56,6 +57,8 @@ def print_verdict(verdict: KernelVerdict) -> None:
     print(f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}")
     for name, value in verdict.counters.items():
         print(f"  {name} = {value}")
+    for table in verdict.tables:
+        print(textwrap.indent(table.text(), "  "))
     before, after = verdict.instructions
     print(f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared")
     if verdict.not_lifted:
@@ -68,7 +71,7 @@ def print_verdict(verdict: KernelVerdict) -> None:
         return
     if verdict.patch is None:
         print("  nothing was inserted")
-    elif not verdict.expected:
+    elif not verdict.expected and not verdict.counted:
         print("  outputs equal; no counters predicted")
     elif verdict.complete:
         print("  outputs equal, counters equal the emulator's own counts")

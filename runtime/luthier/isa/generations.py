@@ -142,6 +142,16 @@ class Generation:
     """The modifier with which an atomic gives back what was in memory."""
     wait_for_loads: str = "s_waitcnt vmcnt(0)"
     """Waits until all that loads and returning atomics give has arrived."""
+    wait_for_every_load: tuple[str, ...] = ("s_waitcnt vmcnt(0) lgkmcnt(0)",)
+    """Waits until nothing that reads memory or LDS, of any kind, will write a register any more."""
+    device_scope: str = ""
+    """The modifier of an atomic that others on the device see, where it has one."""
+
+    # Scalar instructions
+    adds_64_bits: bool = False
+    """There is ``s_add_nc_u64``, which leaves SCC alone."""
+    getpc_clears_high: bool = False
+    """s_getpc_b64 gives the upper 16 bits of its 64 as 0, not as copies of the bit below (RDNA4 ISA, "S_GETPC_B64")."""
 
     # What the hardware does not interlock
     vector_sgpr_wait_states: int = 0
@@ -281,6 +291,15 @@ GFX12 = replace(
     ieee_mode=False,
     returning_atomic="th:TH_ATOMIC_RETURN",
     wait_for_loads="s_wait_loadcnt 0x0",
+    wait_for_every_load=(
+        "s_wait_loadcnt_dscnt 0x0",
+        "s_wait_samplecnt 0x0",
+        "s_wait_bvhcnt 0x0",
+        "s_wait_kmcnt 0x0",
+    ),
+    device_scope="scope:SCOPE_DEV",
+    adds_64_bits=True,
+    getpc_clears_high=True,
     lane_mask_wait="s_wait_alu 0x0",
 )
 

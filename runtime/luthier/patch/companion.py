@@ -9,11 +9,13 @@ to it get the halves of the absolute address by relocations.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from luthier.counts import CellModule, KernelCounters
 from luthier.errors import PatchError
 from luthier.isa import Isa
 from luthier.module import LoadedModule, qualified
@@ -66,6 +68,8 @@ class Companion:
     report: PatchReport
     blocks: tuple[VariableBlock, ...]
     """Those that its external symbols name."""
+    counters: KernelCounters | None = None
+    """What the cells in the block of a `CellModule` say."""
 
     @classmethod
     def of(cls, data: bytes, report: KernelReport, blocks: tuple[VariableBlock, ...]) -> Companion:
@@ -88,13 +92,25 @@ def patch_task(
         RefusedError: every hook was refused.
     """
     patched = patch_kernel(task, strict=False)
-    modules = {id(call.hook.module): call.hook.module for _, _, call in task.insertions}
-    blocks = [block_of(module) for module in modules.values()]
-    if not patched.report.sites:
+    modules = task.modules
+    if patched.counters is not None and patched.counters.cells:
+        digest = hashlib.blake2b(object.data, digest_size=8).hexdigest()
+        module = CellModule(f"{patched.name} {digest}", patched.counters)
+        modules.append(module)
+        patched = _renamed(patched, patched.counters.symbol, qualified(module, patched.counters.symbol))
+    blocks = [block_of(module) for module in modules]
+    if not patched.report.changed:
         raise RefusedError(PatchReport((patched.report,), _sizes(blocks), ()), object.name)
     used = {field.symbol for field in patched.symbols}
     needed = tuple(block for block in blocks if used.intersection(block.places()))
-    return Companion.of(_write(object, patched, task.lifted.isa, needed), patched.report, needed)
+    data = _write(object, patched, task.lifted.isa, needed)
+    return replace(Companion.of(data, patched.report, needed), counters=patched.counters)
+
+
+def _renamed(patched: PatchedKernel, symbol: str, name: str) -> PatchedKernel:
+    """The kernel with another name of what it refers to as `symbol`."""
+    symbols = tuple(field._replace(symbol=name) if field.symbol == symbol else field for field in patched.symbols)
+    return replace(patched, symbols=symbols)
 
 
 def _sizes(blocks: Iterable[VariableBlock]) -> dict[str, int]:

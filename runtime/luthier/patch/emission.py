@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +42,16 @@ class BoundPayload:
     code: bytes
     references: tuple[Reference, ...]
     instructions: int
+
+
+def join(payloads: Sequence[BoundPayload]) -> BoundPayload:
+    """One after the other."""
+    code = b""
+    references: list[Reference] = []
+    for payload in payloads:
+        references += [replace(field, offset=len(code) + field.offset) for field in payload.references]
+        code += payload.code
+    return BoundPayload(code, tuple(references), sum(payload.instructions for payload in payloads))
 
 
 @functools.lru_cache(maxsize=65536)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from luthier.lifting import LiftedRepresentation
-from luthier.patch.emission import BoundPayload, Reference
+from luthier.patch.emission import BoundPayload, Reference, join
 
 BRANCH_SIZE = 4
 
@@ -45,7 +45,7 @@ def entry_code(lifted: LiftedRepresentation, pieces: Sequence[Sequence[BoundPayl
     Args:
         pieces: payloads for each of ``lifted.hardware_entries``, in their order.
     """
-    joined = [_join(one) for one in pieces]
+    joined = [join(one) for one in pieces]
     if len(lifted.hardware_entries) == 1:
         (only,) = joined
         return EntryCode(only.code, (), only.references, only.instructions)
@@ -64,12 +64,3 @@ def entry_code(lifted: LiftedRepresentation, pieces: Sequence[Sequence[BoundPayl
         jumps.append(EntryJump(at + len(one.code), address, inside=False))
         references += [replace(field, offset=at + field.offset) for field in one.references]
     return EntryCode(bytes(code), tuple(jumps), tuple(references), sum(one.instructions for one in joined))
-
-
-def _join(payloads: Sequence[BoundPayload]) -> BoundPayload:
-    code = b""
-    references: list[Reference] = []
-    for payload in payloads:
-        references += [replace(field, offset=len(code) + field.offset) for field in payload.references]
-        code += payload.code
-    return BoundPayload(code, tuple(references), sum(payload.instructions for payload in payloads))

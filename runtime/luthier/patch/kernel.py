@@ -5,19 +5,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.counts import KernelCounters
 from luthier.errors import LuthierError, PatchError
 from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import Kernel, KernelDescriptor
 from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
-from luthier.patch.layout import Branch, Layout, lay_out, next_hop
-from luthier.patch.report import KernelReport, Refusal
+from luthier.patch.layout import Branch, Layout, Zone, lay_out, next_hop
+from luthier.patch.report import KernelReport
 from luthier.patch.splicing import Splicer
 from luthier.task import InstrumentationTask
 
@@ -25,17 +25,6 @@ ENTRY_ALIGNMENT = 256
 """Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
 PREFETCH_PADDING = 256
 """Bytes after the code that instruction prefetch may touch."""
-
-
-class Zone(IntEnum):
-    """Where a payload goes, seen from its instruction."""
-
-    BEFORE = 0
-    """Whoever comes to the instruction runs it."""
-    BEHIND = 1
-    """Who goes on to the next instruction runs it: after a conditional branch, those that do not take it."""
-    TAKEN = 2
-    """Who takes the branch runs it: in a stub behind all code, which the branch goes to instead."""
 
 
 class SymbolFields(NamedTuple):
@@ -86,6 +75,8 @@ class PatchedKernel:
     """SGPRs that payloads need, beyond what the kernel has or not."""
     vgprs: int
     report: KernelReport
+    counters: KernelCounters | None
+    """What cells of its own say, where it has such."""
 
     @property
     def name(self) -> str:
@@ -109,11 +100,11 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     """
     lifted = task.lifted
     splicer = Splicer(task, strict=strict)
-    entry = entry_code(lifted, [()] * len(lifted.hardware_entries))
+    entry = entry_code(lifted, splicer.counting.entries)
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
-    zones = np.where(splicer.behind, Zone.BEHIND, Zone.BEFORE)
-    placed = _Placed(lifted, splicer.indices, zones, sizes, entry)
-    words = placed.code(splicer.indices + splicer.behind)
+    placed = _Placed(lifted, splicer.indices, splicer.zones, sizes, entry)
+    inside = splicer.zones != Zone.TAKEN
+    words = placed.code((splicer.indices + (splicer.zones == Zone.BEHIND))[inside])
     symbols: dict[tuple[str, int, bool, int], list[NDArray[np.int64]]] = {}
     by_payload = np.argsort(splicer.numbers, kind="stable")
     ends = np.cumsum(np.bincount(splicer.numbers, minlength=len(splicer.payloads))).tolist()
@@ -143,7 +134,8 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         descriptor,
         splicer.sgprs,
         splicer.vgprs,
-        _report(task, placed, descriptor, len(np.unique(splicer.indices)), instructions, tuple(splicer.refusals)),
+        _report(task, placed, descriptor, splicer, instructions),
+        splicer.counting.result,
     )
 
 
@@ -409,15 +401,14 @@ def _report(
     task: InstrumentationTask,
     placed: _Placed,
     after: KernelDescriptor,
-    sites: int,
+    splicer: Splicer,
     added_instructions: int,
-    refusals: tuple[Refusal, ...],
 ) -> KernelReport:
-    lifted = task.lifted
+    lifted, refusals = task.lifted, tuple(splicer.refusals)
     before, size = lifted.kernel.descriptor, lifted.wave_size
     return KernelReport(
         lifted.kernel.name,
-        sites,
+        splicer.sites,
         len(task.insertions) - len(refusals),
         len(placed.slots),
         added_instructions,
@@ -429,6 +420,8 @@ def _report(
         len(lifted.unknown),
         len({insertion.at for insertion in task.insertions}),
         refusals,
+        len(task.counts),
+        splicer.counting.counters,
     )
 
 

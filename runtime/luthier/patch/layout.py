@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,17 @@ ISLAND_SPACING = 96 * 1024
 """Bytes between island pools where there is a branch that needs them. Less than the reach, to leave room for the
 pools themselves."""
 MAX_ROUNDS = 50
+
+
+class Zone(IntEnum):
+    """Where a payload goes, seen from its instruction."""
+
+    BEFORE = 0
+    """Whoever comes to the instruction runs it."""
+    BEHIND = 1
+    """Who goes on to the next instruction runs it: after a conditional branch, those that do not take it."""
+    TAKEN = 2
+    """Who takes the branch runs it: in a stub behind all code, which the branch goes to instead."""
 
 
 @dataclass(frozen=True)

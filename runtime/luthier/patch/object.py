@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from luthier.counts import CELL_BYTES, KernelCounters
 from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.isa.targets import Target
 from luthier.lifting import lift
@@ -27,6 +28,8 @@ class PatchedObject:
 
     data: bytes
     report: PatchReport
+    counters: Mapping[str, KernelCounters]
+    """Kernel -> what its counters say, where something was counted that goes to no variable of a tool."""
 
 
 def patch_object(
@@ -74,7 +77,7 @@ def patch_object(
             continue
         task = InstrumentationTask(lifted)
         instrument(task)
-        if task.insertions:
+        if task.insertions or task.counts:
             work.add(task)
     return work.finish()
 
@@ -91,8 +94,7 @@ class _Work:
 
     def add(self, task: InstrumentationTask) -> None:
         """Patch one kernel."""
-        for hook in {call.hook: None for _, _, call in task.insertions}:
-            self._modules[id(hook.module)] = hook.module
+        self._modules.update((id(module), module) for module in task.modules)
         try:
             self._patched.append(patch_kernel(task, strict=self.strict))
         except LuthierError as problem:
@@ -107,7 +109,8 @@ class _Work:
             RefusedError: hooks or kernels were refused, and nothing is instrumented.
         """
         while True:
-            changed = [kernel for kernel in self._patched if kernel.report.sites]
+            changed = [kernel for kernel in self._patched if kernel.report.changed]
+            counters = {kernel.name: kernel.counters for kernel in changed if kernel.counters is not None}
             editor = ObjectEditor(self.object)
             modules = list(self._modules.values())
             variables, places = _place_variables(editor, modules)
@@ -117,6 +120,7 @@ class _Work:
                 for name in module.variables
                 if name in places
             }
+            symbols |= _place_cells(editor, list(counters.values()))
             try:
                 if changed:
                     _place_code(editor, self.object, changed, symbols)
@@ -133,7 +137,7 @@ class _Work:
         )
         if report.refusals and not changed:
             raise RefusedError(report, self.object.name)
-        return PatchedObject(editor.finish(), report)
+        return PatchedObject(editor.finish(), report, counters)
 
 
 class _CannotWrite(Exception):
@@ -173,6 +177,20 @@ def _place_variables(
         for offset, symbol, addend in variable.storage.pointers:
             editor.add_relocation(symbols[variable.symbol] + offset, R_AMDGPU_ABS64, addend, symbol)
     return variables, symbols
+
+
+def _place_cells(editor: ObjectEditor, counters: list[KernelCounters]) -> dict[str, int]:
+    """Define what kernels count into, all zero; the addresses."""
+    size = CELL_BYTES * sum(one.cells for one in counters)
+    address = editor.reserve(size, flags="rw", name=".luthier.counts") if size else 0
+    symbols = {}
+    for one in counters:
+        if not one.cells:
+            continue
+        symbols[one.symbol] = address
+        editor.define_symbol(one.symbol, address, CELL_BYTES * one.cells, type="object")
+        address += CELL_BYTES * one.cells
+    return symbols
 
 
 def _place_code(

@@ -68,6 +68,15 @@ class KernelReport:
     """Instructions that were to have hooks before or after them."""
     refusals: tuple[Refusal, ...]
     """Hooks left out, in the order they were inserted."""
+    counts: int = 0
+    """Requests to count something."""
+    counters: int = 0
+    """Numbers that each wave counts for them."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the kernel is another than it was."""
+        return bool(self.sites or self.counts)
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class PatchReport:
     """What patching did to an object."""
 
     kernels: tuple[KernelReport, ...]
-    """Those that hooks were to be spliced into, but for `refused_kernels`. One without `sites` is as it was."""
+    """Those that hooks were to be spliced into, but for `refused_kernels`. One that is not `changed` is as it was."""
     variables: Mapping[str, int]
     """Name -> bytes of each tool variable defined in the object."""
     refused_kernels: tuple[Refusal, ...]

@@ -14,8 +14,10 @@ from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Live, Liveness
 from luthier.patch.binding import Binding, Choices, RegisterBudget
 from luthier.patch.copies import unit_text
+from luthier.patch.counting import CountingPlan, HookUse, plan_counting
 from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.hazards import Seam, Seams
+from luthier.patch.layout import Zone
 from luthier.patch.report import Refusal, RefusalKind
 from luthier.payload import Template
 from luthier.payload.cache import template_for
@@ -57,9 +59,9 @@ def highest_vgpr(lifted: LiftedRepresentation) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A call of a hook, compiled for one kernel."""
+    """A call of a hook, compiled for one kernel, or what a counter does without a register."""
 
-    call: HookCall
+    call: HookCall | None
     template: Template
     sources: tuple[int, ...]
     """Register unit each input of the template is read from."""
@@ -74,7 +76,10 @@ class Site(NamedTuple):
 
     number: int
     """Among the task's insertions."""
-    insertion: Insertion
+    insertion: Insertion | None
+    """None of a counter."""
+    at: int
+    """Index of the instruction it belongs to."""
     point: int
     """Index of the instruction it runs before."""
     use: Use
@@ -92,14 +97,17 @@ class Splicer:
 
     Attributes:
         payloads: every payload that is spliced in somewhere.
-        indices: [n] for each insertion that is spliced in, in their order, the index of its instruction.
-        behind: [n] whether it comes after that instruction.
+        indices: [n] for each insertion that is spliced in, in their order, the index of its instruction; then for each
+            addition of a counter.
+        zones: [n] where it goes, seen from that.
         numbers: [n] position of its payload in `payloads`.
+        sites: how many instructions hooks are spliced in at.
+        counting: what is counted.
         refusals: what was left out.
         sgprs, vgprs: registers the kernel needs for what was spliced.
 
     Raises:
-        LuthierError: the first insertion that is refused, if `strict`.
+        LuthierError: the first insertion that is refused, if `strict`; something cannot be counted.
     """
 
     def __init__(self, task: InstrumentationTask, *, strict: bool) -> None:
@@ -114,10 +122,22 @@ class Splicer:
         self._seams = Seams(task.lifted)
         self.payloads: list[BoundPayload] = []
         self._emitted: dict[tuple[Template, Binding, Seam], int] = {}
-        spliced = self._bind_all(self._prepare(task.insertions))
-        self.indices = np.array([site.insertion.at for site, _ in spliced], np.int64)
-        self.behind = np.array([site.insertion.place == "after" for site, _ in spliced], bool)
-        self.numbers = np.array([number for _, number in spliced], np.int64)
+        self._counting: dict[BoundPayload, int] = {}
+        sites = self._prepare(task.insertions)
+        self.counting = self._plan_counting(task, sites)
+        hooks = len(task.insertions)
+        for number, one in enumerate(self.counting.direct):
+            use = Use(None, one.template, (), 0, None)
+            sites.append(Site(hooks + number, None, one.at, one.at, use))
+        spliced = self._bind_all(sites)
+        behind = [bool(site.insertion and site.insertion.place == "after") for site, _ in spliced]
+        added = self.counting.splices
+        self.indices = np.array([*(site.at for site, _ in spliced), *(one.at for one in added)], np.int64)
+        self.zones = np.array([*(Zone(late) for late in behind), *(one.zone for one in added)], np.int64)
+        self.numbers = np.array(
+            [*(number for _, number in spliced), *(self._number(one.payload) for one in added)], np.int64
+        )
+        self.sites = len({site.at for site, _ in spliced if site.insertion is not None})
         self.refusals.sort(key=lambda refusal: refusal.insertion or 0)
 
     # What is known before registers are chosen
@@ -146,8 +166,23 @@ class Splicer:
                 error = HookError(f"hook {call.hook.name} uses {use.missing}")
                 self._refuse(number, insertion, "no such register", error)
             else:
-                sites.append(Site(number, insertion, point, use))
+                sites.append(Site(number, insertion, index, point, use))
         return sites
+
+    def _plan_counting(self, task: InstrumentationTask, sites: Sequence[Site]) -> CountingPlan:
+        """Counters, with registers that no hook can have."""
+        if not task.counts:
+            return plan_counting(self.lifted, (), self.budget, None, task.counter_budget)
+        units = changed = 0
+        for site in sites:
+            changed |= site.use.template.destinations
+            units |= site.use.reads | changed
+        liveness, _ = self._with_what_hooks_do(sites)
+        change_lanes = bool(changed & self.lifted.effect_table.exec)
+        hooks = HookUse(liveness, units, frozenset(site.point for site in sites), change_lanes)
+        return plan_counting(
+            self.lifted, task.counts, self.budget, hooks, task.counter_budget, waves_given=task.waves_given
+        )
 
     def _compile(self, call: HookCall) -> Use | LuthierError:
         try:
@@ -199,31 +234,34 @@ class Splicer:
         while True:
             liveness, disturbing = self._with_what_hooks_do(sites)
             any_lanes = {site.point for site in sites if site.use.template.destinations & exec_mask}
-            self.sgprs = self.vgprs = 0
+            self.sgprs, self.vgprs = self.counting.sgprs, self.counting.vgprs
             self._choices: dict[Template, Choices] = {}
             self._known: dict[tuple[Use, int, int, int, Seam], int] = {}
             bound: list[tuple[Site, int]] = []
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
             for site in sites:
-                _, insertion, point, use = site
+                _, insertion, at, point, use = site
                 live = liveness.live_before(point)
+                live = Live(live.active_bits | self.counting.reserved, live.inactive_bits)
                 # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
                 if point in any_lanes or use.reads >> AGPRS.start:
                     live = live.with_any_lane_active()
-                seam = self._seams.at(point, insertion.at)
+                seam = self._seams.at(point, at)
                 try:
                     number = self._payload(use, live, seam)
-                except _TooFewRegisters as problem:
-                    failed.append((site, "too few registers", problem))
                 except LuthierError as problem:
-                    failed.append((site, "hook", problem))
+                    if insertion is None:
+                        problem.kernel, problem.offset = self.lifted.kernel.name, self.lifted.columns.address[at]
+                        raise
+                    kind: RefusalKind = "too few registers" if isinstance(problem, _TooFewRegisters) else "hook"
+                    failed.append((site, kind, problem))
                 else:
                     bound.append((site, number))
                 if failed and self._strict:
                     break
             gone = {site.number for site, _, _ in failed if site.number in disturbing}
             for site, kind, reason in failed:
-                if not gone or self._strict or site.number in gone:
+                if site.insertion is not None and (not gone or self._strict or site.number in gone):
                     self._refuse(site.number, site.insertion, kind, reason)
             if not gone:
                 return bound
@@ -266,8 +304,9 @@ class Splicer:
         if number is None:
             binding = choices.choose(use.sources, live)
             if binding is None:
+                what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
                 raise _TooFewRegisters(
-                    f"not enough dead or spare registers for hook {use.call.hook.name}: "
+                    f"not enough dead or spare registers for {what}: "
                     f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
                     f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs"
                 )
@@ -289,4 +328,12 @@ class Splicer:
         if number is None:
             self.payloads.append(emit(self.lifted.isa, template, binding, *seam))
             number = self._emitted[key] = len(self.payloads) - 1
+        return number
+
+    def _number(self, payload: BoundPayload) -> int:
+        """Position in `payloads` of a counter's code."""
+        number = self._counting.get(payload)
+        if number is None:
+            self.payloads.append(payload)
+            number = self._counting[payload] = len(self.payloads) - 1
         return number

@@ -70,7 +70,7 @@ class Patcher:
     def __init__(self, tools: ToolGroup) -> None:
         self.tools = tools
         self.modules_of: list[dict[int, LoadedModule]] = [{} for _ in tools.tools]
-        """For each tool the modules whose hooks it inserted, by identity."""
+        """For each tool the modules whose hooks it inserted or whose variables it counts into, by identity."""
         self._store = patched_store()
         self._lock = threading.Lock()
         self._done: dict[tuple[bytes, str], Patched] = {}
@@ -88,17 +88,17 @@ class Patcher:
     def _patch(self, object: CodeObject, kernel: str, digest: bytes) -> Patched:
         try:
             task = InstrumentationTask(lift(object, kernel))
-            ranges = self.tools.instrument_each(task)
+            shares = self.tools.instrument_each(task)
         except LuthierError as problem:
             return Patched(None, str(problem))
         except Exception as problem:  # whatever a tool's own code raises
             return Patched(None, f"a tool failed: {problem!r}")
-        if not task.insertions:
+        if not task.insertions and not task.counts:
             return Patched(None, "the tools insert nothing")
-        for modules, own in zip(self.modules_of, ranges, strict=True):
-            for number in own:
-                module = task.insertions[number].hook.module
-                modules[id(module)] = module
+        for modules, own in zip(self.modules_of, shares, strict=True):
+            used = [task.insertions[number].hook.module for number in own.hooks]
+            used += [cell.module for number in own.counts if (cell := task.counts[number].into) is not None]
+            modules.update((id(module), module) for module in used)
         try:
             return self._look_up(object, task, digest)
         except RefusedError as problem:
@@ -118,8 +118,7 @@ class Patcher:
         return Patched(companion, "", companion.report.kernels[0])
 
     def _blocks_of(self, task: InstrumentationTask) -> list[VariableBlock]:
-        modules = {id(insertion.hook.module): insertion.hook.module for insertion in task.insertions}
-        return [self.block_of(module) for module in modules.values()]
+        return [self.block_of(module) for module in task.modules]
 
     def block_of(self, module: LoadedModule) -> VariableBlock:
         """Where the module's variables are. Its symbol is the same in every run."""
@@ -155,7 +154,10 @@ def _read(kept: bytes, blocks: Mapping[str, VariableBlock]) -> Patched:
 
 
 def _key(task: InstrumentationTask, digest: bytes) -> bytes | None:
-    """What a patched kernel depends on; None if the task holds something whose meaning is not known here."""
+    """What a patched kernel depends on; None if the task holds something whose meaning is not known here, or counts:
+    what the counters say is not kept."""
+    if task.counts:
+        return None
     fields = {name: value for name, value in vars(task).items() if name != "lifted" and not name.startswith("_")}
     try:
         asked = _stable(fields, {}, task)

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from luthier.counts import KernelCounts
 from luthier.errors import LuthierError, ToolError
 from luthier.patch import by_kind
 from luthier.run.instrumentation import Instrumentation
@@ -85,6 +88,29 @@ class Run:
             if id(block.module) in modules and name in (None, variable.name)
         ]
 
+    def counts(self) -> list[KernelCounts]:
+        """What was counted into no variable (`InstrumentationTask.count`), for each kernel, over all devices and
+        processes."""
+        found = []
+        sessions = list(self._instrumentation.sessions)
+        companions = {
+            id(companion): companion
+            for session in sessions
+            for kernel in list(session.kernels)
+            if (companion := kernel.patched.companion) is not None and companion.counters is not None
+        }
+        for companion in companions.values():
+            symbols = {block.symbol for block in companion.blocks}
+            counters = companion.counters
+            assert counters is not None
+            cells = np.zeros(counters.cells, np.int64)
+            for session in sessions:
+                for block, variable in session.variables():
+                    if block.symbol in symbols and variable.name == counters.symbol:
+                        cells += np.frombuffer(variable.read(), np.int64)
+            found.append(counters.counts(cells))
+        return found
+
     def total(self, name: str) -> int:
         """The variable's values as integers, added up over devices and processes; 0 if there is none yet."""
         return sum(variable.value for variable in self.variables(name))
@@ -112,10 +138,11 @@ def tables(instrumentation: Instrumentation) -> Iterator[tuple[str, list[Table]]
             yield tool.name, []
 
 
-def default_report(run: Run) -> Sequence[Table]:
-    """The sums of all variables of at most 8 bytes."""
+def default_report(run: Run, tool: Tool) -> Sequence[Table]:
+    """The sums of all variables of at most 8 bytes, and what the tool shows of what was counted in each kernel."""
     names = dict.fromkeys(variable.name for variable in run.variables() if variable.size <= 8)
-    return [Table("", ("variable", "value"), [(name, run.total(name)) for name in names])] if names else []
+    sums = [Table("", ("variable", "value"), [(name, run.total(name)) for name in names])] if names else []
+    return [*sums, *(table for counts in run.counts() for table in tool.tables(counts))]
 
 
 def coverage(results: Iterable[KernelResult]) -> Table:

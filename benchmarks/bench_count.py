@@ -1,0 +1,150 @@
+"""What counting costs: wave-instructions of patched kernels over those of the originals, on the emulated device.
+
+The kernels are those of the tests, at two optimization levels. Counters in registers stand beside a plain hook before
+every instruction. "Long waves" are those of kernels whose waves run 1,000 instructions or more.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from math import prod
+from pathlib import Path
+
+from luthier.counts import Cell
+from luthier.devices import open_device
+from luthier.launch_plan import LaunchPlan, read_plans
+from luthier.module import ToolModule
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.processes import run
+from luthier.task import InstrumentationTask
+from run import Row
+
+from luthier_build.compile import compile_device
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import build_folder
+
+ROOT = Path(__file__).parents[1]
+TARGETS = ("gfx90a", "gfx1201")
+N = 400
+LONG = 1000
+
+
+DEVICE = """
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+MARK_LUTHIER_DEVICE_MODULE
+__device__ uint64_t executed_in_all = 0;
+LUTHIER_HOOK_ANNOTATE count_one() { luthier::sAtomicAdd<uint64_t>(&executed_in_all, 1); }
+"""
+
+
+def _module(folder: Path) -> ToolModule:
+    """A variable, and a hook that counts into it."""
+    source = folder / "device.hip"
+    source.write_text(DEVICE)
+    with build_folder(folder / "tool") as held:
+        return ToolModule.load(compile_device([source], TARGETS, folder=held, report=lambda line: None).bundle)
+
+
+def _buffer(kind: str, count: int, fill: str = "random") -> dict[str, object]:
+    return {"buffer": kind, "count": count, "fill": fill}
+
+
+PLAIN = {
+    "vector_add": (_buffer("float32", N), _buffer("float32", N), _buffer("float32", N), N),
+    "collatz": (_buffer("uint32", N, "arange"), _buffer("uint32", N), N),
+    "call_function": (_buffer("int32", N), _buffer("int32", N), _buffer("int32", N), N),
+    "stack": (_buffer("uint32", N), _buffer("uint32", N), N),
+    "integers": (_buffer("int32", N), _buffer("int32", N), _buffer("uint32", 24 * N), N),
+    "floats": (_buffer("float32", N), _buffer("float32", N), _buffer("float32", 20 * N), N),
+    "doubles": (_buffer("float64", N), _buffer("float64", N), _buffer("float64", 12 * N), N),
+}
+GROUPS = {
+    "reduction": (_buffer("float32", N), _buffer("float32", 4), N),
+    "lanes": (_buffer("int32", N), _buffer("int32", N), N),
+    "ids": (_buffer("uint32", 4 * 128),),
+    "variables": (_buffer("int32", 4 * 128),),
+}
+TOOLS = ("profile, executions", "profile, waves given", "sum, executions", "profile, active lanes", "plain hook")
+
+
+def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None]]:
+    def sum_up(task: InstrumentationTask) -> None:
+        task.count(task.instructions, into=Cell(module, "executed_in_all"))
+
+    def given(task: InstrumentationTask) -> None:
+        task.waves_given = True
+        task.count(task.instructions)
+
+    def hook(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.count_one)
+
+    tools: list[Callable[[InstrumentationTask], None]] = [
+        lambda task: task.count(task.instructions) and None,
+        given,
+        sum_up,
+        lambda task: task.count(task.instructions, per="lane") and None,
+        hook,
+    ]
+    return dict(zip(TOOLS, tools, strict=True))
+
+
+def _kernels(target: str, folder: Path) -> Iterator[tuple[CodeObject, LaunchPlan]]:
+    """Kernels with launches."""
+    toolchain = Toolchain.find()
+    sources = [(ROOT / "tests/emulator/kernels" / f"{name}.hip", table) for name, table in _tables().items()]
+    for path, plans in [*sources, *_applications()]:
+        for level in ("-O1", "-O3"):
+            output = folder / f"{path.stem}{level}-{target}.hsaco"
+            flags = ["--offload-device-only", "--no-gpu-bundle-output", f"-I{path.parent}", level]
+            run([toolchain.clang, *toolchain.device_flags(target), *flags, path, "-o", output])
+            object = load_object(output)
+            yield from ((object, plan) for plan in plans)
+
+
+def _tables() -> dict[str, list[LaunchPlan]]:
+    return {
+        file: [LaunchPlan(name, (4, 1, 1), (128, 1, 1), arguments) for name, arguments in table.items()]
+        for file, table in (("plain", PLAIN), ("groups", GROUPS))
+    }
+
+
+def _applications() -> list[tuple[Path, list[LaunchPlan]]]:
+    folder = ROOT / "examples" / "apps"
+    return [(folder / f"{name}.hip", [plan]) for name, plan in read_plans(folder / "launch.toml").items()]
+
+
+def _executed(object: CodeObject, data: bytes, plan: LaunchPlan) -> tuple[int, int]:
+    """Wave-instructions and waves of one launch."""
+    device = open_device(f"emu:{object.target.target.name}")
+    kernel = device.load(data).kernel(plan.kernel)
+    kernel.launch(*plan.materialise(), grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+    return device.stats.instructions, device.stats.waves
+
+
+def measure() -> Iterable[Row]:
+    """Count in every kernel with every tool."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tools = _count(_module(folder))
+        for target in TARGETS:
+            ratios: dict[str, list[float]] = {tool: [] for tool in TOOLS}
+            long: list[int] = []
+            for object, plan in _kernels(target, folder):
+                before, waves = _executed(object, object.data, plan)
+                for tool, instrument in tools.items():
+                    patched = patch_object(object, instrument, [plan.kernel])
+                    ratios[tool].append(_executed(object, patched.data, plan)[0] / before)
+                if before >= LONG * waves:
+                    long.append(len(ratios[tool]) - 1)
+            hook = ratios["plain hook"]
+            for tool in TOOLS:
+                for what, chosen in (("all", list(range(len(hook)))), ("long waves", long)):
+                    mean, peer = (
+                        prod(column[at] for at in chosen) ** (1 / len(chosen)) for column in (ratios[tool], hook)
+                    )
+                    yield Row(f"{tool}, {target}, {len(chosen)} kernels ({what})", mean, "x", "plain hook", peer)
+                yield Row(f"{tool}, {target}, worst", max(ratios[tool]), "x", "plain hook", max(hook))

@@ -1,0 +1,41 @@
+"""Counts how often each opcode runs, per wave or per active lane.
+
+There is no hook at any instruction, and no device code at all: how often blocks run follows from a few counters in
+registers, and which opcodes are in them is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from luthier import InstrumentationTask, KernelCounts, Table, Tool
+
+
+class OpcodeHistogram(Tool):
+    """Wave-instructions by opcode."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """What to count and show."""
+
+        per_lane: bool = False
+        """Count active lanes, not waves."""
+        top: int = 20
+        """Show so many opcodes, the most frequent first; 0: all."""
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Ask for counts."""
+        task.count(task.instructions, per="lane" if self.options.per_lane else "wave")
+
+    def tables(self, counts: KernelCounts) -> Iterable[Table]:
+        """The histogram of one kernel."""
+        histogram = counts.opcode_lanes if self.options.per_lane else counts.opcodes
+        shown = list(histogram.items())[: self.options.top or None]
+        total = sum(histogram.values())
+        rest = total - sum(count for _, count in shown)
+        if rest:
+            shown.append((f"{len(histogram) - len(shown)} others", rest))
+        rows = [(opcode, count, round(100 * count / total, 2)) for opcode, count in [*shown, ("all", total)] if total]
+        what = "lanes" if self.options.per_lane else "waves"
+        yield Table(counts.counters.kernel, ("opcode", what, "%"), rows)

@@ -1,0 +1,257 @@
+"""Counting without hooks: what a tool asks to be counted, and what was counted, by instruction, block and opcode.
+
+A request is a sum of weights times how often instructions run, so a patched kernel counts only what the rest follows
+from (`luthier.patch.counting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import HookError, PatchError, ToolError
+from luthier.isa.targets import TargetId
+from luthier.lifting.flow import FlowGraph
+from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
+
+Per = Literal["wave", "lane"]
+"""What is counted: times a wave runs an instruction, or the lanes that are active then, added up."""
+CELL_BYTES = 8
+
+
+@dataclass(frozen=True)
+class CounterBudget:
+    """Registers that counters may use at most: for tests of each storage, and for who wants them for something else."""
+
+    sgprs: int = 106
+    vgprs: int = 8
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A 64-bit number in device memory that counts are added to: a variable of a tool, or an element of it."""
+
+    module: LoadedModule
+    variable: str
+    index: int = 0
+    """Element, counted in 64-bit numbers."""
+
+    def check(self) -> None:
+        """
+        Raises:
+            HookError: there is no such cell.
+        """
+        found = self.module.variables.get(self.variable)
+        if found is None:
+            names = ", ".join(self.module.variables) or "none"
+            raise HookError(f"{self.module.name} has no variable {self.variable!r}; it has {names}")
+        if found.storage.problem:
+            raise HookError(f"variable {self.variable} cannot be counted into: {found.storage.problem}")
+        if not 0 <= self.index < found.size // CELL_BYTES or found.storage.align % CELL_BYTES:
+            raise HookError(
+                f"variable {self.variable} has no 64-bit element {self.index}: it has {found.size} bytes, aligned to "
+                f"{found.storage.align}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class CountRequest:
+    """Weights times how often instructions run, all added up."""
+
+    sites: tuple[tuple[int, int], ...]
+    """(instruction index, weight); one index may be there several times."""
+    per: Per
+    into: Cell | None
+    """Where the device adds it to; None: it is found out by `KernelCounts.total`."""
+
+
+class _Variables(Protocol):
+    """What holds variables: a module loaded on a device."""
+
+    def variable(self, name: str) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CountedFlow:
+    """One function's counters, and how often its stretches of code run by them."""
+
+    graph: FlowGraph
+    cells: Mapping[int, int]
+    """Edge that is counted -> its cell."""
+    given: frozenset[int]
+    """Edges that each wave that was launched went once."""
+    stretches: tuple[tuple[int, int, int], ...]
+    """Node, and the first and last of the instructions that run as often as it."""
+
+    def add_to(self, column: NDArray[np.int64], known: NDArray[np.bool_], cells: NDArray[np.int64], waves: int) -> None:
+        """Fill in what the cells say of each instruction."""
+        counted = {edge: int(cells[cell]) for edge, cell in self.cells.items()}
+        edges = self.graph.solve(counted | dict.fromkeys(self.given, waves))
+        counts = self.graph.node_counts(edges)
+        for node, first, last in self.stretches:
+            column[first : last + 1] = counts[node]
+            known[first : last + 1] = True
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCounters:
+    """The counters of one patched kernel, and what they say."""
+
+    kernel: str
+    symbol: str
+    """Variable of the patched object that holds the cells."""
+    cells: int
+    """64-bit numbers in it."""
+    addresses: NDArray[np.int64]
+    """[n] virtual address of each instruction."""
+    mnemonics: Mapping[int, str]
+    opcodes: NDArray[np.int32]
+    """[n] key in `mnemonics`."""
+    block_of: NDArray[np.int32]
+    """[n] block of each instruction, -1 where control does not reach."""
+    waves: tuple[CountedFlow, ...]
+    lanes: tuple[CountedFlow, ...]
+
+    @property
+    def needs_waves(self) -> bool:
+        """Whether the number of waves must be given, since it is not counted (`InstrumentationTask.waves_given`)."""
+        return any(flow.given for flow in (*self.waves, *self.lanes))
+
+    def read(self, module: _Variables, waves: int | None = None) -> KernelCounts:
+        """What was counted since the object was loaded.
+
+        Args:
+            module: the patched object on a device.
+            waves: how many were launched since then; only what `needs_waves` wants it.
+        """
+        cells = np.frombuffer(module.variable(self.symbol).read(), np.int64) if self.cells else np.zeros(0, np.int64)
+        return self.counts(cells, waves)
+
+    def counts(self, cells: NDArray[np.int64], waves: int | None = None) -> KernelCounts:
+        """What the contents of the cells say.
+
+        Args:
+            cells: [`cells`] as read from the device.
+            waves: as for `read`.
+
+        Raises:
+            PatchError: not so many, or the number of waves is wanted.
+        """
+        if len(cells) != self.cells:
+            raise PatchError(f"{self.symbol} has {self.cells} cells, {len(cells)} given", kernel=self.kernel)
+        if waves is None and self.needs_waves:
+            raise PatchError("the number of waves was not counted and is not given", kernel=self.kernel)
+        columns = []
+        for flows in (self.waves, self.lanes):
+            column, known = np.zeros(len(self.addresses), np.int64), np.zeros(len(self.addresses), bool)
+            for flow in flows:
+                flow.add_to(column, known, cells, waves or 0)
+            columns.append((column, known))
+        (executions, counted), (lanes, lanes_counted) = columns
+        return KernelCounts(self, executions, counted, lanes, lanes_counted)
+
+
+class BlockRow(NamedTuple):
+    """One block of a kernel."""
+
+    block: int
+    """Its index in the lifted kernel."""
+    address: int
+    """Virtual address of its first instruction."""
+    instructions: int
+    """How many it has."""
+    executions: int
+    """Times that waves entered it."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCounts:
+    """How often each instruction of a kernel ran, over all launches."""
+
+    counters: KernelCounters
+    executions: NDArray[np.int64]
+    """[n] times a wave ran it, by instruction index of the lifted kernel; 0 where `counted` is not set."""
+    counted: NDArray[np.bool_]
+    """[n] whether that was counted: in functions where something per wave was asked for."""
+    active_lanes: NDArray[np.int64]
+    """[n] sum of the lanes that were active then; 0 where `lanes_counted` is not set."""
+    lanes_counted: NDArray[np.bool_]
+    """[n] whether that was counted: in functions where something per lane was asked for."""
+
+    def total(self, request: CountRequest) -> int:
+        """The sum that was asked for.
+
+        Raises:
+            PatchError: it was not counted here.
+        """
+        column, known = (
+            (self.executions, self.counted) if request.per == "wave" else (self.active_lanes, self.lanes_counted)
+        )
+        if not all(known[index] for index, _ in request.sites):
+            raise PatchError("this was not counted here", kernel=self.counters.kernel)
+        return sum(weight * int(column[index]) for index, weight in request.sites)
+
+    @cached_property
+    def opcodes(self) -> dict[str, int]:
+        """Wave-instructions by mnemonic, most frequent first."""
+        return self._by_opcode(self.executions)
+
+    @cached_property
+    def opcode_lanes(self) -> dict[str, int]:
+        """Active lanes by mnemonic, added up over its executions; most frequent first."""
+        return self._by_opcode(self.active_lanes)
+
+    def block_rows(self) -> list[BlockRow]:
+        """The blocks of the functions in which something per wave was asked for, in address order."""
+        block_of = self.counters.block_of
+        reached = np.flatnonzero((block_of >= 0) & self.counted)
+        numbers, first, sizes = np.unique(block_of[reached], return_index=True, return_counts=True)
+        begins = reached[first]
+        rows = zip(
+            numbers.tolist(),
+            self.counters.addresses[begins].tolist(),
+            sizes.tolist(),
+            self.executions[begins].tolist(),
+            strict=True,
+        )
+        return sorted((BlockRow(*row) for row in rows), key=lambda row: row.address)
+
+    def _by_opcode(self, column: NDArray[np.int64]) -> dict[str, int]:
+        totals: dict[str, int] = {}
+        numbers, where = np.unique(self.counters.opcodes, return_inverse=True)
+        sums = np.zeros(len(numbers), np.int64)
+        np.add.at(sums, where, column)
+        for number, count in zip(numbers.tolist(), sums.tolist(), strict=True):
+            if count:
+                name = self.counters.mnemonics[number]
+                totals[name] = totals.get(name, 0) + count
+        return dict(sorted(totals.items(), key=lambda item: -item[1]))
+
+
+class CellModule:
+    """The cells of one kernel as if they were a variable of a tool's module, for who places such.
+
+    Args:
+        name: of the module: another one for each kernel of each object.
+    """
+
+    def __init__(self, name: str, counters: KernelCounters) -> None:
+        self.name = name
+        size = CELL_BYTES * counters.cells
+        storage = Storage(align=CELL_BYTES, initial=bytes(size))
+        self.variables = {
+            counters.symbol: DeviceVariable(counters.symbol, counters.symbol, "", size, False, False, storage=storage)
+        }
+
+    def contents_for(self, target: TargetId) -> DeviceContents:
+        """Nothing was compiled.
+
+        Raises:
+            ToolError: always.
+        """
+        raise ToolError("cells of counters have no code", object=self.name, target=str(target))

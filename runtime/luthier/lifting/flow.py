@@ -1,0 +1,147 @@
+"""How often blocks run, from few counters: flow through a graph is conserved at every node (Kirchhoff's law), so the
+edges outside a spanning tree say all about those in it (Knuth and Stevenson, "Optimal measurement points for program
+frequency counts", 1973; Ball and Larus, "Optimally profiling and tracing programs", 1994).
+
+A node is a stretch of code, and one more stands for everything outside: it closes the circle from the ends to the
+beginnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Edge(NamedTuple):
+    """A way from one node to another."""
+
+    source: int
+    to: int
+    cost: float
+    """What counting it costs, as far as known how often it is gone; infinite where it cannot be counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlowGraph:
+    """Nodes 0 to `nodes` - 1, and node `nodes` for all that is outside."""
+
+    nodes: int
+    edges: tuple[Edge, ...]
+
+    def chords(self) -> list[int] | None:
+        """Edges to be counted, so that counting costs least: those outside a spanning tree of the dearest ones. None
+        if some of them cannot be counted."""
+        leader = list(range(self.nodes + 1))
+
+        def find(node: int) -> int:
+            while leader[node] != node:
+                leader[node] = leader[leader[node]]
+                node = leader[node]
+            return node
+
+        chords = []
+        for number in sorted(range(len(self.edges)), key=lambda number: -self.edges[number].cost):
+            source, to = find(self.edges[number].source), find(self.edges[number].to)
+            if source == to:
+                if self.edges[number].cost == float("inf"):
+                    return None
+                chords.append(number)
+            else:
+                leader[source] = to
+        return sorted(chords)
+
+    def amounts(self, chords: Sequence[int], weights: Mapping[int, int]) -> dict[int, int]:
+        """What each chord must add, so that all of it together is the sum of weights times how often nodes run.
+
+        Args:
+            chords: from `chords`.
+            weights: by node.
+
+        Returns:
+            Chord -> what passing it adds; it may be negative. Those that add nothing are left out.
+        """
+        tree = set(range(len(self.edges))).difference(chords)
+        beside: list[list[int]] = [[] for _ in range(self.nodes + 1)]
+        for number in tree:
+            beside[self.edges[number].source].append(number)
+            beside[self.edges[number].to].append(number)
+        # What has been added up by the time a node is reached over edges of the tree.
+        before: list[int | None] = [None] * (self.nodes + 1)
+        for root in range(self.nodes, -1, -1):
+            if before[root] is not None:
+                continue
+            before[root] = 0
+            work = [root]
+            while work:
+                node = work.pop()
+                here = before[node] or 0
+                for number in beside[node]:
+                    source, to, _ = self.edges[number]
+                    weight = weights.get(source, 0)
+                    if source == node and before[to] is None:
+                        before[to] = here + weight
+                        work.append(to)
+                    elif to == node and before[source] is None:
+                        before[source] = here - weight
+                        work.append(source)
+        found = {}
+        for number in chords:
+            source, to, _ = self.edges[number]
+            amount = (before[source] or 0) + weights.get(source, 0) - (before[to] or 0)
+            if amount:
+                found[number] = amount
+        return found
+
+    def solve(self, counted: Mapping[int, int]) -> NDArray[np.int64]:
+        """How often each edge was gone.
+
+        Args:
+            counted: chord -> how often it was gone, for all chords.
+
+        Returns:
+            [edges] times.
+        """
+        known = np.zeros(len(self.edges), np.int64)
+        unknown: list[set[int]] = [set() for _ in range(self.nodes + 1)]
+        surplus = [0] * (self.nodes + 1)  # of what is known: what comes in less what goes out
+        for number, (source, to, _) in enumerate(self.edges):
+            if number in counted:
+                known[number] = counted[number]
+                surplus[to] += counted[number]
+                surplus[source] -= counted[number]
+            elif source != to:
+                unknown[source].add(number)
+                unknown[to].add(number)
+        leaves = [node for node in range(self.nodes + 1) if len(unknown[node]) == 1]
+        while leaves:
+            node = leaves.pop()
+            if not unknown[node]:
+                continue
+            number = unknown[node].pop()
+            source, to, _ = self.edges[number]
+            count = surplus[node] if source == node else -surplus[node]
+            other = to if source == node else source
+            known[number] = count
+            surplus[to] += count
+            surplus[source] -= count
+            unknown[other].discard(number)
+            if len(unknown[other]) == 1:
+                leaves.append(other)
+        return known
+
+    def node_counts(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[nodes] how often each node ran, from how often each edge was gone: those that lead to it."""
+        counts = np.zeros(self.nodes + 1, np.int64)
+        np.add.at(counts, [edge.to for edge in self.edges], edges)
+        return counts[: self.nodes]
+
+    def needed(self, chords: Sequence[int], nodes: Iterable[int]) -> list[int]:
+        """Of the chords, those that the counts of some nodes depend on."""
+        wanted: set[int] = set()
+        for node in nodes:
+            wanted.update(self.amounts(chords, {node: 1}))
+        return sorted(wanted)

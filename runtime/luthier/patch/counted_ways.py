@@ -1,0 +1,294 @@
+"""The ways through a function that can be counted, as a graph in which what comes in goes out.
+
+Nodes are stretches of code that run as a whole: blocks where executions are counted, and where active lanes are, what
+lies in a block between writes of EXEC. Each stretch is an edge of its own, from its beginning to its end, so that
+counting it can be weighed against counting the ways between. Where EXEC changes, lanes come from outside and go there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from luthier.isa import NO_TARGET
+from luthier.lifting import BasicBlock, Function, LiftedRepresentation
+from luthier.lifting.flow import Edge, FlowGraph
+from luthier.lifting.loops import LoopNest
+
+LOOP_FACTOR = 8.0
+"""How often a loop runs, for want of knowledge."""
+_STUB_COST = 2.0
+"""A stub is an addition and a branch."""
+_BEHIND_COST = 1.01
+_UNCOUNTABLE = float("inf")
+
+
+class Place(NamedTuple):
+    """Where a way can be counted."""
+
+    kind: Literal["within", "behind", "taken", "entry"]
+    """Before any one instruction from `first` to `last`; behind instruction `first`; where its branch is taken; when
+    the hardware starts the kernel at entry number `first`."""
+    first: int
+    last: int
+
+
+class _Way(NamedTuple):
+    source: int
+    to: int
+    place: Place | None
+    heat: float
+    once: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The ways through one function."""
+
+    graph: FlowGraph
+    places: tuple[Place | None, ...]
+    """By edge of the graph."""
+    heat: tuple[float, ...]
+    """By edge: a guess how often it is gone in one run of the function."""
+    once_a_wave: tuple[bool, ...]
+    """By edge: whether no wave goes it twice."""
+    stretches: tuple[tuple[int, int, int], ...]
+    """Node at which a stretch begins, and its first and last instruction; in the order of these."""
+    chords: tuple[int, ...]
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [first for _, first, _ in self.stretches]
+
+    def node_of(self, index: int) -> int | None:
+        """The node whose count is that of an instruction; None if it is elsewhere."""
+        at = bisect.bisect_right(self._firsts, index) - 1
+        if at < 0 or index > self.stretches[at][2]:
+            return None
+        return self.stretches[at][0]
+
+
+def find_ways(
+    lifted: LiftedRepresentation, sites: Collection[int], *, lanes: bool, each: bool = False
+) -> Iterator[Ways]:
+    """The ways through each function that holds one of the sites.
+
+    Args:
+        lanes: whether active lanes are counted, not executions.
+        each: whether every stretch is to be counted by itself.
+    """
+    maker = _Maker(lifted, lanes)
+    owners = {lifted.blocks[lifted.block_of[index]].function for index in sites}
+    for number in sorted(owners):
+        yield maker.make(lifted.functions[number], each=each)
+
+
+class _Maker:
+    def __init__(self, lifted: LiftedRepresentation, lanes: bool) -> None:
+        self.lifted, self.lanes = lifted, lanes
+        self.exec = lifted.effect_table.exec
+        self.members = Counter(block.index for function in lifted.functions for block in function.blocks)
+        self.called = {callee for function in lifted.functions for call in function.calls for callee in call.callees}
+        self.ending = self._ending()
+        self.direct = {jump.index for jump in lifted.direct_jumps}
+
+    def _ending(self) -> set[int]:
+        """Functions in which a wave may end, or do what nobody knows. One that ends by a trap loses its counters, so
+        that is none of them."""
+        functions = self.lifted.functions
+        found = {f.index for f in functions if any(block.exit in ("end", "unknown") for block in f.blocks)}
+        while True:
+            more = {
+                f.index
+                for f in functions
+                if f.index not in found
+                and any(not call.known or not found.isdisjoint(call.callees) for call in f.calls)
+            }
+            if not more:
+                return found
+            found |= more
+
+    def make(self, function: Function, *, each: bool) -> Ways:
+        lifted = self.lifted
+        owned = [block for block in function.blocks if block.function == function.index]
+        regular = not (
+            each
+            or any(self.members[block.index] > 1 or block.exit == "unknown" for block in function.blocks)
+            or (function.is_kernel and function.index in self.called)
+        )
+        stretches = [(first, last) for block in owned for first, last in self._stretches(block)]
+        stretches.sort()
+        outside = 2 * len(stretches)
+        at = {first: 2 * number for number, (first, _) in enumerate(stretches)}
+        nest = LoopNest(function, self._entries(function))
+        heat = _heat(function, nest, self._skipping)
+        once = function.is_kernel and regular
+        ways = []
+        for first, last in stretches:
+            block = lifted.block_of[first]
+            place = Place("within", first, last)
+            ways.append(_Way(at[first], at[first] + 1, place, heat[block], once and not nest.depth(block)))
+        if regular:
+            ways += self._between(function, at, outside, nest, heat)
+        else:
+            for node in range(0, outside, 2):
+                ways += [_Way(outside, node, None, 1, False), _Way(node + 1, outside, None, 1, False)]
+        graph = FlowGraph(outside, tuple(Edge(way.source, way.to, _cost(way)) for way in ways))
+        chords = graph.chords()
+        if chords is None:
+            return self.make(function, each=True)
+        return Ways(
+            graph,
+            tuple(way.place for way in ways),
+            tuple(way.heat for way in ways),
+            tuple(way.once for way in ways),
+            tuple((at[first], first, last) for first, last in stretches),
+            tuple(chords),
+        )
+
+    def _stretches(self, block: BasicBlock) -> Iterator[tuple[int, int]]:
+        first = block.first
+        if self.lanes:
+            for index in range(block.first, block.last):
+                if self.lifted.effects(index).writes & self.exec:
+                    yield first, index
+                    first = index + 1
+        yield first, block.last
+
+    def _entries(self, function: Function) -> list[int]:
+        """Blocks a function is entered at."""
+        if not function.is_kernel:
+            return [function.entry_block]
+        indices = [self.lifted.index_at(address) for address in self.lifted.hardware_entries]
+        return [self.lifted.block_of[index] for index in indices if index is not None]
+
+    def _between(
+        self, function: Function, at: dict[int, int], outside: int, nest: LoopNest, heat: dict[int, float]
+    ) -> list[_Way]:
+        """The ways from stretch to stretch, and from and to the outside."""
+        found: list[_Way] = []
+        ways: list[tuple[BasicBlock, int, int, Literal["fallthrough", "taken", "indirect"]]] = []
+        entering: Counter[int] = Counter(self._entries(function))
+        for block in function.blocks:
+            *_, (last_first, _) = pieces = list(self._stretches(block))
+            for (here, _), (there, _) in itertools.pairwise(pieces):
+                found += [_Way(at[here] + 1, outside, None, 1, False), _Way(outside, at[there], None, 1, False)]
+            source = at[last_first] + 1
+            edges = [e for e in block.successors if not (self.lanes and self._has_no_lanes(block, e.kind))]
+            changes = self.lanes and (block.exit == "call" or bool(self.lifted.effects(block.last).writes & self.exec))
+            ends = not block.successors or (block.exit == "call" and self._may_not_return(function, block))
+            if changes or ends:
+                found.append(_Way(source, outside, None, 1, False))
+            if changes:
+                source = outside
+            for edge in edges:
+                ways.append((block, source, edge.to, edge.kind))
+                entering[edge.to] += 1
+        leaving = Counter(source for _, source, _, _ in ways)
+        leaving.update(way.source for way in found)
+        for block, source, to, kind in ways:
+            target = self.lifted.blocks[to]
+            into = at[target.first]
+            within = next(iter(self._stretches(target)))
+            place: Place | None = None
+            if source != outside and leaving[source] == 1:
+                *_, (first, last) = self._stretches(block)
+                place = Place("within", first, last)
+            elif entering[to] == 1:
+                place = Place("within", *within)
+            elif kind == "fallthrough":
+                place = Place("behind", block.last, block.last)
+            elif kind == "taken" and self._encodes_target(block.last):
+                place = Place("taken", block.last, block.last)
+            depth = nest.edge_depth(block.index, to)
+            share = _share(nest, block, to, self._skipping(block))
+            once = function.is_kernel and not depth
+            found.append(_Way(source, into, place, heat[block.index] * share, once))
+        for number, entry in enumerate(self._entries(function)):
+            first, last = next(iter(self._stretches(self.lifted.blocks[entry])))
+            place = Place("within", first, last) if entering[entry] == 1 else None
+            if function.is_kernel:
+                place = Place("entry", number, number)
+            found.append(_Way(outside, at[first], place, 1, function.is_kernel))
+        return found
+
+    def _may_not_return(self, function: Function, block: BasicBlock) -> bool:
+        return any(
+            call.index == block.last and (not call.known or not self.ending.isdisjoint(call.callees))
+            for call in function.calls
+        )
+
+    def _has_no_lanes(self, block: BasicBlock, kind: str) -> bool:
+        """Whether no lane is active where an edge is gone."""
+        if block.exit != "conditional":
+            return False
+        name = self.lifted.effect_table.pseudos[self.lifted.columns.opcode[block.last]]
+        return (name, kind) in (("S_CBRANCH_EXECZ", "taken"), ("S_CBRANCH_EXECNZ", "fallthrough"))
+
+    def _skipping(self, block: BasicBlock) -> int | None:
+        """Where control goes from a block if no lane is active."""
+        return next((edge.to for edge in block.successors if self._has_no_lanes(block, edge.kind)), None)
+
+    def _encodes_target(self, index: int) -> bool:
+        return self.lifted.columns.target[index] != NO_TARGET or index in self.direct
+
+
+def _cost(way: _Way) -> float:
+    if way.place is None:
+        return _UNCOUNTABLE
+    if way.place.kind == "entry":
+        return 0.0
+    return way.heat * {"within": 1.0, "behind": _BEHIND_COST, "taken": _STUB_COST}[way.place.kind]
+
+
+def _share(nest: LoopNest, block: BasicBlock, to: int, skipping: int | None) -> float:
+    """How much of what leaves a block goes to another, as a guess: loops are seldom left, and code is seldom skipped
+    because no lane needs it.
+
+    Args:
+        skipping: the block that control goes to then.
+    """
+    rare = 1 / LOOP_FACTOR
+    targets = nest.successors[block.index]
+    depths = {target: nest.edge_depth(block.index, target) for target in targets}
+    deepest = max(depths.values())
+    staying = [target for target, depth in depths.items() if depth == deepest]
+    if len(staying) < len(depths):
+        return (1 - rare) / len(staying) if to in staying else rare / (len(depths) - len(staying))
+    if skipping is None or len(depths) == 1:
+        return 1 / len(depths)
+    return rare if to == skipping else (1 - rare) / (len(depths) - 1)
+
+
+def _heat(function: Function, nest: LoopNest, skipping: Callable[[BasicBlock], int | None]) -> dict[int, float]:
+    """How often each block runs, as a guess: what comes in over the ways forward, times a factor for each loop that
+    begins there."""
+    blocks = {block.index: block for block in function.blocks}
+    order: list[int] = []
+    seen = set(nest.entries)
+    work = [(entry, iter(nest.successors[entry])) for entry in nest.entries]
+    while work:
+        _, rest = work[-1]
+        following = next((to for to in rest if to not in seen), None)
+        if following is None:
+            order.append(work.pop()[0])
+        else:
+            seen.add(following)
+            work.append((following, iter(nest.successors[following])))
+    order.reverse()
+    position = {block: number for number, block in enumerate(order)}
+    headers = Counter(header for loop in nest.loops for header in loop.headers)
+    heat = dict.fromkeys(blocks, 0.0)
+    for entry in nest.entries:
+        heat[entry] = 1.0
+    for number in order:
+        heat[number] *= LOOP_FACTOR ** headers[number]
+        for to in nest.successors[number]:
+            if position[to] > position[number]:
+                heat[to] += heat[number] * _share(nest, blocks[number], to, skipping(blocks[number]))
+    return heat

@@ -1,0 +1,335 @@
+"""The instructions of counters: setting them up, adding to them, and giving them to memory when a wave ends.
+
+Counters are in registers that the application never touches, so only SCC, EXEC and what is dead at the end of a wave
+stand in the way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from luthier.isa import Isa
+from luthier.isa.registers import VCC
+from luthier.patch.copies import unit_text
+from luthier.patch.emission import BoundPayload, Reference, join
+from luthier.payload.codegen import PayloadAssembly
+from luthier.payload.template import Template, make_template
+
+WORD = 0xFFFFFFFF
+LARGEST_LANE_WEIGHT = 1 << 24
+"""A wave adds at most 64 times this at once: it must stay below 2^31."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Where a counter is while a wave runs."""
+
+    low: int
+    """Register unit: of an SGPR, or of a VGPR if `lane` is given."""
+    high: int | None
+    """The same of its upper 32 bits; None if it has none."""
+    lane: int | None = None
+    """The lane of the VGPRs."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Counters that go to memory together, the one of lane N at place N."""
+
+    held: tuple[Held | None, ...]
+    """Where they are; None for those that are single bits, which come first. If one is in a VGPR, all are, each in the
+    lane of its place."""
+    offsets: tuple[int, ...]
+    """Bytes from the symbol to the cell of each."""
+    symbol: str
+    bits: int | None
+    """SGPR unit whose bit N is the counter at place N."""
+
+
+class CounterCode:
+    """Makes code for one kernel's waves."""
+
+    def __init__(self, isa: Isa) -> None:
+        self._isa = isa
+        self._target = isa.target.target
+        self._wide = isa.wave_size == 64
+        self._exec = "exec" if self._wide else "exec_lo"
+        wait = self._target.lane_mask_wait
+        self._settle = [] if wait is None else [wait]
+        """Between vector instructions and scalar ones that read or write each other's SGPRs."""
+
+    # Adding
+
+    def add(self, held: Held, amount: int, *, lanes: bool, scc_live: bool, temporaries: Sequence[int]) -> BoundPayload:
+        """Add `amount`, or that times the active lanes.
+
+        Args:
+            scc_live: whether SCC must be kept.
+            temporaries: SGPR units, as many as `needed_temporaries` says.
+        """
+        if self._at_once(held, amount, lanes=lanes):
+            pair = f"s[{held.low}:{held.high}]"
+            return self.assemble([f"s_add_nc_u64 {pair}, {pair}, {amount}"])
+        free = list(map(unit_text, temporaries))
+        lines, last = [], []
+        if scc_live:
+            kept = free.pop()
+            lines.append(f"s_cselect_b32 {kept}, 1, 0")
+            last.append(f"s_cmp_lg_u32 {kept}, 0")
+        source = ""
+        if lanes:
+            source = free.pop()
+            lines.append(f"s_bcnt1_i32_b{self._isa.wave_size} {source}, {self._exec}")
+            if abs(amount) != 1:
+                lines.append(f"s_mul_i32 {source}, {source}, {abs(amount)}")
+        if held.lane is None:
+            low = unit_text(held.low)
+            high = None if held.high is None else unit_text(held.high)
+            lines += self._sum(low, high, amount, source)
+        else:
+            low = free.pop()
+            high = None if held.high is None else free.pop()
+            pairs = [(low, held.low)] + ([] if high is None else [(high, held.high or 0)])
+            reads = [f"v_readlane_b32 {to}, {unit_text(of)}, {held.lane}" for to, of in pairs]
+            writes = [f"v_writelane_b32 {unit_text(of)}, {to}, {held.lane}" for to, of in pairs]
+            lines += [*self._settle, *reads, *self._settle, *self._sum(low, high, amount, source)]
+            lines += [*self._settle, *writes, *self._settle]
+        return self.assemble([*lines, *last])
+
+    def _at_once(self, held: Held, amount: int, *, lanes: bool) -> bool:
+        """Whether one instruction adds 64 bits, and leaves SCC alone."""
+        aligned = held.lane is None and held.low % 2 == 0 and held.high == held.low + 1
+        return self._target.adds_64_bits and aligned and not lanes and -16 <= amount <= 64
+
+    @staticmethod
+    def needed_temporaries(held: Held, *, lanes: bool, scc_live: bool) -> int:
+        """SGPRs that `add` wants at most, besides the counter."""
+        return scc_live + lanes + (0 if held.lane is None else 1 if held.high is None else 2)
+
+    @staticmethod
+    def _sum(low: str, high: str | None, amount: int, source: str) -> list[str]:
+        if source:
+            add, carry = ("s_add_u32", "s_addc_u32") if amount > 0 else ("s_sub_u32", "s_subb_u32")
+            return [f"{add} {low}, {low}, {source}"] + ([] if high is None else [f"{carry} {high}, {high}, 0"])
+        if high is None:
+            signed = ((amount & WORD) ^ 1 << 31) - (1 << 31)
+            if -(1 << 15) <= signed < 1 << 15:
+                return [f"s_addk_i32 {low}, {signed}"]
+            return [f"s_add_u32 {low}, {low}, {_word(amount)}"]
+        return [f"s_add_u32 {low}, {low}, {_word(amount)}", f"s_addc_u32 {high}, {high}, {_word(amount >> 32)}"]
+
+    # At kernel entry
+
+    def start(
+        self, held: Sequence[tuple[Held, int]], lanes: Sequence[tuple[Held, int]], temporary: Sequence[int]
+    ) -> BoundPayload:
+        """Set counters up before anything else runs: SCC and VCC are free.
+
+        Args:
+            held: each counter with what it begins with.
+            lanes: each counter with the weight with which the active lanes are counted then.
+            temporary: SGPR units that are free besides.
+        """
+        values: dict[int, int] = {}
+        vectors: dict[int, dict[int, int]] = {}
+        for one, initial in held:
+            for unit, value in ((one.low, initial & WORD), (one.high, initial >> 32 & WORD)):
+                if unit is None:
+                    continue
+                if one.lane is None:
+                    values[unit] = value
+                else:
+                    vectors.setdefault(unit, {})[one.lane] = value
+        lines = _set_scalars(values)
+        for unit, by_lane in sorted(vectors.items()):
+            name = unit_text(unit)
+            if len(by_lane) > 4:  # VCC holds nothing when a kernel begins
+                kept, ones = ("vcc", "s_mov_b64") if self._wide else ("vcc_lo", "s_mov_b32")
+                lines += [f"{ones} {kept}, {self._exec}", f"{ones} {self._exec}, -1", f"v_mov_b32 {name}, 0"]
+                lines += [f"{ones} {self._exec}, {kept}"]
+                by_lane = {lane: value for lane, value in by_lane.items() if value}
+            for lane, value in sorted(by_lane.items()):
+                if -16 <= value <= 64:
+                    lines.append(f"v_writelane_b32 {name}, {value}, {lane}")
+                else:
+                    lines += [f"s_mov_b32 vcc_lo, {_word(value)}", f"v_writelane_b32 {name}, vcc_lo, {lane}"]
+                    lines += self._settle
+        pieces = [self.assemble(lines)]
+        for one, amount in lanes:
+            temporaries = [*temporary, *VCC[::-1]]
+            pieces.append(self.add(one, amount, lanes=True, scc_live=False, temporaries=temporaries))
+        return join(pieces)
+
+    # At the end of a wave
+
+    def flush(
+        self, batch: Batch, vectors: tuple[int, int, int], scalars: int, waits: Sequence[str], *, fresh: bool
+    ) -> BoundPayload:
+        """Add counters to cells in memory, all by one atomic operation. Nothing but the end of the wave follows: EXEC,
+        SCC and all other registers are free.
+
+        Args:
+            vectors: VGPR units: one, and two neighbours.
+            scalars: first unit of two aligned SGPRs.
+            waits: assembly to begin with.
+            fresh: whether nothing but scalar instructions has ever used `scalars`.
+        """
+        count, wave = len(batch.held), self._isa.wave_size
+        at, low, high = map(unit_text, vectors)
+        first, second = unit_text(scalars), unit_text(scalars + 1)
+        pair = f"s[{scalars}:{scalars + 1}]"
+        base = min(batch.offsets)  # the register that is added to an address has no sign
+        mask = f"s_mov_b{wave} {self._exec}, -1" if count == wave else f"s_bfm_b{wave} {self._exec}, {count}, 0"
+        lines = [*waits, mask]
+        if count == 1:
+            lines += self._only_one(batch, at, low, high)
+        else:
+            lines += [f"v_mbcnt_lo_u32_b32 {at}, -1, 0"]
+            lines += [f"v_mbcnt_hi_u32_b32 {at}, -1, {at}"] if count > 32 else []
+            lines += self._lanes_of(batch, at, low, high)
+            if all(offset == base + 8 * lane for lane, offset in enumerate(batch.offsets)):
+                lines.append(f"v_lshlrev_b32 {at}, 3, {at}")
+            else:
+                for lane, offset in enumerate(batch.offsets):
+                    lines += [f"s_mov_b32 {first}, {hex(offset - base)}", *self._settle]
+                    lines += [f"v_writelane_b32 {at}, {first}, {lane}", *self._settle]
+                fresh = False
+        lines += self._address(first, second, pair, base, fresh=fresh)
+        lines.append(self._atomic(at, low, pair))
+        return self.assemble(lines, {"luthier_cell": batch.symbol})
+
+    def _only_one(self, batch: Batch, at: str, low: str, high: str) -> list[str]:
+        """A batch of one counter, as lane 0 of VGPRs."""
+        (held,) = batch.held
+        if held is None or batch.bits is not None:
+            assert batch.bits is not None  # a bit is in a word
+            sources = f"v_mov_b32 {low}, {unit_text(batch.bits)}", f"v_mov_b32 {high}, 0"
+        else:
+            top = "0" if held.high is None else unit_text(held.high)
+            sources = f"v_mov_b32 {low}, {unit_text(held.low)}", f"v_mov_b32 {high}, {top}"
+        return [*sources, f"v_mov_b32 {at}, 0"]
+
+    def _lanes_of(self, batch: Batch, at: str, low: str, high: str) -> list[str]:
+        """The counters of a batch, one a lane of VGPRs; `at` holds the lane's number."""
+        vector = next((held for held in batch.held if held is not None and held.lane is not None), None)
+        if vector is not None:
+            top = "0" if vector.high is None else unit_text(vector.high)
+            return [f"v_mov_b32 {low}, {unit_text(vector.low)}", f"v_mov_b32 {high}, {top}"]
+        begin = f"v_mov_b32 {low}, 0" if batch.bits is None else f"v_bfe_u32 {low}, {unit_text(batch.bits)}, {at}, 1"
+        lines = [begin, f"v_mov_b32 {high}, 0"]
+        for lane, held in enumerate(batch.held):
+            if held is not None:
+                lines.append(f"v_writelane_b32 {low}, {unit_text(held.low)}, {lane}")
+                if held.high is not None:
+                    lines.append(f"v_writelane_b32 {high}, {unit_text(held.high)}, {lane}")
+        return lines
+
+    def _address(self, first: str, second: str, pair: str, offset: int, *, fresh: bool) -> list[str]:
+        """The address of `luthier_cell` + `offset`.
+
+        Args:
+            fresh: whether vector instructions have never read these registers: else scalar writes to them must settle
+                before they are read (RDNA4 ISA, "Manually Inserted Wait States").
+        """
+        low, high = 4, 12
+        if not self._target.getpc_clears_high:
+            lines = [f"s_getpc_b64 {pair}"]
+            settle: list[str] = []
+        else:
+            settle = [] if fresh else self._settle
+            low += 4 + 4 * len(settle)
+            high = low + 8 + 4 * len(settle)
+            lines = [f"s_getpc_b64 {pair}", *settle, f"s_sext_i32_i16 {second}, {second}"]
+        return [
+            *lines,
+            f"s_add_u32 {first}, {first}, luthier_cell@rel32@lo+{low + offset}",
+            *settle,
+            f"s_addc_u32 {second}, {second}, luthier_cell@rel32@hi+{high + offset}",
+            *settle,
+        ]
+
+    def _atomic(self, at: str, data: str, pair: str) -> str:
+        number = int(data[1:])
+        return f"global_atomic_add_x2 {at}, v[{number}:{number + 1}], {pair} {self._target.device_scope}"
+
+    # Without a register for the counter
+
+    def direct(self, amount: int, symbol: str, offset: int, *, lanes: bool) -> Template:
+        """A payload that adds to a cell in memory at once, like a hook would: its registers are found at its point."""
+        return _direct(self, amount, symbol, offset, lanes)
+
+    def direct_template(self, amount: int, symbol: str, offset: int, *, lanes: bool) -> Template:
+        """The same, made anew."""
+        wave = self._isa.wave_size
+        move = f"s_mov_b{wave}"
+        saved = "s[8:9]" if self._wide else "s8"
+        lines = [*self._target.wait_for_every_load, f"{move} {saved}, {self._exec}"]
+        low, high = _word(amount), _word(amount >> 32)
+        if lanes:
+            lines.append(f"s_bcnt1_i32_b{wave} s10, {self._exec}")
+            if amount != 1:
+                lines.append(f"s_mul_i32 s10, s10, {_word(amount)}")
+            lines.append("s_ashr_i32 s11, s10, 31")
+            low, high = "s10", "s11"
+        lines += [f"{move} {self._exec}, 1", *self._settle, "v_mov_b32 v2, 0"]
+        lines += [f"v_mov_b32 v0, {low}", f"v_mov_b32 v1, {high}"]
+        lines += self._address("s4", "s5", "s[4:5]", offset, fresh=False)
+        lines += [self._atomic("v2", "v0", "s[4:5]"), f"{move} {self._exec}, {saved}", "s_setpc_b64 s[30:31]"]
+        body = "\n".join(f"\t{line}" for line in lines)
+        text = f"luthier.payload:\n{body}\n.Lfunc_end0:\n\t.set private_seg_size, 0\n\t.set has_dyn_sized_stack, 0\n"
+        template = make_template(PayloadAssembly(text, (), (), True, True), "count", self._isa)
+        return replace(template, fixups=tuple(replace(fixup, symbol=symbol) for fixup in template.fixups))
+
+    def assemble(self, lines: Sequence[str], symbols: Mapping[str, str] | None = None) -> BoundPayload:
+        """Position-independent code.
+
+        Args:
+            symbols: what symbols of the text stand for.
+        """
+        return _assemble(self._isa, "\n".join(lines), tuple((symbols or {}).items()))
+
+
+def _word(value: int) -> str:
+    """32 bits as assembly takes them: as an inline constant, if there is one."""
+    value &= WORD
+    return str(value - (1 << 32)) if value >= (1 << 32) - 16 else hex(value)
+
+
+def _set_scalars(values: Mapping[int, int]) -> list[str]:
+    """Give SGPRs their values, two at a time where a pair gets 0."""
+    lines = []
+    done = set()
+    for unit, value in sorted(values.items()):
+        if unit in done:
+            continue
+        if unit % 2 == 0 and value == 0 and values.get(unit + 1) == 0:
+            lines.append(f"s_mov_b64 s[{unit}:{unit + 1}], 0")
+            done.add(unit + 1)
+        else:
+            lines.append(f"s_mov_b32 {unit_text(unit)}, {_word(value)}")
+    return lines
+
+
+@functools.lru_cache(maxsize=4096)
+def _assemble(isa: Isa, text: str, symbols: tuple[tuple[str, str], ...]) -> BoundPayload:
+    assembly = isa.assemble(text)
+    names = dict(symbols)
+    code, references = assembly.instructions, []
+    for fixup in assembly.fixups:
+        field = int(code.offset[fixup.instruction]) + fixup.byte
+        counter = next(
+            index
+            for index in range(fixup.instruction, -1, -1)
+            if isa.opcode(int(code.opcode[index])).mnemonic == "s_getpc_b64"
+        )
+        distance = field - int(code.offset[counter]) - int(code.size[counter])
+        high = fixup.modifier == "rel32@hi"
+        references.append(Reference(field, names[fixup.symbol], fixup.addend, high, distance))
+    return BoundPayload(code.code, tuple(references), len(code))
+
+
+@functools.lru_cache(maxsize=4096)
+def _direct(code: CounterCode, amount: int, symbol: str, offset: int, lanes: bool) -> Template:
+    return code.direct_template(amount, symbol, offset, lanes=lanes)

@@ -1,0 +1,194 @@
+"""Where each counter of a kernel is while a wave runs, and with which others it goes to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from luthier.counts import CELL_BYTES
+from luthier.patch.counted_ways import Place
+from luthier.patch.counter_code import Batch, CounterCode, Held
+from luthier.patch.layout import Zone
+
+WORD_BITS = 32
+
+
+class NoRoom(Exception):
+    """Counters that cannot add to memory directly do not fit the registers."""
+
+
+class Increment(NamedTuple):
+    """A place where a counter grows."""
+
+    place: Place
+    amount: int
+    lanes: bool
+    """By that many times the active lanes."""
+    heat: float
+    """A guess how often."""
+
+
+@dataclass(eq=False)
+class Counter:
+    """One number that a wave counts."""
+
+    symbol: str
+    offset: int
+    """Bytes from the symbol to its cell; of profiles given by `Storage.batches`."""
+    increments: list[Increment] = field(default_factory=list)
+    once: bool = False
+    """A wave adds 1 at most once, and nothing else: one bit is enough."""
+    wide: bool = False
+    """64 bits are needed while a wave runs."""
+    places: list[tuple[int, Zone, bool] | None] = field(default_factory=list)
+    """For each increment the instruction and the zone, and whether SCC is live there; None at kernel entry."""
+
+    @property
+    def heat(self) -> float:
+        """A guess how often it grows."""
+        return sum(increment.heat for increment in self.increments)
+
+
+@dataclass
+class Storage:
+    """Where counters are."""
+
+    wave_size: int
+    held: dict[Counter, Held] = field(default_factory=dict)
+    """Counters that are not there add to memory directly."""
+    bit: dict[Counter, int] = field(default_factory=dict)
+    """Of counters that are single bits, which one."""
+    temporaries: list[int] = field(default_factory=list)
+    """SGPR units for `CounterCode.add`."""
+    reserved: int = 0
+    """Bit set of all units that are taken."""
+
+    def take(self, units: list[int], count: int = 1) -> list[int]:
+        """Remove units from the free ones, lowest first; two of them aligned neighbours, if there are such."""
+        first = 0
+        if count == 2:
+            pairs = (at for at, unit in enumerate(units[:-1]) if unit % 2 == 0 and units[at + 1] == unit + 1)
+            first = next(pairs, 0)
+        taken = units[first : first + count]
+        del units[first : first + count]
+        for unit in taken:
+            self.reserved |= 1 << unit
+        return taken
+
+    def batches(self, counters: Sequence[Counter]) -> list[Batch]:
+        """Counters that go to memory together, at most one a lane. Gives the cells of profiles their places, those of
+        counters without a register too."""
+        result: list[Batch] = []
+        symbols = {counter.symbol: None for counter in counters}
+        for symbol in symbols:
+            mine = [counter for counter in counters if counter.symbol == symbol]
+            mine.sort(key=lambda counter: counter.offset)  # profiles have none yet and keep their order
+            groups = list(self._groups(mine))
+            profile = any(counter.offset < 0 for counter in mine)
+            cell = 0
+            for group in groups:
+                for counter in group:
+                    if profile:
+                        counter.offset = CELL_BYTES * cell
+                        cell += 1
+                bits = next((self.held[counter].low for counter in group if counter in self.bit), None)
+                held = tuple(None if counter in self.bit else self.held[counter] for counter in group)
+                result.append(Batch(held, tuple(counter.offset for counter in group), symbol, bits))
+            for counter in mine:
+                if counter.offset < 0:
+                    counter.offset = CELL_BYTES * cell
+                    cell += 1
+        return result
+
+    def _groups(self, counters: Sequence[Counter]) -> list[list[Counter]]:
+        """Those in one VGPR are a group; the bits of one SGPR begin a group, which others fill up."""
+        words: dict[int, list[Counter]] = {}
+        vectors: dict[int, list[Counter]] = {}
+        scalars: list[Counter] = []
+        for counter in counters:
+            held = self.held.get(counter)
+            if held is None:
+                continue
+            if counter in self.bit:
+                words.setdefault(held.low, []).append(counter)
+            elif held.lane is not None:
+                vectors.setdefault(held.low, []).append(counter)
+            else:
+                scalars.append(counter)
+        groups = [sorted(word, key=self.bit.__getitem__) for word in words.values()]
+        for group in groups:
+            room = self.wave_size - len(group)
+            group += scalars[:room]
+            del scalars[:room]
+        groups += [scalars[start : start + self.wave_size] for start in range(0, len(scalars), self.wave_size)]
+        return groups + [sorted(vector, key=lambda one: self.held[one].lane or 0) for vector in vectors.values()]
+
+
+def store(
+    counters: Sequence[Counter], scalars: Sequence[int], vectors: Sequence[int], wave_size: int, code: CounterCode
+) -> Storage:
+    """Choose registers: SGPRs for all if they are enough; else the hottest ones get them, and others lanes of VGPRs.
+
+    Args:
+        scalars, vectors: units that nothing else uses.
+    """
+    storage = Storage(wave_size)
+    free, lanes = list(scalars), list(vectors)
+    needed = max((_temporaries(counter, code, lane=None) for counter in counters), default=0)
+    once = [counter for counter in counters if counter.once]
+    others = sorted((counter for counter in counters if not counter.once), key=lambda counter: -counter.heat)
+    words = -(-len(once) // WORD_BITS)
+    wanted = needed + words + sum(1 + counter.wide for counter in others)
+    if wanted > len(free):
+        needed = max((_temporaries(counter, code, lane=0) for counter in counters), default=0)
+    if needed > len(free):
+        needed = 0  # only what needs none can have a register
+    storage.temporaries = storage.take(free, needed)
+    for start in range(0, len(once), WORD_BITS):
+        word = once[start : start + WORD_BITS]
+        if any(_temporaries(counter, code, lane=None) > needed for counter in word) or not free:
+            break
+        (unit,) = storage.take(free)
+        for bit, counter in enumerate(word):
+            storage.held[counter], storage.bit[counter] = Held(unit, None), bit
+    _put_into_sgprs(storage, others, free, code)
+    left = [counter for counter in counters if counter not in storage.held]
+    _put_into_lanes(storage, left, lanes, code)
+    return storage
+
+
+def _temporaries(counter: Counter, code: CounterCode, lane: int | None) -> int:
+    held = Held(0, 0 if counter.wide else None, lane)
+    return max(
+        (
+            code.needed_temporaries(held, lanes=increment.lanes, scc_live=bool(point and point[2]))
+            for increment, point in zip(counter.increments, counter.places, strict=True)
+        ),
+        default=0,
+    )
+
+
+def _put_into_sgprs(storage: Storage, counters: Sequence[Counter], free: list[int], code: CounterCode) -> None:
+    for counter in counters:
+        size = 1 + counter.wide
+        if size <= len(free) and _temporaries(counter, code, lane=None) <= len(storage.temporaries):
+            low, *high = storage.take(free, size)
+            storage.held[counter] = Held(low, high[0] if high else None)
+
+
+def _put_into_lanes(storage: Storage, counters: Sequence[Counter], free: list[int], code: CounterCode) -> None:
+    """Counters of one symbol share VGPRs; if one of them is wide, all of them are."""
+    symbols = {counter.symbol: None for counter in counters}
+    for symbol in symbols:
+        mine = [counter for counter in counters if counter.symbol == symbol]
+        wide = any(counter.wide for counter in mine)
+        for counter in mine:
+            counter.wide = wide
+        mine = [counter for counter in mine if _temporaries(counter, code, lane=0) <= len(storage.temporaries)]
+        for start in range(0, len(mine), storage.wave_size):
+            if len(free) < 1 + wide:
+                return
+            low, *high = storage.take(free, 1 + wide)
+            for lane, counter in enumerate(mine[start : start + storage.wave_size]):
+                storage.held[counter] = Held(low, high[0] if high else None, lane)

@@ -1,0 +1,428 @@
+"""Counters for what a task wants counted: as few as say it all, in registers, added to where nothing must be saved.
+
+1. Requests become weights of blocks, and of stretches of code between writes of EXEC where active lanes are counted.
+2. For each function a spanning tree of its dearest ways leaves the others, the chords, to be counted
+   (`luthier.lifting.flow`). A sum that goes to one cell needs one counter, to which each chord adds what its circle
+   weighs; a profile needs a counter for each chord.
+3. A chord is counted at a point of its block where SCC is dead, or where control falls through a branch, or in a stub
+   that a taken branch goes by.
+4. Counters live in SGPRs that nothing else touches, chords that a wave goes by at most once in one bit of such, others
+   in lanes of a VGPR that nothing else touches, and what is left adds to memory directly.
+5. Where a wave ends, each counter gets a lane, and one atomic operation adds all of them to 64-bit cells. Nobody waits
+   for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from luthier.counts import CELL_BYTES, CountedFlow, CounterBudget, CountRequest, KernelCounters
+from luthier.errors import PatchError
+from luthier.isa import InstructionFlag
+from luthier.isa.registers import SCC, SGPRS, VGPRS
+from luthier.lifting import LiftedRepresentation, Liveness
+from luthier.module import qualified
+from luthier.patch.binding import RegisterBudget
+from luthier.patch.counted_ways import Place, Ways, find_ways
+from luthier.patch.counter_code import LARGEST_LANE_WEIGHT, Batch, CounterCode, Held
+from luthier.patch.counter_storage import Counter, Increment, NoRoom, Storage, store
+from luthier.patch.emission import BoundPayload
+from luthier.patch.hazards import Seams
+from luthier.patch.layout import Zone
+from luthier.payload import Template
+
+LARGEST_NARROW = 1 << 12
+"""A sum whose single additions are larger gets 64 bits in registers."""
+
+
+class Splice(NamedTuple):
+    """Code of a counter at an instruction."""
+
+    at: int
+    zone: Zone
+    payload: BoundPayload
+
+
+class DirectSplice(NamedTuple):
+    """What adds to memory directly: a payload whose registers are still to be found."""
+
+    at: int
+    template: Template
+
+
+@dataclass
+class CountingPlan:
+    """What counting does to one kernel."""
+
+    entries: list[list[BoundPayload]]
+    """For each hardware entry what runs there."""
+    reserved: int = 0
+    """Bit set of the units that counters are in."""
+    splices: list[Splice] = field(default_factory=list)
+    direct: list[DirectSplice] = field(default_factory=list)
+    sgprs: int = 0
+    """SGPRs the kernel needs."""
+    vgprs: int = 0
+    counters: int = 0
+    """Numbers that each wave counts."""
+    result: KernelCounters | None = None
+    """What the counters of profiles say."""
+
+
+class HookUse(NamedTuple):
+    """What the hooks of a task have to do with counting."""
+
+    liveness: Liveness
+    """With all that hooks read."""
+    units: int
+    """Bit set of those that they read or write."""
+    points: frozenset[int]
+    """Instructions that hooks run before."""
+    change_lanes: bool
+    """Whether some write EXEC."""
+
+
+def cells_symbol(kernel: str) -> str:
+    """Name of the variable that holds a kernel's cells in a patched object."""
+    return "luthier.counts." + "".join(c if c.isalnum() or c in "._$" else "_" for c in kernel)
+
+
+def plan_counting(
+    lifted: LiftedRepresentation,
+    requests: Sequence[CountRequest],
+    budget: RegisterBudget,
+    hooks: HookUse | None,
+    limits: CounterBudget,
+    *,
+    waves_given: bool = False,
+) -> CountingPlan:
+    """Place counters for all requests of a kernel.
+
+    Args:
+        budget: the registers it has and may have.
+        hooks: what hooks do; None where nothing is to be counted.
+        limits: those of them that counters may use.
+        waves_given: whether who reads profiles knows how many waves were launched.
+
+    Raises:
+        PatchError: something cannot be counted.
+    """
+    plan = CountingPlan([[] for _ in lifted.hardware_entries])
+    if not requests or hooks is None:
+        return plan
+    if hooks.change_lanes and any(request.per == "lane" for request in requests):
+        raise PatchError("active lanes cannot be counted where hooks write EXEC", kernel=lifted.kernel.name)
+    planner = _Planner(lifted, requests, budget, hooks, limits, waves_given=waves_given)
+    try:
+        planner.run(plan, each=False)
+    except NoRoom:
+        # Ways between blocks want registers. Each block by itself can be counted in memory directly.
+        plan = CountingPlan([[] for _ in lifted.hardware_entries])
+        try:
+            planner.run(plan, each=True)
+        except NoRoom:
+            raise PatchError("no registers to give counters to memory with", kernel=lifted.kernel.name) from None
+    return plan
+
+
+class _Planner:
+    def __init__(
+        self,
+        lifted: LiftedRepresentation,
+        requests: Sequence[CountRequest],
+        budget: RegisterBudget,
+        hooks: HookUse,
+        limits: CounterBudget,
+        *,
+        waves_given: bool,
+    ) -> None:
+        # With two entries nobody but the hardware knows which of them a wave took.
+        self.waves_given = waves_given and len(lifted.hardware_entries) == 1
+        self.lifted, self.requests, self.budget, self.hooks, self.limits = lifted, requests, budget, hooks, limits
+        self.code = CounterCode(lifted.isa)
+        self.symbol = cells_symbol(lifted.kernel.name)
+        self.in_clause = {index for clause in lifted.clauses for index in range(clause.first, clause.last + 1)}
+        native = lifted.effect_table.code(lifted.columns)
+        self.touched = hooks.units
+        for block in lifted.blocks:
+            reads, writes, _ = native.together(block.first, block.last)
+            self.touched |= reads | writes
+        self.exits = dict(self._exits())
+        self.flush_before = {block: index for index, block in self.exits.items()}
+
+    def run(self, plan: CountingPlan, *, each: bool) -> None:
+        """Fill the plan.
+
+        Args:
+            each: whether every block is counted by itself.
+
+        Raises:
+            NoRoom: there are too few registers, and it is not.
+        """
+        counters, profiles = self._reduce(each=each)
+        for counter in counters:
+            counter.places = [self._point(increment.place) for increment in counter.increments]
+        scalars, vectors = self._free()
+        storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code)
+        plan.counters = len(counters)
+        plan.reserved = storage.reserved
+        batches = storage.batches(counters)
+        self._add(plan, counters, storage)
+        flushed = self._flush(plan, batches, storage)
+        units = [unit for unit in (*_bits(storage.reserved), *flushed) if unit in SGPRS]
+        plan.sgprs = max(units, default=-1) + 1
+        units = [unit - VGPRS.start for unit in (*_bits(storage.reserved), *flushed) if unit in VGPRS]
+        plan.vgprs = max(units, default=-1) + 1
+        plan.result = self._result(counters, profiles)
+
+    # What is to be counted
+
+    def _reduce(self, *, each: bool) -> tuple[list[Counter], list[tuple[Ways, bool, dict[int, Counter]]]]:
+        """The counters that answer all requests; and of profiles the ways, whether lanes go them, and the counter of
+        each chord."""
+        totals: dict[tuple[str, int], Counter] = {}
+        profiles: list[tuple[Ways, bool, dict[int, Counter]]] = []
+        for lanes in (False, True):
+            wanted = [request for request in self.requests if (request.per == "lane") == lanes]
+            sites = {index for request in wanted for index, _ in request.sites}
+            for ways in find_ways(self.lifted, sites, lanes=lanes, each=each):
+                weights: dict[tuple[str, int], dict[int, int]] = {}
+                profiled = False
+                for request in wanted:
+                    for index, weight in request.sites:
+                        node = ways.node_of(index)
+                        if node is None:
+                            continue
+                        if request.into is None:
+                            profiled = True
+                            break
+                        key = qualified(request.into.module, request.into.variable), CELL_BYTES * request.into.index
+                        mine = weights.setdefault(key, {})
+                        mine[node] = mine.get(node, 0) + weight
+                for key, mine in weights.items():
+                    counter = totals.setdefault(key, Counter(*key))
+                    counter.wide |= any(weight < 0 for weight in mine.values())  # 32 bits are taken for positive
+                    for chord, amount in ways.graph.amounts(ways.chords, mine).items():
+                        self._grow(counter, ways, chord, amount, lanes=lanes)
+                if profiled:
+                    by_chord = {
+                        chord: Counter(self.symbol, -1)
+                        for chord in ways.chords
+                        if lanes or not self._given(ways, chord)
+                    }
+                    for chord, counter in by_chord.items():
+                        self._grow(counter, ways, chord, 1, lanes=lanes)
+                        counter.once = ways.once_a_wave[chord] and not lanes
+                        counter.wide = lanes and not ways.once_a_wave[chord]
+                    profiles.append((ways, lanes, by_chord))
+        chords = [counter for _, _, by_chord in profiles for counter in by_chord.values()]
+        return [*totals.values(), *chords], profiles
+
+    def _given(self, ways: Ways, chord: int) -> bool:
+        """Whether executions of a chord need not be counted, since each wave that is launched goes it once."""
+        place = ways.places[chord]
+        return self.waves_given and place is not None and place.kind == "entry" and ways.once_a_wave[chord]
+
+    def _grow(self, counter: Counter, ways: Ways, chord: int, amount: int, *, lanes: bool) -> None:
+        """Let a counter add something for each time that a chord is gone."""
+        place = ways.places[chord]
+        if place is None:
+            raise PatchError("a way through the code cannot be counted", kernel=self.lifted.kernel.name)
+        if lanes and abs(amount) >= LARGEST_LANE_WEIGHT:
+            raise PatchError(
+                f"active lanes cannot be counted with a weight of {amount}: it must stay below {LARGEST_LANE_WEIGHT}",
+                kernel=self.lifted.kernel.name,
+            )
+        counter.increments.append(Increment(place, amount, lanes, ways.heat[chord]))
+        counter.wide |= abs(amount) > LARGEST_NARROW or not ways.once_a_wave[chord]
+
+    # Where
+
+    def _point(self, place: Place) -> tuple[int, Zone, bool] | None:
+        """The instruction and zone at which to count, and whether SCC is live there; None at kernel entry."""
+        columns = self.lifted.columns
+        if place.kind == "entry":
+            return None
+        if place.kind == "behind":
+            return place.first, Zone.BEHIND, self._scc_live(place.first + 1)
+        if place.kind == "taken":
+            jumps = {jump.index: jump.target for jump in self.lifted.direct_jumps}
+            target = self.lifted.index_at(jumps.get(place.first, columns.target[place.first]))
+            return place.first, Zone.TAKEN, target is None or self._scc_live(target)
+        flush = self.flush_before.get(self.lifted.blocks[self.lifted.block_of[place.first]].index, place.last)
+        if flush < place.first:
+            raise PatchError(
+                "code behind the end of counting", kernel=self.lifted.kernel.name, offset=columns.address[place.first]
+            )
+        best: tuple[tuple[bool, bool, bool], int] | None = None
+        for index in range(place.first, min(place.last, flush) + 1):
+            # In a clause nothing can be inserted without dissolving it, behind a release none without undoing it.
+            flaws = self._scc_live(index), index in self.in_clause, index in self.lifted.released
+            if best is None or flaws < best[0]:
+                best = flaws, index
+            if not any(flaws):
+                break
+        assert best is not None
+        return best[1], Zone.BEFORE, best[0][0]
+
+    def _scc_live(self, index: int) -> bool:
+        active, inactive = self.hooks.liveness.bits_before(index)
+        return bool((active | inactive) >> SCC & 1)
+
+    def _exits(self) -> Iterator[tuple[int, int]]:
+        """Instructions before which counters go to memory, with their blocks."""
+        lifted = self.lifted
+        for block in lifted.blocks:
+            if block.exit != "end":
+                continue
+            last = block.last
+            # Before vector registers are given back, unless what is spliced in behind that makes the wave keep them.
+            releases = [index for index in lifted.releases if block.first <= index < last]
+            if releases and not any(index in self.hooks.points for index in range(releases[0] + 1, last + 1)):
+                last = releases[0]
+            yield last, block.index
+
+    def _free(self) -> tuple[list[int], list[int]]:
+        """SGPR and VGPR units that counters may have: nothing else ever uses them."""
+        lifted = self.lifted
+        restricted = any(index in lifted.restrictions or index in lifted.index_mode for index in self.exits)
+        if lifted.unknown or restricted:
+            # What a callee that nobody knows leaves alone, nobody knows; and where a wave ends, counters must get away.
+            return [], []
+        inputs = 0
+        for first, count in lifted.kernel.descriptor.sgpr_inputs.values():
+            inputs |= (1 << count) - 1 << first
+        scalars = [u for u in SGPRS[: self.budget.sgpr_limit] if not (self.touched | inputs) >> u & 1]
+        vectors = [u for u in VGPRS[: self.budget.vgpr_limit] if not self.touched >> u & 1]
+        return scalars[: self.limits.sgprs], vectors[: self.limits.vgprs]
+
+    # Code
+
+    def _add(self, plan: CountingPlan, counters: Sequence[Counter], storage: Storage) -> None:
+        """What sets counters up and adds to them."""
+        initial: list[dict[Held, int]] = [{} for _ in self.lifted.hardware_entries]
+        lanes: list[list[tuple[Held, int]]] = [[] for _ in self.lifted.hardware_entries]
+        for counter in counters:
+            held = storage.held.get(counter)
+            if held is not None:
+                for values in initial:
+                    values.setdefault(held, 0)
+            for increment, point in zip(counter.increments, counter.places, strict=True):
+                amount = increment.amount << storage.bit.get(counter, 0)
+                if held is None:
+                    if point is None or point[1] != Zone.BEFORE:
+                        raise NoRoom
+                    template = self.code.direct(amount, counter.symbol, counter.offset, lanes=increment.lanes)
+                    plan.direct.append(DirectSplice(point[0], template))
+                elif point is None:
+                    entry = increment.place.first
+                    if increment.lanes:
+                        lanes[entry].append((held, amount))
+                    else:
+                        initial[entry][held] += amount
+                else:
+                    index, zone, scc_live = point
+                    payload = self.code.add(
+                        held, amount, lanes=increment.lanes, scc_live=scc_live, temporaries=storage.temporaries
+                    )
+                    plan.splices.append(Splice(index, zone, payload))
+        for pieces, values, counted in zip(plan.entries, initial, lanes, strict=True):
+            if values:
+                pieces.append(self.code.start(list(values.items()), counted, storage.temporaries))
+
+    def _flush(self, plan: CountingPlan, batches: Sequence[Batch], storage: Storage) -> list[int]:
+        """What gives counters to memory where waves end; the units used for it."""
+        if not batches:
+            return []
+        seams = Seams(self.lifted)
+        scalars, fresh = self._address_registers(storage)
+        vectors, waits = self._vectors(storage)
+        for index in self.exits:
+            before, after = seams.at(index, index)
+            assert not after  # never in index mode: `_free`
+            lines = [*before, *waits]
+            for batch in batches:
+                payload = self.code.flush(batch, vectors, scalars, lines, fresh=fresh)
+                plan.splices.append(Splice(index, Zone.BEFORE, payload))
+                lines = []
+        return [*vectors, scalars, scalars + 1]
+
+    def _address_registers(self, storage: Storage) -> tuple[int, bool]:
+        """First of two SGPRs for addresses when a wave ends, and whether nothing else ever used them."""
+        limit = self.budget.sgpr_limit - 1
+        pairs = [unit for unit in SGPRS[:limit:2] if not storage.reserved >> unit & 3]
+        for unit in pairs:
+            if unit < self.budget.sgprs - 1 and not self.touched >> unit & 3:
+                return unit, True
+        if not pairs:
+            raise NoRoom
+        return pairs[0], False
+
+    def _vectors(self, storage: Storage) -> tuple[tuple[int, int, int], list[str]]:
+        """VGPRs for the end of a wave, one and two neighbours; and what to wait for before they are overwritten: loads
+        whose results nobody reads may still be on their way there."""
+        lifted = self.lifted
+        loaded = 0
+        load = int(InstructionFlag.LOAD)
+        for index, (flags, block) in enumerate(zip(lifted.code.flags.tolist(), lifted.block_of, strict=True)):
+            if block >= 0 and flags & load:
+                loaded |= lifted.effects(index).writes
+        free = [unit for unit in VGPRS[: self.budget.vgpr_limit] if not storage.reserved >> unit & 1]
+        here = [unit for unit in free if unit < VGPRS.start + self._allocated()]
+        alignment = lifted.target.tied_vector_alignment
+        for units in ([unit for unit in here if not loaded >> unit & 1], here, free):
+            for low in units:
+                others = [unit for unit in units if unit not in (low, low + 1)]
+                if low % alignment == 0 and low + 1 in units and others:
+                    used = 1 << low | 2 << low | 1 << others[0]
+                    return (others[0], low, low + 1), list(lifted.target.wait_for_every_load) if used & loaded else []
+        raise PatchError("no vector registers to give counters to memory with", kernel=lifted.kernel.name)
+
+    def _allocated(self) -> int:
+        """VGPRs that the kernel may have without another step of what the hardware gives out."""
+        target, descriptor = self.lifted.target, self.lifted.kernel.descriptor
+        granule = target.vgpr_allocation_granule(self.lifted.wave_size)
+        allocated = -(-descriptor.vgprs // granule) * granule
+        if target.unified_vgprs:
+            agprs = self.lifted.kernel.agpr_count
+            allocated = (allocated - (descriptor.agprs if agprs is None else agprs)) // 4 * 4
+        return max(self.budget.vgprs, min(allocated, self.budget.vgpr_limit))
+
+    # Results
+
+    def _result(
+        self, counters: Sequence[Counter], profiles: Sequence[tuple[Ways, bool, dict[int, Counter]]]
+    ) -> KernelCounters | None:
+        if not profiles:
+            return None
+        lifted = self.lifted
+        reached = np.array(lifted.block_of) >= 0
+        opcodes = np.where(reached, lifted.code.opcode, -1).astype(np.int32)
+        numbers = np.unique(opcodes).tolist()
+        flows: dict[bool, list[CountedFlow]] = {False: [], True: []}
+        for ways, lanes, by_chord in profiles:
+            cells = {chord: counter.offset // CELL_BYTES for chord, counter in by_chord.items()}
+            given = frozenset(set(ways.chords) - cells.keys())
+            flows[lanes].append(CountedFlow(ways.graph, cells, given, ways.stretches))
+        return KernelCounters(
+            lifted.kernel.name,
+            self.symbol,
+            sum(counter.symbol == self.symbol for counter in counters),
+            np.array(lifted.code.addresses),
+            {number: lifted.isa.opcode(number).mnemonic if number >= 0 else "" for number in numbers},
+            opcodes,
+            np.array(lifted.block_of, np.int32),
+            tuple(flows[False]),
+            tuple(flows[True]),
+        )
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

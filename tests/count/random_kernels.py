@@ -1,0 +1,184 @@
+"""Random kernels in assembly: any control flow that ends, also irreducible, with calls, several ends, lanes that come
+and go, and blocks in which SCC is always live."""
+
+from __future__ import annotations
+
+import functools
+import random
+
+from kept import compiled, kept
+from luthier.isa.targets import target_named
+from luthier.objects import CodeObject, load_object
+
+from luthier_build.toolchain import Toolchain
+
+WAVES = 5
+
+
+class _Writer:
+    """Writes one program. s20 is a random number that decides where control goes, s22 the fuel, v3 what is computed."""
+
+    def __init__(self, seed: int, target: str, *, calls: bool, saturated: bool) -> None:
+        self.rng = random.Random(f"{seed} {calls} {saturated}")
+        self.calls, self.saturated = calls, saturated
+        description = target_named(target)
+        self.major, self.wide = description.major, description.default_wave_size == 64
+        self.b = "b64" if self.wide else "b32"
+        self.exec = "exec" if self.wide else "exec_lo"
+        self.vcc = "vcc" if self.wide else "vcc_lo"
+        self.full = "s[26:27]" if self.wide else "s26"
+        self.functions = ["f0", "f1"] if calls else []
+
+    def program(self) -> list[str]:
+        lines = ["k:"]
+        load = "s_load_b64" if self.major >= 11 else "s_load_dwordx2"
+        lines += [f"{load} s[4:5], s[0:1], 0x0"]
+        lines += ["s_mov_b32 s6, ttmp9" if self.major >= 12 else "s_mov_b32 s6, s2"]
+        lines += ["s_wait_kmcnt 0x0" if self.major >= 12 else "s_waitcnt lgkmcnt(0)"]
+        lines += ["v_mbcnt_lo_u32_b32 v0, -1, 0", *(["v_mbcnt_hi_u32_b32 v0, -1, v0"] if self.wide else [])]
+        lines += ["v_mov_b32_e32 v3, v0", f"s_mov_{self.b} {self.full}, {self.exec}"]
+        lines += ["s_mul_i32 s20, s6, 0x9E3779B1", f"s_add_i32 s20, s20, {self.rng.randrange(1 << 31):#x}"]
+        lines += [f"s_movk_i32 s22, {self.rng.choice((5, 30, 80))}"]
+        if self.saturated:
+            lines += [f"s_mov_b32 s{number}, {number}" for number in range(36, 102)]
+        lines += self.body("k", self.functions, ["k_end"])
+        for name in [f"k_end{number or ''}" for number in range(self.rng.choice((1, 1, 3)))]:
+            lines += [f"{name}:", *self.end()]
+        for number, name in enumerate(self.functions):
+            lines += [f".p2align 8\n.type {name},@function\n{name}:"]
+            lines += self.body(name, self.functions[number + 1 :], [f"{name}_return"])
+            if self.rng.random() < 0.3:  # a wave may end in a function
+                lines += [f"s_bitcmp1_b32 s20, 29\n s_cbranch_scc0 {name}_return", *self.end()]
+            lines += [f"{name}_return:", f"s_setpc_b64 {self.link(name)}"]
+        return lines
+
+    def link(self, name: str) -> str:
+        return {"f0": "s[30:31]", "f1": "s[34:35]"}[name]
+
+    def end(self) -> list[str]:
+        size = 64 if self.wide else 32
+        lines = [f"s_mov_{self.b} {self.exec}, -1"]
+        if self.saturated:
+            lines += [f"s_add_u32 s20, s20, s{number}" for number in range(36, 102)]
+        add = "v_add_u32_e32" if self.major == 9 else "v_add_nc_u32_e32"
+        store = "global_store_b32" if self.major >= 11 else "global_store_dword"
+        lines += [f"{add} v3, s20, v3", f"s_mul_i32 s7, s6, {4 * size}", "v_lshlrev_b32_e32 v1, 2, v0"]
+        lines += [f"{add} v1, s7, v1", f"{store} v1, v3, s[4:5]"]
+        if self.major >= 11 and self.rng.random() < 0.7:
+            lines += ["s_nop 0", "s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)"]
+        return [*lines, "s_endpgm"]
+
+    def body(self, name: str, callable_: list[str], ends: list[str]) -> list[str]:
+        """Blocks that go to each other anyhow, until the fuel is burnt."""
+        count = self.rng.randrange(1, 9)
+        labels = [f"{name}_{number}" for number in range(count)]
+        shared = [f"{name}_test{number}" for number in range(count) if self.rng.random() < 0.3]
+        lines: list[str] = []
+        for label in labels:
+            lines += [f"{label}:", "s_cmp_eq_u32 s22, 0", f"s_cbranch_scc1 {ends[0]}", "s_sub_u32 s22, s22, 1"]
+            for _ in range(self.rng.randrange(4)):
+                lines += self.step(callable_)
+            lines += self.leave(label, [*labels, *ends], shared)
+        for label in shared:
+            place = f"{label}_on"
+            lines += [f"{label}:", f"s_cbranch_scc1 {self.rng.choice(labels)}", f"{place}:"]
+            lines += [f"s_branch {self.rng.choice([*labels, *ends])}"]
+        return [*lines, f"s_branch {ends[0]}"]
+
+    def step(self, callable_: list[str]) -> list[str]:
+        rng = self.rng
+        add = "v_add_u32_e32" if self.major == 9 else "v_add_nc_u32_e32"
+        mix = ["s_mul_i32 s20, s20, 0x19660D", "s_add_i32 s20, s20, 0x3C6EF35F"]
+        kinds = [
+            mix,
+            [f"{add} v3, s20, v3"],
+            [f"{add} v3, v3, v0"],
+            ["s_lshr_b32 s21, s20, 7", "s_xor_b32 s20, s20, s21"],
+        ]
+        kinds += [["s_mov_b32 exec_lo, s20"], [f"s_mov_{self.b} {self.exec}, {self.full}"]]
+        compare = f"v_cmp_gt_u32_e32 {self.vcc}, {rng.randrange(65)}, v0"
+        kinds += [[compare, f"s_and_{self.b} {self.exec}, {self.exec}, {self.vcc}"]]
+        kinds += [[f"v_cmpx_gt_u32_e32 {'vcc, ' if self.major == 9 else ''}{rng.randrange(1, 65)}, v0"]]
+        if callable_:
+            name = rng.choice(callable_)
+            kinds += [self.call(name)] * 2
+        return rng.choice(kinds)
+
+    def call(self, name: str) -> list[str]:
+        pair = self.link(name)
+        low, high = (f"s{number}" for number in pair[2:-1].split(":"))
+        extend = [f"s_sext_i32_i16 {high}, {high}"] if self.major >= 12 else []
+        return [
+            f"s_getpc_b64 {pair}",
+            *extend,
+            f"s_add_u32 {low}, {low}, {name}@rel32@lo+{4 + 4 * len(extend)}",
+            f"s_addc_u32 {high}, {high}, {name}@rel32@hi+{12 + 4 * len(extend)}",
+            f"s_swappc_b64 {pair}, {pair}",
+        ]
+
+    def leave(self, label: str, targets: list[str], shared: list[str]) -> list[str]:
+        rng = self.rng
+        to = rng.choice(targets)
+        test = f"s_bitcmp1_b32 s20, {rng.randrange(32)}"
+        kind = rng.randrange(7)
+        if kind == 0:
+            return [f"s_branch {to}"]
+        if kind in (1, 2):
+            return [test, f"s_cbranch_scc{rng.randrange(2)} {to}"]
+        if kind == 3 and shared:
+            return [test, f"s_branch {rng.choice(shared)}"]
+        if kind == 4:
+            return [f"s_cbranch_exec{rng.choice(('z', 'nz'))} {to}"]
+        if kind == 5:
+            return [test, f"s_cbranch_scc1 {to}", f"s_branch {rng.choice(targets)}"]
+        return []
+
+
+def source(seed: int, target: str, *, calls: bool, saturated: bool) -> str:
+    description = target_named(target)
+    writer = _Writer(seed, target, calls=calls, saturated=saturated)
+    directives = {"kernarg_size": 8, "user_sgpr_kernarg_segment_ptr": 1, "next_free_sgpr": 102, "next_free_vgpr": 8}
+    if description.unified_vgprs:
+        directives["accum_offset"] = 8
+    header = "\n ".join(f".amdhsa_{name} {value}" for name, value in directives.items())
+    body = "\n ".join(writer.program())
+    return f"""
+.text
+.globl k
+.p2align 8
+.type k,@function
+ {body}
+.size k, .-k
+.rodata
+.p2align 6
+.amdhsa_kernel k
+ {header}
+.end_amdhsa_kernel
+.amdgpu_metadata
+---
+amdhsa.version: [1, 2]
+amdhsa.kernels:
+  - .name: k
+    .symbol: k.kd
+    .kernarg_segment_size: 8
+    .kernarg_segment_align: 8
+    .group_segment_fixed_size: 0
+    .private_segment_fixed_size: 0
+    .wavefront_size: {description.default_wave_size}
+    .sgpr_count: 102
+    .vgpr_count: 8
+    .max_flat_workgroup_size: 1024
+    .args:
+      - {{.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}
+...
+.end_amdgpu_metadata
+"""
+
+
+@functools.cache
+def random_kernel(seed: int, target: str, *, calls: bool = False, saturated: bool = False) -> CodeObject:
+    """A code object with the kernel ``k``, which takes a buffer with a word for each lane."""
+    text = source(seed, target, calls=calls, saturated=saturated)
+    path = kept(text, lambda path: path.write_text(text), "kernel.s")
+    command = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-mcode-object-version=5"]
+    return load_object(compiled([*command, path], [path], "kernel.hsaco"))

@@ -1,0 +1,87 @@
+"""The tools in examples that count without hooks."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from effort import FAMILIES
+from luthier.objects import load_object
+from luthier.patch import patch_object
+from luthier.tool import Tool
+from luthier.verify import verify_kernel
+from test_truth import APPS, PLANS, launch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch):
+    """`tool(name, class, **options)`: a tool of a package in examples."""
+
+    def make(name: str, cls: str, **options: object) -> Tool:
+        monkeypatch.syspath_prepend(str(ROOT / "examples" / name))
+        made = getattr(importlib.import_module(f"luthier_{name}"), cls)(**options)
+        assert isinstance(made, Tool)
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+@pytest.mark.parametrize("name", APPS)
+def test_opcode_histogram(app, tool, name: str, target: str) -> None:
+    object, plan = load_object(app(name, target)), PLANS[name]
+    verdict = verify_kernel(object, tool("opcode_histogram", "OpcodeHistogram", top=3), plan)
+    assert verdict.problems == ()
+    assert verdict.counted > 0
+    _, _, stats = launch(object, object.data, plan)
+    (table,) = verdict.tables
+    *rows, rest, total = table.rows
+    assert total[1] == stats.instructions == sum(int(row[1]) for row in [*rows, rest])
+    assert [(name, stats.opcodes[name]) for name, *_ in rows] == [(row[0], row[1]) for row in rows]
+    assert rows[0][1] == max(stats.opcodes.values())
+    lanes = verify_kernel(object, tool("opcode_histogram", "OpcodeHistogram", per_lane=True, top=0), plan)
+    assert lanes.problems == ()
+    found = {row[0]: row[1] for row in lanes.tables[0].rows[:-1]}
+    assert found == {opcode: count for opcode, count in stats.opcode_lanes.items() if count}
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+@pytest.mark.parametrize("name", APPS)
+def test_block_profile(app, tool, name: str, target: str) -> None:
+    object, plan = load_object(app(name, target)), PLANS[name]
+    verdict = verify_kernel(object, tool("block_profile", "BlockProfile"), plan)
+    assert verdict.problems == ()
+    _, _, stats = launch(object, object.data, plan)
+    found = {int(row[1], 16): (row[2], row[3]) for row in verdict.tables[0].rows if row[2]}
+    assert found == {
+        block.address: (block.executions, block.instructions // block.executions) for block in stats.blocks
+    }
+
+
+def test_a_miscounted_profile_is_a_problem(app, tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`luthier verify` compares profiles though nobody asks it to."""
+    from luthier.counts import KernelCounters
+
+    real = KernelCounters.counts
+    monkeypatch.setattr(
+        KernelCounters, "counts", lambda self, cells, waves: real(self, cells + np.arange(len(cells)), waves)
+    )
+    object = load_object(app("divergent_loop", "gfx90a"))
+    verdict = verify_kernel(object, tool("block_profile", "BlockProfile"), PLANS["divergent_loop"])
+    assert "miscounted" in verdict.problems[0]
+
+
+def test_two_tools_share_counters(app, tool) -> None:
+    """What several tools want counted follows from the same counters."""
+    object = load_object(app("divergent_loop", "gfx90a"))
+    tools = [tool("block_profile", "BlockProfile"), tool("opcode_histogram", "OpcodeHistogram")]
+    alone = patch_object(object, tools[0].instrument).report.kernels[0].counters
+    verdict = verify_kernel(object, tools, PLANS["divergent_loop"])
+    assert verdict.problems == ()
+    assert len(verdict.tables) == 2
+    assert verdict.patch is not None
+    assert verdict.patch.counters == alone

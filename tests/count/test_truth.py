@@ -1,0 +1,128 @@
+"""Counters in registers against the emulated device's own counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from effort import EVERYTHING, FAMILIES
+from luthier.counts import CounterBudget
+from luthier.devices import open_device
+from luthier.errors import PatchError
+from luthier.launch_plan import LaunchPlan, read_plans
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask
+from random_kernels import WAVES, random_kernel
+
+ROOT = Path(__file__).parents[2]
+APPS = ["vector_add", "reduction", "divergent_loop", "function_call"]
+PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
+KERNELS = 300 if EVERYTHING else 8
+"""Random ones of each kind, for each target."""
+BUDGETS = {
+    "scalars": CounterBudget(),
+    "few scalars": CounterBudget(sgprs=5),
+    "lanes": CounterBudget(sgprs=4),
+    "memory": CounterBudget(sgprs=0, vgprs=0),
+}
+
+
+def launch(object: CodeObject, data: bytes, plan: LaunchPlan):
+    device = open_device(f"emu:{object.target.target.name}")
+    loaded = device.load(data)
+    arguments = plan.materialise()
+    loaded.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+    return arguments, loaded, device.stats
+
+
+def truth(task: InstrumentationTask, stats) -> tuple[np.ndarray, np.ndarray]:
+    addresses = task.lifted.code.addresses
+    executions, lanes = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.int64)
+    at = np.searchsorted(addresses, stats.by_address.addresses)
+    executions[at], lanes[at] = stats.by_address.executions, stats.by_address.active_lanes
+    return executions, lanes
+
+
+def check_profile(
+    object: CodeObject, plan: LaunchPlan, budget: CounterBudget, *, waves_given: bool = False
+) -> tuple[int, int]:
+    """Count all, per wave and per lane; wave-instructions before and after."""
+    tasks = []
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.counter_budget = budget
+        task.waves_given = waves_given
+        task.count(task.instructions)
+        task.count(task.instructions, per="lane")
+        tasks.append(task)
+
+    patched = patch_object(object, instrument, [plan.kernel], strict=True)
+    before, _, stats = launch(object, object.data, plan)
+    after, loaded, spent = launch(object, patched.data, plan)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+    counts = patched.counters[plan.kernel].read(loaded, stats.waves)
+    executions, lanes = truth(tasks[0], stats)
+    np.testing.assert_array_equal(counts.executions, executions)
+    np.testing.assert_array_equal(counts.active_lanes, lanes)
+    return stats.instructions, spent.instructions
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("target", FAMILIES)
+@pytest.mark.parametrize("name", APPS)
+def test_profiles_are_the_truth(app, name: str, target: str, budget: str) -> None:
+    check_profile(load_object(app(name, target)), PLANS[name], BUDGETS[budget])
+
+
+@pytest.mark.parametrize("saturated", [False, True], ids=["", "saturated"])
+@pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
+@pytest.mark.parametrize("target", FAMILIES)
+def test_random_control_flow(target: str, calls: bool, saturated: bool) -> None:
+    """Each kernel with another storage; where all SGPRs but two are taken, counters cannot be there."""
+    for seed in range(KERNELS):
+        object = random_kernel(seed, target, calls=calls, saturated=saturated)
+        plan = LaunchPlan("k", (WAVES, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64 * WAVES},))
+        budget = list(BUDGETS.values())[seed % len(BUDGETS)]
+        try:
+            check_profile(object, plan, budget, waves_given=seed % 3 == 0)
+        except BaseException as problem:
+            problem.add_note(f"seed {seed}, {budget}")
+            raise
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_code_without_branches_needs_no_counter(compile_object, target: str) -> None:
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void k(unsigned *out) { out[blockIdx.x * 64 + threadIdx.x] += 3; }
+    """
+    object = load_object(compile_object(source, target))
+    plan = LaunchPlan("k", (3, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 192},))
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.waves_given = True
+        task.count(task.instructions)
+
+    patched = patch_object(object, instrument, strict=True)
+    _, _, stats = launch(object, object.data, plan)
+    _, loaded, spent = launch(object, patched.data, plan)
+    assert spent.instructions == stats.instructions
+    counters = patched.counters["k"]
+    assert counters.read(loaded, stats.waves).opcodes == stats.opcodes
+    with pytest.raises(PatchError, match="number of waves"):
+        counters.read(loaded)
+    with pytest.raises(PatchError, match="0 cells, 3 given"):
+        counters.counts(np.zeros(3, np.int64), 1)
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("name", ["vector_add", "divergent_loop"])
+def test_kernels_with_preloaded_arguments(app, name: str, target: str) -> None:
+    """The hardware starts them at one of two places; counters are set up at both."""
+    object = load_object(app(name, target, "-mllvm", "-amdgpu-kernarg-preload-count=6"))
+    assert object.kernels[name].descriptor.kernarg_preload_length > 0
+    for budget in BUDGETS.values():
+        check_profile(object, PLANS[name], budget, waves_given=True)
