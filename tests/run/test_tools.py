@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from luthier import CodeObject, ExecutionCounts, InstrumentationTask, Tool, lift
+from luthier import Cell, CodeObject, ExecutionCounts, InstrumentationTask, Tool, ToolModule, lift
 from luthier.errors import LuthierError
 from luthier.run.selection import Selection, parse_launches
 
 from .conftest import TARGETS, RunUnderTools
 from .test_programs import SAYS, in_order
 
+ROOT = Path(__file__).parents[2]
 Build = Callable[[str], Path]
 UnderTools = Callable[..., RunUnderTools]
 Counts = list[tuple[bytes, dict[int, tuple[int, int]]]]
@@ -147,3 +149,51 @@ def test_launches_as_text(text: str, wanted: tuple[int, int, int]) -> None:
 def test_launches_that_are_none(text: str) -> None:
     with pytest.raises(LuthierError):
         parse_launches(text)
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["saxpy", "graph", "reduction", "scan", "sort"])
+def test_counts_without_hooks_are_the_devices_own(
+    build_program: Build,
+    under_tools: UnderTools,
+    executed: Callable[..., Counts],
+    make_module: Callable[..., ToolModule],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    target: str,
+) -> None:
+    """A histogram from counters of their own, and a sum that goes to a tool's variable, at once."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "opcode_histogram"))
+    from luthier_opcode_histogram import OpcodeHistogram
+
+    module = make_module("__device__ uint64_t counter = 0;", *TARGETS)
+
+    class Sum(Tool):
+        """Counts everything."""
+
+        name = "sum"
+
+        def instrument(self, task: InstrumentationTask) -> None:
+            task.count(task.instructions, into=Cell(module, "counter"))
+
+    OpcodeHistogram.name = "histogram"
+    program = build_program(name)
+    ran = under_tools(f"emu:{target}", [OpcodeHistogram(top=0), Sum()], program)
+    assert ran.code == 0, ran.err
+    assert ran.summary["faults"] == []
+    (histogram,) = (tool["tables"] for tool in ran.summary["tools"] if tool["tool"] == "histogram")
+    found: Counter[str] = Counter()
+    for table in histogram:
+        found.update({opcode: count for opcode, count, _ in table["rows"] if opcode != "all"})
+    wanted: Counter[str] = Counter()
+    for data, counts in executed(f"emu:{target}", program):
+        object = CodeObject(data)
+        for kernel in object.kernels:
+            lifted = lift(object, kernel)
+            for index, address in enumerate(lifted.code.addresses.tolist()):
+                if kernel in ran.kernels() and lifted.block_of[index] >= 0:
+                    wanted[lifted.instructions[index].mnemonic] += counts.pop(address, (0, 0))[0]
+    assert found == +wanted
+    assert sum(found.values()) > 50
+    assert [value for _, _, value in ran.variables["sum"]] == [sum(found.values())]
