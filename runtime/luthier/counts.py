@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import HookError, PatchError, ToolError
+from luthier.isa.registers import SGPRS
 from luthier.isa.targets import TargetId
 from luthier.lifting.flow import FlowGraph
 from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
@@ -28,7 +29,7 @@ CELL_BYTES = 8
 class CounterBudget:
     """Registers that counters may use at most: for tests of each storage, and for who wants them for something else."""
 
-    sgprs: int = 106
+    sgprs: int = len(SGPRS)
     vgprs: int = 8
 
 

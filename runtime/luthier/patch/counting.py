@@ -270,8 +270,7 @@ class _Planner:
         return best[1], Zone.BEFORE, best[0][0]
 
     def _scc_live(self, index: int) -> bool:
-        active, inactive = self.hooks.liveness.bits_before(index)
-        return bool((active | inactive) >> SCC & 1)
+        return bool(self.hooks.liveness.live_before(index).all_bits >> SCC & 1)
 
     def _exits(self) -> Iterator[tuple[int, int]]:
         """Instructions before which counters go to memory, with their blocks."""
