@@ -36,7 +36,6 @@ REGISTERS = re.compile(r"(?i)\bunits?\b|register|[sva]gprs?\b|\b[sva]gpr|\bvecto
 NO_UNITS = {
     ("luthier_build/wrapper.py", 127): "the shell's exit code for a missing program",
     ("runtime/luthier/patch/companion.py", 127): "the seven bits of a scalar operand",
-    ("runtime/luthier/lifting/instructions/effects.py", 256): "VGPRs of the narrow of two widths of the native data flow",
     ("runtime/luthier/emulator/layout.py", 256): "how many vector registers a wave of the emulator has room for",
 }
 

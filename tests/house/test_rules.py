@@ -182,7 +182,7 @@ PLANTED = [
     ("errors.py", "def f():\n    import luthier_build.package", "never the other way"),
     ("objects/elf.py", "def f():\n    from luthier.patch import patch_object", "in the table"),
     ("isa/generations.py", "if TYPE_CHECKING:\n    from luthier.lifting.model import Clause", "in the table"),
-    ("lifting/values.py", "def f():\n    from luthier.lifting.addresses import World", "no circle"),
+    ("lifting/addresses/values.py", "def f():\n    from luthier.lifting.addresses.analysis import World", "no circle"),
     ("isa/registers.py", "if TYPE_CHECKING:\n    from luthier.isa.mc import Isa", "no circle"),
     ("emulator/binding/shapes.py", "from luthier.emulator.running.launch import Launch", "wings"),
 ]

@@ -29,6 +29,9 @@ UNTRACKED = 132
 """Every other special register."""
 VGPRS = range(256, 1280)
 AGPRS = range(VGPRS.stop, VGPRS.stop + 256)
+NARROW_VGPRS = 256
+"""VGPRs that most processors have. Native data flow is compiled for these (runtime/native/lifting/units.h) and for all.
+"""
 VGPR_FIRST, AGPR_FIRST = VGPRS.start, AGPRS.start
 UNIT_LIMIT = AGPRS.stop
 """One above the last unit."""

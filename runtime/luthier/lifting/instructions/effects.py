@@ -266,7 +266,7 @@ def unit_bytes(units: int) -> bytes:
 @lru_cache(maxsize=64)
 def native_table(isa: Isa) -> _mc.EffectTable:
     """The native table of one processor; opcodes are told when they are first seen."""
-    table = _mc.WideEffectTable if isa.target.target.addressable_vgprs > 256 else _mc.EffectTable
+    table = _mc.WideEffectTable if isa.target.target.addressable_vgprs > r.NARROW_VGPRS else _mc.EffectTable
     return table(
         isa.register_first_unit.tolist(),
         isa.register_unit_count.tolist(),
