@@ -137,8 +137,7 @@ class Fixup:
     addend: int = 0
     modifier: str = ""
     """Relocation specifier as written (``rel32@lo``, ``gotpcrel32@hi``, ``abs32@lo``, …); ``lo32`` for
-    ``(…)&0xffffffff``, ``hi32``
-    for ``(…)>>32``; empty for the plain value."""
+    ``(…)&0xffffffff``, ``hi32`` for ``(…)>>32``; empty for the plain value."""
     subtrahend: str = ""
 
 
