@@ -27,8 +27,10 @@ from luthier_build.workspace import build_folder
 ROOT = Path(__file__).parents[2]
 TARGET = "gfx90a"
 DOCUMENTS = [
-    ROOT / name for name in ("README.md", "CHANGELOG.md", "compiler_plugin/README.md", "examples/instr_count/README.md")
-] + sorted((ROOT / "docs").glob("*.md"))
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "compiler_plugin/README.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 BIN = Path(sys.executable).parent
 FILE = re.compile(r"^(?:runtime|docs|examples|tests|luthier_build|compiler_plugin|scripts)/[\w./-]+$")
 NO_MODULES = {

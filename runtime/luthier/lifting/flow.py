@@ -8,7 +8,7 @@ beginnings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,10 +138,3 @@ class FlowGraph:
         counts = np.zeros(self.nodes + 1, np.int64)
         np.add.at(counts, [edge.to for edge in self.edges], edges)
         return counts[: self.nodes]
-
-    def needed(self, chords: Sequence[int], nodes: Iterable[int]) -> list[int]:
-        """Of the chords, those that the counts of some nodes depend on."""
-        wanted: set[int] = set()
-        for node in nodes:
-            wanted.update(self.amounts(chords, {node: 1}))
-        return sorted(wanted)
