@@ -168,7 +168,7 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     document = ROOT / "docs/writing-tools.md"
     (device,) = blocks(document, "cpp")
-    (host,) = blocks(document, "python")
+    host, counting = blocks(document, "python")
     (tmp_path / "device.hip").write_text(device)
     with build_folder(tmp_path / "build") as held:
         built = compile_device([tmp_path / "device.hip"], [TARGET], folder=held, report=lambda line: None)
@@ -177,6 +177,7 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "stores", type(sys)("stores"))
     with loaded_by(lambda package, name: made):
         exec(compile(host, name_of(document), "exec"), names)
+        exec(compile(counting, name_of(document), "exec"), names)
     tool = names["Stores"](minimum=250.0)  # type: ignore[operator]
 
     app = compile_application(ROOT / "examples/apps/vector_add.hip", TARGET, tmp_path / "vector_add.hsaco")
@@ -187,6 +188,17 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     module.kernel("vector_add").launch(a, b, c, 1000, grid=4, block=256)
     assert np.array_equal(c, a + b)
     assert module.variable("large").read(int) == np.count_nonzero(c >= 250)
+
+    counts = names["Counts"]()  # type: ignore[operator]
+    patched = patch_object(load_object(app), counts.instrument)
+    device = open_device(f"emu:{TARGET}")
+    original, module = device.load(app.read_bytes()), device.load(patched.data)
+    original.kernel("vector_add").launch(a, b, c, 1000, grid=4, block=256)
+    executed = dict(device.stats.opcodes)
+    module.kernel("vector_add").launch(a, b, c, 1000, grid=4, block=256)
+    assert module.variable("stored").read(int) == 1000
+    (table,) = counts.tables(patched.counters["vector_add"].read(module))
+    assert dict(table.rows) == executed
 
 
 # What the documents name -----------------------------------------------------------------------------------------
