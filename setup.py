@@ -18,9 +18,12 @@ REGISTERS = Path("runtime/luthier/isa/registers.py")
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
 TOOL_LIBRARY = Path("runtime/native/tool_library")
 WIRE = Path("runtime/native/wire")
+EXECUTOR = Path("runtime/native/executor")
+IN_PROCESS = EXECUTOR / "inprocess.cpp"
 THUNK = "luthier.run.native.libhsakmt"
 TOOLS = "luthier.run.native.libluthier_tools"
-FILES = {THUNK: "libhsakmt.so.1", TOOLS: "libluthier_tools.so"}
+EXECUTE = "luthier.emulator.native.libluthier_executor"
+FILES = {THUNK: "libhsakmt.so.1", TOOLS: "libluthier_tools.so", EXECUTE: "libluthier_executor.so"}
 """Libraries that are no Python modules."""
 
 LLVM_COMPONENTS = [
@@ -35,8 +38,8 @@ LLVM_COMPONENTS = [
 
 
 class BuildNative(build_ext):
-    """Asks llvm-config for the static LLVM libraries only when the native module is really built; makes the header of
-    the virtual device, whose library has the name that ROCm looks for."""
+    """Asks llvm-config for the static LLVM libraries only when the native module is really built; makes the header with
+    the emulator's layouts; gives libraries that are no modules their names."""
 
     def get_ext_filename(self, name: str) -> str:
         """File of an extension; libraries have names of their own."""
@@ -51,7 +54,7 @@ class BuildNative(build_ext):
         headers = Path(self.build_temp) / "headers"
         sys.path.insert(0, "runtime")  # the modules that headers are made from import nothing that is to be built
         make_header(REGISTERS, "native_header", headers / "unit_numbers.h")
-        make_header(VIRTUAL_DEVICE / "layout_header.py", "header", headers / "layout.h")
+        make_header(EXECUTOR / "layout_header.py", "header", headers / "layout.h")
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
 
         def ask(*arguments: str) -> list[str]:
@@ -62,7 +65,7 @@ class BuildNative(build_ext):
         for extension in self.extensions:
             extension.include_dirs.append(str(headers))
             if extension.name in FILES:
-                extension.include_dirs.append(str(WIRE))
+                extension.include_dirs += [str(WIRE), str(EXECUTOR)]
                 continue
             extension.include_dirs += ask("--includedir")
             extension.extra_link_args += [
@@ -90,6 +93,7 @@ def make_header(source: Path, function: str, target: Path) -> None:
 
 NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/widths")]
 LIFTING = Path("runtime/native/lifting")  # whose sources those in widths include
+LAYOUTS = [str(EXECUTOR / "layout_header.py"), "runtime/luthier/emulator/layout.py", str(REGISTERS)]
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 
 
@@ -130,14 +134,30 @@ setup(
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         ),
         Extension(
+            EXECUTE,
+            sorted(str(path) for path in EXECUTOR.glob("*.cpp")),
+            language="c++",
+            depends=[*sorted(str(path) for path in EXECUTOR.glob("*.[hm]*")), str(WIRE / "failure.h"), *LAYOUTS],
+            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
+            extra_link_args=[
+                "-pthread",
+                f"-Wl,--version-script={EXECUTOR}/executor.map",
+                "-Wl,-z,defs",
+                "-Wl,-s",
+            ],
+        ),
+        Extension(
             THUNK,
-            sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE) for path in folder.glob("*.cpp")),
+            sorted(
+                str(path)
+                for folder in (VIRTUAL_DEVICE, WIRE, EXECUTOR)
+                for path in folder.glob("*.cpp")
+                if path != IN_PROCESS  # for Python
+            ),
             language="c++",
             depends=[
-                *sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE) for path in folder.glob("*.[hm]*")),
-                str(VIRTUAL_DEVICE / "layout_header.py"),
-                "runtime/luthier/emulator/layout.py",
-                str(REGISTERS),
+                *sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE, EXECUTOR) for path in folder.glob("*.[hm]*")),
+                *LAYOUTS,
             ],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
             extra_link_args=[

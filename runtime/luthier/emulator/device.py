@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running import start as abi
+from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.launch import Launch
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.plan import kernel_plan
 from luthier.emulator.running.stats import LaunchStats
 from luthier.emulator.running.storage import DeviceBuffer, Variable
-from luthier.emulator.running.worker import Worker
 from luthier.errors import DeviceError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
@@ -97,6 +98,7 @@ class KernelHandle:
         self.kernel = kernel
         self.name = kernel.name
         self._lifted: LiftedRepresentation | None = None
+        self._plan: dict[str, int] | None = None
 
     def lift(self) -> LiftedRepresentation:
         """The kernel's functions and basic blocks.
@@ -109,6 +111,17 @@ class KernelHandle:
 
             self._lifted = lift(self.module.object, self.name)
         return self._lifted
+
+    def plan(self) -> dict[str, int]:
+        """How its waves begin: the fields of `layout.PLAN`.
+
+        Raises:
+            DeviceError: its entry is no instruction, or its descriptor contradicts itself.
+        """
+        if self._plan is None:
+            code = self.module.code(self.kernel.wave_size)
+            self._plan = kernel_plan(self.kernel, self.module.device.target.target, code)
+        return self._plan
 
     def refused(self) -> dict[int, str]:
         """Instructions of the kernel and its functions that are a fault when a wave reaches them, with the reason, by
@@ -224,7 +237,7 @@ class EmulatedDevice:
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self._lock = threading.Lock()
-        self._workers = [Worker(number) for number in range(self.threads)]
+        self._executor = Executor(self.threads)
         # What the queue pointer points to: amd_queue_t, with the aperture words that old code objects read.
         queue = self.memory.allocate(256, "queue")
         queue.view()[64:72] = np.frombuffer(
@@ -350,6 +363,7 @@ class EmulatedDevice:
                 handle.kernel,
                 handle.module.image,
                 code,
+                handle.plan(),
                 kernarg,
                 geometry,
                 self.queue,
@@ -358,12 +372,7 @@ class EmulatedDevice:
                 cooperative=cooperative,
                 observer=observer,
             )
-            workers = self._workers
-            if cooperative:  # a worker holds one work-group: as many workers as work-groups
-                workers = workers + [Worker(number) for number in range(len(workers), geometry.groups)]
-            elif observer is not None:
-                workers = workers[:1]
-            result = launch.run(self.memory, workers, 1 if observer is not None else self.threads)
+            result = launch.run(self.memory, self._executor)
             self._stats = result.stats
             if checker is not None:
                 self._findings = checker.findings()

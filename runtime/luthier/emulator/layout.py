@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from luthier.isa import registers as r
 
@@ -94,8 +93,6 @@ WAVE = Layout(
     index=4,  # of the wave in its work-group
     barrier=4,
     pending=4,
-    trap_status=4,
-    steps=8,
     unseen=4,  # stepped: it is to go on at an instruction that has not been shown yet
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
@@ -176,7 +173,6 @@ LAUNCH = Layout(
     first_x=4,  # id of the first work-group: a launch may be a part of a larger grid
     first_y=4,
     first_z=4,
-    wave_count=4,
     sgpr_image=8,  # 128 initial SGPRs, the same for every work-group
     vgpr_bytes=8,  # to clear, from VGPR 0
     agpr_bytes=8,  # to clear, from AGPR 0
@@ -250,7 +246,7 @@ FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(
 FAULT_LANES, FAULT_MODE = range(12, 14)
 """A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE)."""
 
-# What the service of `luthier run` leaves in shared memory for the native executor -----------------------------------
+# What the native executor is told ------------------------------------------------------------------------------------
 
 MASTER = Layout(records=8, version=8)
 """One master table of records: its address, 0 where there is none, and how often it has changed."""
@@ -267,13 +263,14 @@ PLAN = Layout(
     code_copy=8,  # the code as it was decoded
     checks=8,  # CHECKs
     check_count=8,
-    masters=8,  # TABLES MASTERs
+    masters=8,  # MASTERs, one for each table key
     record_count=8,  # of a table
     entry=8,  # byte offset of the first record in a table
     beyond=8,  # u32 records whose execution is a fault: they name registers that the kernel does not have
     beyond_count=8,
     key=4,
     mode=4,
+    stepping=4,  # STEPPING or 0; then the entry is a record that leads to the kernel's
     wave_size=4,
     vgpr_bytes=4,
     agpr_bytes=4,
@@ -305,7 +302,59 @@ PLAN = Layout(
 )
 """How to start a kernel: all that does not depend on the dispatch packet."""
 
+ENGINE = Layout(
+    scheduler=8,
+    translate=8,
+    constants=8,  # host address of the inline constants
+    constants_size=8,
+    shared_base=8,
+    private_base=8,
+    threads=8,
+)
+"""What an executor of this process is opened with."""
+DISPATCH = Layout(
+    plan=8,
+    packet=8,  # addresses that the kernel is given
+    queue=8,
+    id=8,
+    kernarg=8,
+    code=8,  # host address of the code's first byte
+    grid_x=4,  # work-groups
+    grid_y=4,
+    grid_z=4,
+    block_x=4,
+    block_y=4,
+    block_z=4,
+    lds_size=4,
+    cooperative=4,  # all work-groups run at once
+    stepped=4,  # on the thread that asks what is next, no more than one worker at a time
+    scc=4,
+    scratch=8,  # address for all lanes of all workers
+    scratch_lane=8,  # bytes
+    quantum=8,  # backward branches of a wave's turn
+    step_limit=8,  # backward branches of a work-group
+    ranges=8,  # RANGE_SIZE each
+    range_count=8,
+    counts=8,  # u64 a record, to which executions are added
+    lanes=8,  # the same of active lanes
+    sgprs=8,  # 128 SGPRs before those that the plan says are put in; 0: zeros
+    images=8,  # EXEC in the first of 64 bytes, then VGPR rows, for each wave; 0: all work-items and their ids
+    image_size=8,
+    lds_image=8,
+)
+"""A launch in this process."""
+EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)
+"""Why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or what
+stopped it."""
+RUNNING, HELP, ENDING = range(3)
+"""What has become of a launch."""
+
 
 def digest() -> str:
-    """What compiled code of one process must share with that of another: these layouts and the registers' numbers."""
-    return hashlib.sha256(Path(__file__).read_bytes() + Path(r.__file__).read_bytes()).hexdigest()
+    """Of all that is said here, by which native libraries know for which layouts they were built."""
+    said = {
+        name: value.fields if isinstance(value, Layout) else value
+        for name, value in globals().items()
+        if name.isupper() and isinstance(value, (Layout, int, dict))
+    }
+    return hashlib.sha256(repr(said).encode()).hexdigest()

@@ -9,7 +9,7 @@ from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.report import explain
-from luthier.emulator.running.worker import StoppedWorker, get_field
+from luthier.emulator.running.worker import WorkerState, get_field
 from luthier.errors import DeviceError
 
 
@@ -38,5 +38,5 @@ def describe(
     for address, size in ranges.reshape(-1, 2).tolist():
         if size:
             memory.register(address, size, "an allocation")
-    error = explain(memory, name, code, StoppedWorker(code, *arrays), reason)
+    error = explain(memory, name, code, WorkerState(code, *arrays), reason)
     return str(error)

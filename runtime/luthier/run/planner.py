@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.running import start as abi
+from luthier.emulator.running.plan import beyond, kernel_plan
 from luthier.emulator.running.worker import put_field
 from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.isa import Isa
@@ -33,14 +33,6 @@ class PlannedCode:
     code: Code
     copy: NDArray[np.uint8]
     """The bytes that were decoded, from the code's base on."""
-    masters: NDArray[np.uint8]
-
-    def publish(self, key: int) -> None:
-        """Tell processes of what has been bound in a table, after it is there."""
-        table = self.code.table(key)
-        place = key * layout.MASTER.size
-        put_field(self.masters, layout.MASTER, "records", table.records.ctypes.data, place)
-        put_field(self.masters, layout.MASTER, "version", table.version, place)
 
 
 @dataclass
@@ -166,7 +158,6 @@ class Planner:
             if record not in plan.roots:
                 plan.roots.add(record)
                 self._look_at(plan)
-            plan.code.publish(key)
 
     # Making ---------------------------------------------------------------------------------------------------------
 
@@ -185,82 +176,36 @@ class Planner:
         copy = self._space.bytes(code.size)
         for start, data in ranges:
             copy[start - code.base :][: len(data)] = np.frombuffer(data, np.uint8)
-        masters = self._space.bytes(layout.TABLES * layout.MASTER.size, 4096)
-        planned = self._codes[key] = PlannedCode(len(self._codes), object, code, copy, masters)
+        planned = self._codes[key] = PlannedCode(len(self.codes), object, code, copy)
         self.codes.append(planned)
         return planned
 
     def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> Plan:
-        code, descriptor = planned.code, kernel.descriptor
-        entry = code.record_at(kernel.entry + descriptor.hardware_entry)
-        if entry is None:
-            raise DeviceError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
-        key = layout.mode_key(abi.initial_mode(kernel))
-        code.ensure(key, entry)
-        row = 4 * kernel.wave_size
-        image = abi.sgpr_image(kernel, target.target, abi.Inputs(0, 0, 0, b"", 0, 0))
-        largest = replace(kernel, private_segment_fixed_size=0)
+        code = planned.code
+        fields = kernel_plan(kernel, target.target, code)
+        entry = fields["entry"] // layout.RECORD.size
+        code.ensure(fields["key"], entry)
         plan = Plan(len(self.plans), kernel, object, planned, self._space.bytes(layout.PLAN.size), {entry})
-        values: dict[str, int] = {
-            "code": planned.number,
-            "kernel": plan.number,
-            "code_delta": code.base - kernel.descriptor_address,
-            "code_size": code.size,
-            "code_index": code.index.ctypes.data,
-            "code_copy": planned.copy.ctypes.data,
-            "masters": planned.masters.ctypes.data,
-            "record_count": code.count + 1,
-            "entry": entry * layout.RECORD.size,
-            "key": key,
-            "mode": abi.initial_mode(kernel),
-            "wave_size": kernel.wave_size,
-            "vgpr_bytes": max(descriptor.architected_vgprs, 1) * row,
-            "agpr_bytes": descriptor.agprs * row,
-            "work_item_ids": min(descriptor.enable_vgpr_workitem_id, 2) + 1,
-            "packed_ids": target.target.packed_work_item_ids,
-            "lds_limit": target.target.lds_bytes,
-            "scratch_limit": target.target.scratch_per_lane(kernel.wave_size),
-            "scratch_extra": abi.scratch_bytes(largest, target.target),
-            "architected_scratch": target.target.architected_flat_scratch,
-            "simd_waves": target.target.occupancy(descriptor.vgprs, kernel.wave_size),
-            "group_id_x": image.group_ids[0],
-            "group_id_y": image.group_ids[1],
-            "group_id_z": image.group_ids[2],
-            "group_info": image.group_info,
-            "scratch_offset": image.scratch_offset,
-            "wave_id": image.wave_id,
-            "wave_id_shift": image.wave_id_shift,
-            "packed_yz": image.packed_yz,
-        }
-        for name in (
-            *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr", "dispatch_id"),
-            *("flat_scratch_init", "private_segment_size", "kernarg_preload"),
-        ):
-            place = descriptor.sgpr_inputs.get(name)
-            values[name] = layout.ABSENT if place is None else 4 * place[0]
-        values["kernarg_preload_offset"] = 4 * descriptor.kernarg_preload_offset
-        values["kernarg_preload_size"] = 4 * descriptor.kernarg_preload_length
+        values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
         for name, value in values.items():
             put_field(plan.fields, layout.PLAN, name, value)
         self._look_at(plan)
-        planned.publish(key)
         self.plans.append(plan)
         return plan
 
     def _look_at(self, plan: Plan) -> None:
         """Which code must be unchanged, and which records must not be executed, of all that the kernel reaches."""
-        code, descriptor = plan.code.code, plan.kernel.descriptor
-        target = code.isa.target.target
+        code = plan.code.code
         reached = code.reach(*plan.roots)
         stretches = [(begin - code.base, end - begin) for begin, end in code.spans(reached)]
         checks = self._space.bytes(max(len(stretches), 1) * layout.CHECK.size)
         for index, (offset, size) in enumerate(stretches):
             put_field(checks, layout.CHECK, "offset", offset, index * layout.CHECK.size)
             put_field(checks, layout.CHECK, "size", size, index * layout.CHECK.size)
-        beyond = (code.vgprs > descriptor.architected_vgprs) | (code.agprs > descriptor.agprs)
-        if target.sgpr_allocation_granule:  # else every wave has all
-            beyond |= code.sgprs > descriptor.allocated_sgprs
-        records = reached[beyond[reached]].astype(np.uint32)
+        mask = np.zeros(code.count, np.bool_)
+        mask[reached] = True
+        refused = [records for _, records, _ in beyond(plan.kernel, code.isa.target.target, code, mask)]
+        records = np.unique(np.concatenate([np.zeros(0, np.intp), *refused])).astype(np.uint32)
         shared = self._space.zeros(max(len(records), 1), np.uint32)
         shared[: len(records)] = records
         # A process may read meanwhile: never a count with a shorter list.

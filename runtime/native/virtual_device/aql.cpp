@@ -78,7 +78,7 @@ void AqlQueue::dispatch(const hsa_kernel_dispatch_packet_t &packet, uint64_t id)
   try {
     const char *plan = room_.plans.find(gpu_, node_, packet.kernel_object);
     const auto queue = reinterpret_cast<uint64_t>(queue_around(read_));
-    auto launch = std::make_unique<Launch>(resources_, Dispatch{&packet, plan, queue, id, cooperative_, node_});
+    auto launch = std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_});
     {
       std::lock_guard lock(mutex_);
       launch_ = launch.get();

@@ -1,14 +1,12 @@
-// One kernel dispatch: its initial state, the workers that run it, what stopped it.
+// One kernel dispatch of a queue: what a command processor refuses, its execution, what stopped it.
 #pragma once
 
-#include <chrono>
-#include <deque>
 #include <hsa/hsa.h>
 #include <optional>
 
-#include "crew.h"
+#include "execution.h"
 #include "memory.h"
-#include "worker.h"
+#include "service.h"
 
 namespace luthier {
 
@@ -32,7 +30,8 @@ struct Fault {
   uint64_t address = 0;
 };
 
-struct Dispatch {
+// A dispatch as a queue has it.
+struct Packet {
   const hsa_kernel_dispatch_packet_t *packet;
   const char *plan;  // layout::plan
   uint64_t queue;    // amd_queue_t
@@ -44,61 +43,53 @@ struct Dispatch {
 // What a launch needs besides: kept by a queue.
 class Resources {
 public:
-  Resources(Service &service, Memory &memory, Crew &crew) : service(service), memory(memory), crew(crew), own(service) {}
+  Resources(Service &service, Memory &memory, Crew &crew)
+      : service(service), memory(memory), crew(crew), own(service.setup().engine) {}
   ~Resources();
   // Scratch of that size which the node may access.
   uint64_t scratch(unsigned node, uint64_t size);
+  // Workers for that many work-groups at once, `own` first.
+  std::vector<Worker *> workers(uint64_t count);
 
   Service &service;
   Memory &memory;
   Crew &crew;
   Worker own;
-  std::vector<std::unique_ptr<Worker>> resident;  // more, for cooperative launches
-  std::function<void()> interrupt;                // a kernel has sent one
+  std::function<void()> interrupt;  // a kernel has sent one
 
 private:
+  std::vector<std::unique_ptr<Worker>> resident_;
   uint64_t scratch_ = 0, scratch_size_ = 0;
 };
 
-class Launch {
+class Launch final : Host {
 public:
-  Launch(Resources &resources, const Dispatch &dispatch);
+  Launch(Resources &resources, const Packet &packet);
   // Runs it to its end; what went wrong, if anything.
   std::optional<Fault> run();
   // From another thread: let it end soon, with no fault.
-  void abort() { __atomic_store_n(reinterpret_cast<uint32_t *>(launch_ + layout::launch::abort.offset), 1, __ATOMIC_RELAXED); }
+  void abort() { execution_.abort(); }
 
 private:
-  struct Triple {
-    uint32_t x, y, z;
-  };
   std::optional<Fault> check() const;
-  void fill();
   void run_part(Triple first, Triple groups, Triple items);
-  void set_items(Triple items);
-  void work(Worker &worker);
-  uint64_t advance(Worker &worker);
-  void work_together();
-  void prepare(Worker &worker, unsigned number);
-  bool sees_more(Worker &worker);
-  void fail(Worker &worker, uint64_t reason);
   void fail(Fault fault);
 
+  void bind(const char *plan, uint64_t key, uint64_t record) override;
+  std::shared_ptr<const RangeTable> ranges() override { return resources_.memory.table(packet_.node); }
+  uint64_t scratch(uint64_t size) override { return resources_.scratch(packet_.node, size); }
+  void interrupt() override { resources_.interrupt(); }
+  void stopped(Worker &worker, uint64_t reason) override;
+  void failed(const char *what) override;
+  void finished(Worker &worker) override;
+
   Resources &resources_;
-  Dispatch dispatch_;
+  Packet packet_;
   const char *plan_;
   Triple block_, grid_;  // work-items
-  Shape shape_{};
-  std::shared_ptr<const RangeTable> ranges_;
-  std::vector<std::shared_ptr<const RangeTable>> kept_;  // tables that records may still look into
-  alignas(64) char launch_[layout::launch::kSize] = {};
-  alignas(64) char sgprs_[512] = {};
-  std::string lanes_;
+  Execution execution_;
   std::mutex mutex_;
   std::optional<Fault> fault_;
-  std::deque<Worker *> ready_;  // of a cooperative launch: whose turn it is next
-  unsigned unfinished_ = 0;
-  std::chrono::steady_clock::time_point moved_;
 };
 
 }  // namespace luthier

@@ -32,12 +32,12 @@ Service::Service() {
   Reader reply = ask(Request::kHello, Writer().bytes(layout::kDigest).number(getpid()).text(), -1, &fd);
   const uint64_t base = reply.number(), size = reply.number(), code_size = reply.number();
   map(fd, base, size, code_size);
-  setup_.shared_base = reply.number();
-  setup_.private_base = reply.number();
-  setup_.scheduler = reinterpret_cast<decltype(setup_.scheduler)>(reply.number());
-  setup_.translate = reinterpret_cast<void *>(reply.number());
-  setup_.constants = reply.bytes();
-  setup_.counts_wanted = reply.number() != 0;
+  setup_.engine.shared_base = reply.number();
+  setup_.engine.private_base = reply.number();
+  setup_.engine.scheduler = reinterpret_cast<decltype(setup_.engine.scheduler)>(reply.number());
+  setup_.engine.translate = reinterpret_cast<void *>(reply.number());
+  setup_.engine.constants = reply.bytes();
+  setup_.engine.counts_wanted = reply.number() != 0;
   for (uint64_t left = reply.number(); left > 0; --left) {
     Gpu gpu;
     gpu.target = reply.bytes();

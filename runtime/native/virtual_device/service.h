@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "census.h"
+#include "host.h"
 #include "wire.h"
 
 namespace luthier {
@@ -19,11 +20,7 @@ struct Gpu {
 
 struct Setup {
   std::vector<Gpu> gpus;
-  uint64_t shared_base, private_base;  // apertures of LDS and scratch
-  int (*scheduler)(void *context, void *group);
-  void *translate;
-  std::string constants;  // inline constants, at layout::CONSTANTS of a wave
-  bool counts_wanted;     // of executed instructions, at the end
+  Engine engine;
 };
 
 class Service {

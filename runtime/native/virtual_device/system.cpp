@@ -42,7 +42,7 @@ System &System::open() {
   std::lock_guard lock(open_mutex);
   if (!the_system) {
     the_system = new System;
-    if (the_system->service.setup().counts_wanted)
+    if (the_system->service.setup().engine.counts_wanted)
       std::atexit(tell_counts);
   }
   return *the_system;
@@ -56,7 +56,7 @@ System *System::current() {
 System::System()
     : memory(gpus().size() + 1),
       events(static_cast<uint64_t *>(memory.allocate(0, kMaxEvents * sizeof(uint64_t), 0))),
-      plans(service, memory), crew(service, helpers()),
+      plans(service, memory), crew(service.setup().engine, helpers()),
       room{service, memory, events, plans, crew, [this](unsigned node, uint64_t address) { report(node, address); }} {
   memory.map(reinterpret_cast<uint64_t>(events.mailbox(0)), all_gpus());
 }

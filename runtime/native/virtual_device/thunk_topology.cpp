@@ -120,10 +120,10 @@ HSAKMT_STATUS hsaKmtGetNodeMemoryProperties(HSAuint32 node, HSAuint32 banks, Hsa
       all[0].MemoryClockMax = 1600;
       all[1].HeapType = HSA_HEAPTYPE_GPU_LDS;
       all[1].SizeInBytes = gpu->lds_bytes;
-      all[1].VirtualBaseAddress = system.service.setup().shared_base;
+      all[1].VirtualBaseAddress = system.service.setup().engine.shared_base;
       all[2].HeapType = HSA_HEAPTYPE_GPU_SCRATCH;
       all[2].SizeInBytes = uint64_t{4} << 30;
-      all[2].VirtualBaseAddress = system.service.setup().private_base;
+      all[2].VirtualBaseAddress = system.service.setup().engine.private_base;
     } else {
       all[0].HeapType = HSA_HEAPTYPE_SYSTEM;
       all[0].SizeInBytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);

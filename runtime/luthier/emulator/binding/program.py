@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import mmap
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -39,10 +41,19 @@ Zeros = Callable[[int, Any], NDArray[Any]]
 """Makes a zeroed array of so many elements of a type."""
 
 
+def own_zeros(count: int, dtype: Any) -> NDArray[Any]:
+    """A zeroed array of this process's own; pages that are not touched cost nothing."""
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer(mmap.mmap(-1, size), dtype) if size > 1 << 16 else np.zeros(count, dtype)
+
+
+_NUMBERS = itertools.count()
+
+
 class RecordTable:
     """The master copy of a program's records for one value of MODE; threads run on copies."""
 
-    def __init__(self, size: int, empty: int, zeros: Zeros = np.zeros) -> None:
+    def __init__(self, size: int, empty: int, zeros: Zeros = own_zeros) -> None:
         self.records = zeros(size, RECORD_TYPE)
         self.records["function"] = empty
         self.bound = np.zeros(size, np.bool_)
@@ -65,11 +76,15 @@ class Code:
 
     Args:
         ranges: addresses and bytes.
-        zeros: makes what compiled code reads: the index of records by address, and the records.
+        zeros: makes what native code reads: the index of records by address, the records, and where these are.
     """
 
-    def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]], zeros: Zeros = np.zeros) -> None:
+    def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]], zeros: Zeros = own_zeros) -> None:
         self.isa = isa
+        self.number = next(_NUMBERS)
+        """Of this code, never given to another."""
+        self.masters = zeros(layout.TABLES * layout.MASTER.size // 8, np.uint64).reshape(layout.TABLES, -1)
+        """A row of `layout.MASTER` for each table key."""
         self._binder = RecordBinder(isa)
         self.parts: list[InstructionArray] = [isa.decode(data, address) for address, data in ranges]
         self.base = min((part.address for part in self.parts), default=0)
@@ -173,8 +188,9 @@ class Code:
                 found = self._tables[key] = RecordTable(self.count + 1, self._unbound, self._zeros)
             return found
 
-    def start_at(self, records: NDArray[np.void], entry: int) -> None:
-        """Let the begin record of a thread's copy lead to `entry`."""
+    def start_at(self, key: int, entry: int) -> None:
+        """Let the begin record of a table lead to `entry`."""
+        records = self.table(key).records
         variant = Variant("luthier_begin", self.isa.wave_size, 9, sources=(Access("i"),))
         records["function"][self.begin] = machine_code().address(variant)
         records["slots"][self.begin, 0] = (entry - self.begin) * layout.RECORD.size & 0xFFFFFFFF
@@ -192,6 +208,9 @@ class Code:
                 self._bind(table.records, start, part, here, mode)
             table.bound[reached] = True
             table.version += 1
+            # Who reads meanwhile must not find a version of records that are not there.
+            self.masters[key, layout.MASTER["records"] // 8] = table.records.ctypes.data
+            self.masters[key, layout.MASTER["version"] // 8] = table.version
 
     def _bind(
         self,
@@ -231,16 +250,6 @@ class Code:
     def _refuse(self, records: NDArray[np.void], record: int, reason: str) -> None:
         self.refusals[record] = Refusal(record, reason)
         records["function"][record] = self._unsupported
-
-    def refresh(self, table: RecordTable, records: NDArray[np.void], version: int) -> int:
-        """Bring a thread's copy of a table from `version` up to date; counts stay. The new version."""
-        with self._lock:
-            if version != table.version:
-                changed = records["function"] != table.records["function"]
-                changed[self.begin] = False
-                records["slots"][changed] = table.records["slots"][changed]
-                records["function"][changed] = table.records["function"][changed]
-            return table.version
 
     def reach(self, *records: int) -> NDArray[np.intp]:
         """All records that control can reach from `records` without an indirect jump."""

@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
-from luthier.emulator.running.execution import Execution, Start
+from luthier.emulator.running.execution import execute
+from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import Arena, Memory
+from luthier.emulator.running.plan import code_plan
 from luthier.emulator.running.registers import WaveRegisters
-from luthier.emulator.running.start import SgprImage
-from luthier.emulator.running.worker import Worker
+from luthier.emulator.running.worker import worker_at
 from luthier.errors import DecodeError
 from luthier.isa import Isa
 from luthier.isa.registers import EXEC_HI
 
 DEFAULT_MODE = 0x3F0
 """Round to nearest even, denormals kept, DX10_CLAMP and IEEE on."""
-_NOWHERE = layout.WAVE["sink"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Bench:
     def __init__(self, isa: Isa, program: bytes, memory: Memory | None = None, scratch: int = 0) -> None:
         self.code = Code(isa, [(0, program)])
         self._memory = memory or Memory()
-        self._worker = Worker(0)
+        self._executor = Executor(0)
         self._stack = Arena(isa.wave_size * scratch + 64)
         self._host = np.zeros(max(self.code.size, 1), np.uint8)
         self.scratch: NDArray[np.uint8] = self._stack.array[: isa.wave_size * scratch].reshape(isa.wave_size, scratch)
@@ -83,37 +82,32 @@ class Bench:
         Raises:
             EmulationError: the wave faulted.
         """
-        isa = self.code.isa
-        lanes = np.zeros((1, 64 + vectors.nbytes), np.uint8)
-        lanes[0, :8] = np.frombuffer(exec.to_bytes(8, "little"), np.uint8)
-        lanes[0, 64:] = vectors.view(np.uint8).ravel()
-        places = SgprImage(sgprs, (_NOWHERE, _NOWHERE, _NOWHERE), _NOWHERE, _NOWHERE, _NOWHERE, 0, 0)
-        start = Start(
-            self.code,
-            entry,
-            mode,
-            (1, 1, 1),
-            places,
-            lanes,
-            vgprs=layout.VECTOR_ROWS,
-            agprs=layout.VECTOR_ROWS if isa.target.target.has_agprs else 0,
-            lds=len(lds),
-            lds_limit=len(lds),
-            scratch=self._stack.address,
-            scratch_lane=self.scratch.shape[1],
-            code_base=self.code_base,
-            scc=scc,
-            lds_image=lds,
+        code, isa = self.code, self.code.isa
+        image = np.zeros(64 + vectors.nbytes, np.uint8)
+        image[:8] = np.frombuffer(exec.to_bytes(8, "little"), np.uint8)
+        image[64:] = vectors.view(np.uint8).ravel()
+        lds_image = np.frombuffer(lds or b"\0", np.uint8)
+        dispatch = {
+            "code": self.code_base,
+            **dict.fromkeys(("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"), 1),
+            "lds_size": len(lds),
+            "scc": scc,
+            "scratch": self._stack.address,
+            "scratch_lane": self.scratch.shape[1],
+            "sgprs": sgprs.ctypes.data,
+            "images": image.ctypes.data,
+            "image_size": image.nbytes,
+            "lds_image": lds_image.ctypes.data if lds else 0,
+        }
+        plan = code_plan(code, entry, mode, isa.target.target) | {"lds_limit": len(lds)}
+        outcome = execute(
+            self._executor, self._memory, code, plan, dispatch, "assembly", step_limit=step_limit, stepped=True
         )
-        outcome = Execution(start, self._memory, "assembly", step_limit=step_limit).run([self._worker], 0)
         if outcome.fault is not None:
             raise outcome.fault
+        worker = worker_at(code, *self._executor.own())
         return WaveState(
-            self._worker.wave(0).copy(),
-            isa.wave_size,
-            self._worker.lds()[: len(lds)].copy(),
-            self.scratch.copy(),
-            outcome.counts[:-1],
+            worker.wave(0).copy(), isa.wave_size, worker.lds().copy(), self.scratch.copy(), outcome.counts[:-1]
         )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running.registers import WaveRegisters
-from luthier.emulator.running.worker import Worker, get_field
+from luthier.emulator.running.worker import WorkerState, get_field
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Step:
     """A wave about to execute an instruction."""
 
     code: Code
-    worker: Worker
+    worker: WorkerState
     record: int
     workgroup: int
     wave: int
@@ -51,12 +51,12 @@ class Checker(Protocol):
 
 def observer_of(
     code: Code, trace: Trace | None, breakpoints: Collection[int] | None, checker: Checker | None
-) -> Callable[[Worker], bool]:
+) -> Callable[[WorkerState], bool]:
     """What an execution calls before every instruction, for a trace and a checker; `breakpoints`: virtual addresses to
     which calls of the trace are limited."""
     places = None if breakpoints is None else frozenset(breakpoints)
 
-    def observe(worker: Worker) -> bool:
+    def observe(worker: WorkerState) -> bool:
         step = step_of(code, worker)
         if checker is not None:
             checker.observe(step)
@@ -67,7 +67,7 @@ def observer_of(
     return observe
 
 
-def step_of(code: Code, worker: Worker) -> Step:
+def step_of(code: Code, worker: WorkerState) -> Step:
     """Where the wave that stopped last is."""
     wave = worker.current()
     return Step(

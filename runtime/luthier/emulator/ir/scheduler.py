@@ -301,7 +301,7 @@ def _emit_start(module: ir.Module) -> ir.Function:
         with c.ir.if_then(c.is_equal(c.get(layout.LAUNCH, launch, "architected_scratch"), 1)):
             c.set(layout.WAVE, wave, "flat_scratch", scratch)
             c.ir.store(scratch, c.at(wave, FLAT_SCRATCH_SGPR * 4), align=8)
-        for name, value in (("status", layout.READY), ("barrier", 0), ("pending", 0), ("steps", 0), ("unseen", 0)):
+        for name, value in (("status", layout.READY), ("barrier", 0), ("pending", 0), ("unseen", 0)):
             c.set(layout.WAVE, wave, name, value)
         c.set(layout.WAVE, wave, "scc", c.get(layout.LAUNCH, launch, "scc"))
         mode = c.get(layout.LAUNCH, launch, "mode")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,11 +12,12 @@ import numpy as np
 from luthier.emulator.binding.program import Code
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.running import start as abi
-from luthier.emulator.running.execution import Execution, Observer, Outcome, Start
+from luthier.emulator.running.execution import Observer, Outcome, execute
+from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
+from luthier.emulator.running.plan import beyond
 from luthier.emulator.running.stats import AddressCounts, LaunchStats
-from luthier.emulator.running.worker import Worker
 from luthier.errors import DeviceError, EmulationError
 from luthier.isa.targets import Target
 from luthier.objects import Kernel
@@ -49,6 +50,8 @@ class Launch:
     kernel: Kernel
     image: Image
     code: Code
+    plan: Mapping[str, int]
+    """`plan.kernel_plan`."""
     arguments: bytes
     """The kernarg segment."""
     geometry: abi.Geometry
@@ -61,7 +64,7 @@ class Launch:
     cooperative: bool = False
     """All work-groups run at once."""
     observer: Observer | None = None
-    """Looks at every instruction; then one worker runs all waves."""
+    """Looks at every instruction; then all waves run on the launching thread."""
 
     def __post_init__(self) -> None:
         if self.cooperative and self.geometry.groups > RESIDENT_GROUPS:
@@ -76,35 +79,32 @@ class Launch:
         """Waves of a work-group."""
         return -(-self.geometry.items // self.kernel.wave_size)
 
-    def run(self, memory: Memory, workers: Sequence[Worker], threads: int) -> Result:
-        """Execute it on as many of the workers as it has work for.
+    def run(self, memory: Memory, executor: Executor) -> Result:
+        """Execute it.
 
         Raises:
             EmulationError: the kernel's entry is no instruction.
         """
-        kernel, compiled = self.kernel, machine_code().compiled
-        used = workers[: self.geometry.groups]
-        with self._start(memory, len(used)) as start:
-            execution = Execution(
-                start,
+        compiled = machine_code().compiled
+        with self._dispatch(memory, executor.threads) as dispatch:
+            outcome = execute(
+                executor,
                 memory,
-                kernel.name,
+                self.code,
+                self.plan,
+                dispatch,
+                self.kernel.name,
                 step_limit=self.step_limit,
                 observer=self.observer,
-                together=self.cooperative,
             )
-            outcome = execution.run(used, threads)
         stats = self._collect(outcome, machine_code().compiled - compiled)
         return Result(stats, outcome.fault or self._find_beyond(outcome))
 
     @contextmanager
-    def _start(self, memory: Memory, workers: int) -> Iterator[Start]:
-        """How its waves begin, with what they find in memory, which is given back afterwards."""
-        kernel, code, geometry, descriptor = self.kernel, self.code, self.geometry, self.kernel.descriptor
-        entry = code.record_at(kernel.entry + kernel.descriptor.hardware_entry)
-        if entry is None:
-            raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
-        mode = abi.initial_mode(kernel)
+    def _dispatch(self, memory: Memory, threads: int) -> Iterator[dict[str, int]]:
+        """What is dispatched, with what it finds in memory, which is given back afterwards."""
+        kernel, geometry = self.kernel, self.geometry
+        workers = geometry.groups if self.cooperative else min(threads, geometry.groups)
         scratch_lane = abi.scratch_bytes(kernel, self.target)
         lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
         temporary: list[Allocation] = []
@@ -123,23 +123,19 @@ class Launch:
             packet.view()[:] = np.frombuffer(
                 abi.dispatch_packet(kernel, geometry, object_address, kernarg.address, scratch_lane, lds), np.uint8
             )
-            inputs = abi.Inputs(packet.address, self.queue, kernarg.address, self.arguments, scratch, scratch_lane)
-            yield Start(
-                code,
-                entry,
-                mode,
-                geometry.grid,
-                abi.sgpr_image(kernel, self.target, inputs),
-                abi.lane_images(kernel, self.target, geometry, kernel.wave_size),
-                vgprs=min(self.target.addressable_vgprs, max(descriptor.vgprs, 1)),
-                agprs=descriptor.agprs,
-                lds=lds,
-                lds_limit=self.target.lds_bytes,
-                scratch=scratch,
-                scratch_lane=scratch_lane,
-                code_base=self.image.host(code.base),
-                architected_scratch=self.target.architected_flat_scratch,
-            )
+            yield {
+                "packet": packet.address,
+                "queue": self.queue,
+                "id": 1,
+                "kernarg": kernarg.address,
+                "code": self.image.host(self.code.base),
+                **{f"grid_{axis}": count for axis, count in zip("xyz", geometry.grid, strict=True)},
+                **{f"block_{axis}": count for axis, count in zip("xyz", geometry.block, strict=True)},
+                "lds_size": lds,
+                "cooperative": self.cooperative,
+                "scratch": scratch,
+                "scratch_lane": scratch_lane,
+            }
         finally:
             for allocation in temporary:
                 memory.free(allocation)
@@ -147,27 +143,16 @@ class Launch:
     def _find_beyond(self, outcome: Outcome) -> EmulationError | None:
         """Executing an instruction that names a register beyond what the descriptor allocates is a fault."""
         descriptor, code = self.kernel.descriptor, self.code
-        executed = outcome.counts != 0
-        vgprs = descriptor.architected_vgprs
-        if self.target.unified_vgprs and not (executed & (code.agprs > 0)).any():
-            # No document says what is behind accum_offset. In the unified file AGPRs are (AMD's code for gem5, "changes
-            # related to the accumulation offset" of MI200), and AMD's own kernels use them under VGPR names alone.
-            # Kernels that use both names fault, since here the two are different registers.
-            vgprs = min(descriptor.vgprs, self.target.addressable_vgprs)
-        files = [("v", code.vgprs, vgprs), ("a", code.agprs, descriptor.agprs)]
-        if self.target.sgpr_allocation_granule:  # else every wave has all
-            files.append(("s", code.sgprs, descriptor.allocated_sgprs))
-        for name, used, limit in files:
-            beyond = np.flatnonzero(executed & (used > limit))
-            if beyond.size:
-                record = int(beyond[0])
-                message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
-                message += f"the kernel descriptor allocates {limit}"
-                if name == "v" and limit < descriptor.vgprs:
-                    message += " before the AGPRs (accum_offset), which it also uses"
-                return EmulationError(
-                    message, kernel=self.kernel.name, offset=code.address_of(record), target=str(code.isa.target)
-                )
+        for name, records, limit in beyond(self.kernel, self.target, code, outcome.counts != 0):
+            used = {"v": code.vgprs, "a": code.agprs, "s": code.sgprs}[name]
+            record = int(records[0])
+            message = f"{code.text(record)} at {code.address_of(record):#x} uses {name}{int(used[record]) - 1}; "
+            message += f"the kernel descriptor allocates {limit}"
+            if name == "v" and limit < descriptor.vgprs:
+                message += " before the AGPRs (accum_offset), which it also uses"
+            return EmulationError(
+                message, kernel=self.kernel.name, offset=code.address_of(record), target=str(code.isa.target)
+            )
         return None
 
     def _collect(self, outcome: Outcome, compiled: int) -> LaunchStats:

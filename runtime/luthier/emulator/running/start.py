@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.errors import DeviceError
-from luthier.isa.registers import EXEC_HI, TTMPS
 from luthier.isa.targets import Target
 from luthier.objects import Kernel, KernelArgument
 
@@ -161,117 +159,6 @@ def dispatch_packet(
     return struct.pack(
         "<HHHHHHIIIIIQQQQ", 2, dimensions, *geometry.block, 0, *items, scratch, lds, kernel_object, kernarg, 0, 0
     )
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Where the pieces of the initial state are in memory."""
-
-    dispatch: int
-    queue: int
-    kernarg: int
-    kernarg_bytes: bytes
-    scratch_base: int
-    scratch_lane_bytes: int
-
-
-@dataclass(frozen=True)
-class SgprImage:
-    """Initial SGPRs of every wave, and where what differs from wave to wave goes (offsets in a wave)."""
-
-    words: NDArray[np.uint32]
-    group_ids: Triple
-    group_info: int
-    scratch_offset: int
-    wave_id: int
-    wave_id_shift: int
-    packed_yz: int
-    """Where y and z share a place, the bits of it that are given; 0 where they do not."""
-
-
-def sgpr_image(kernel: Kernel, target: Target, inputs: Inputs) -> SgprImage:
-    """Lay out user SGPRs in the order of the ABI, then the system SGPRs.
-
-    Raises:
-        DeviceError: the descriptor asks for more inputs than it has user SGPRs.
-    """
-    descriptor = kernel.descriptor
-    words = np.zeros(EXEC_HI + 1, np.uint32)
-    preloaded = inputs.kernarg_bytes[4 * descriptor.kernarg_preload_offset :]
-    preloaded = preloaded[: 4 * descriptor.kernarg_preload_length].ljust(4 * descriptor.kernarg_preload_length, b"\0")
-    contents = {
-        "private_segment_buffer": scratch_descriptor(target, inputs.scratch_base, inputs.scratch_lane_bytes),
-        "dispatch_ptr": struct.pack("<Q", inputs.dispatch),
-        "queue_ptr": struct.pack("<Q", inputs.queue),
-        "kernarg_segment_ptr": struct.pack("<Q", inputs.kernarg),
-        "dispatch_id": struct.pack("<Q", 1),
-        "flat_scratch_init": struct.pack("<Q", inputs.scratch_base),
-        "private_segment_size": struct.pack("<I", inputs.scratch_lane_bytes),
-        "kernarg_preload": preloaded,
-    }
-    sink = layout.WAVE["sink"]
-    places: dict[str, int] = {}
-    for name, (first, count) in descriptor.sgpr_inputs.items():
-        if name not in contents:
-            places[name] = 4 * first
-            continue
-        if first + count > descriptor.user_sgpr_count:
-            raise DeviceError(
-                f"the kernel descriptor has {descriptor.user_sgpr_count} user SGPRs; {name} needs s{first + count - 1}",
-                kernel=kernel.name,
-            )
-        words[first : first + count] = np.frombuffer(contents[name], np.uint32)
-    info = places.get("workgroup_info", sink)
-    scratch = places.get("private_segment_wavefront_offset", sink)
-    ttmps = target.launch_ttmps
-    if ttmps is not None:
-        # The half of an id that is not asked for is 0.
-        halves = 0xFFFF * descriptor.enable_sgpr_workgroup_id_y | 0xFFFF0000 * descriptor.enable_sgpr_workgroup_id_z
-        first, second, wave = (
-            4 * TTMPS[number] for number in (ttmps.workgroup_id_x, ttmps.workgroup_id_yz, ttmps.wave_id)
-        )
-        ids = first, second if halves else sink, sink
-        return SgprImage(words, ids, info, scratch, wave, ttmps.wave_id_shift, halves)
-    x, y, z = (places.get(f"workgroup_id_{axis}", sink) for axis in "xyz")
-    return SgprImage(words, (x, y, z), info, scratch, sink, 0, 0)
-
-
-def scratch_descriptor(target: Target, base: int, lane_bytes: int) -> bytes:
-    """The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
-
-    Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. Real
-    hardware swizzles by dword instead, so buffer operations divide a scalar offset into it, which counts all lanes, by
-    the wave size.
-    """
-    stride = lane_bytes & 0x3FFF
-    # GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.
-    word3 = 1 << 23 | (lane_bytes >> 14 & 0xF) << 15
-    return struct.pack("<QII", base & 0xFFFFFFFFFFFF | stride << 48, 0xFFFFFFFF, word3)
-
-
-def lane_images(kernel: Kernel, target: Target, geometry: Geometry, wave_size: int) -> NDArray[np.uint8]:
-    """A row for each wave of a work-group: EXEC in the first 8 of 64 bytes, then its first VGPRs."""
-    x_size, y_size, _ = geometry.block
-    waves = -(-geometry.items // wave_size)
-    flat = np.arange(waves * wave_size, dtype=np.uint32)
-    present = flat < geometry.items
-    flat = np.where(present, flat, 0).astype(np.uint32)
-    x, y, z = flat % x_size, flat // x_size % y_size, flat // (x_size * y_size)
-    level = kernel.descriptor.enable_vgpr_workitem_id
-    rows: list[NDArray[Any]] = [x, y, z][: level + 1]
-    if target.packed_work_item_ids:  # fields of ids that are not asked for are 0
-        rows = [np.bitwise_or.reduce([row << 10 * axis for axis, row in enumerate(rows)])]
-    rows = [np.where(present, row, 0).astype(np.uint32) for row in rows]
-    row_bytes = 4 * wave_size
-    images = np.zeros((waves, 64 + row_bytes * len(rows)), np.uint8)
-    for wave in range(waves):
-        lanes = slice(wave * wave_size, (wave + 1) * wave_size)
-        mask = sum(1 << lane for lane, on in enumerate(present[lanes]) if on)
-        images[wave, :8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
-        for index, row in enumerate(rows):
-            start = 64 + index * row_bytes
-            images[wave, start : start + row_bytes] = row[lanes].view(np.uint8)
-    return images
 
 
 def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:

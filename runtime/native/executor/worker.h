@@ -1,11 +1,12 @@
 // One thread's share of a launch: its context, the waves of one work-group, its copies of record tables.
 #pragma once
 
+#include <mutex>
 #include <unordered_map>
 
 #include "arena.h"
 #include "census.h"
-#include "service.h"
+#include "host.h"
 
 namespace luthier {
 
@@ -19,12 +20,12 @@ struct Shape {
 
 class Worker {
 public:
-  explicit Worker(Service &service);
+  explicit Worker(const Engine &engine);
   ~Worker();
   Worker(const Worker &) = delete;
 
   // Makes ready to run work-groups of such a shape as the worker of that number in the launch.
-  void prepare(const Shape &shape, unsigned number);
+  void prepare(const Shape &shape, unsigned number, Host &host);
   void context(layout::Field field, uint64_t value) { put(context_, field, value); }
   uint64_t context(layout::Field field) const { return get(context_, field); }
   uint64_t group(layout::Field field) const { return get(group_, field); }
@@ -33,18 +34,18 @@ public:
   uint64_t run();
   // The wave that came back.
   char *current() const { return pointer<char *>(context_, layout::context::current); }
-  // Brings the copy of a table up to date, from what the service has bound; where there is none yet, from `record` on.
-  void sync(uint64_t key, uint64_t record);
   // The key of the table that a wave's MODE and M0 ask for.
   static uint64_t key_of(const char *wave);
   // The record a wave continues at.
   static uint64_t record_of(const char *wave);
-  // Lets the current wave continue in the table of its MODE.
-  void switch_table(uint64_t key);
+  // Lets the current wave continue in the table of that key, brought up to date.
+  void switch_table(uint64_t key, Host &host);
   // Takes the execution of the current record back: it will be executed again.
   void uncount();
-  // How often these records were executed, together.
-  uint64_t executions(const uint32_t *records, uint64_t count) const;
+  // Whether a record that must not be executed was, since `prepare`.
+  bool went_beyond() const { return executions(beyond_, beyond_count_) != beyond_before_; }
+  // Adds what every record was executed, and its active lanes, to `counts` and `lanes`, and begins at 0 again.
+  void take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records);
 
   // Adds what was executed so far; from any thread.
   void add_to(Tally &tally) const;
@@ -52,9 +53,17 @@ public:
   std::string_view context_bytes() const { return {context_, layout::context::kSize}; }
   std::string_view group_bytes() const { return {group_, layout::group::kSize}; }
   std::string_view wave_bytes() const;
+  // The copy of a table; null if there is none.
   const char *table(uint64_t key) const;
+  const char *context_address() const { return context_; }
+  const char *group_address() const { return group_; }
 
 private:
+  // Brings the copy of a table up to date, from what the host has bound; where there is none yet, from `record` on.
+  void sync(uint64_t key, uint64_t record, Host &host);
+  void make_waves(uint64_t stride, unsigned count);
+  uint64_t executions(const uint32_t *records, uint64_t count) const;
+
   struct Copy {
     Arena records;
     uint64_t version = ~0ull;
@@ -64,13 +73,16 @@ private:
     std::unordered_map<uint64_t, Copy> copies;
   };
 
-  Service &service_;
+  const Engine &engine_;
   Arena fixed_, waves_, lds_;
   char *context_, *group_, *first_wave_ = nullptr;
   mutable std::mutex mutex_;  // of what tables there are
   std::unordered_map<uint64_t, Tables> codes_;
   Tables *tables_ = nullptr;
+  uint64_t copied_ = 0;  // bytes of all copies
   const char *plan_ = nullptr;
+  const uint32_t *beyond_ = nullptr;
+  uint64_t beyond_count_ = 0, beyond_before_ = 0;
   uint64_t stride_ = 0;
   unsigned room_ = 0, waves_count_ = 0;
 };

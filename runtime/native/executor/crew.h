@@ -17,7 +17,8 @@ std::thread quiet_thread(std::function<void()> work);
 class Crew {
 public:
   using Work = std::function<void(Worker &, unsigned number)>;
-  explicit Crew(Service &service, unsigned threads);
+  Crew(const Engine &engine, unsigned threads) : engine_(engine), threads_(threads) {}
+  ~Crew();
 
   unsigned size() const { return threads_; }
   // Calls `work` with `own` as number 0 on this thread, and on up to `helpers` others that are idle, from 1 on; returns
@@ -31,9 +32,10 @@ private:
   };
   void serve();
 
-  Service &service_;
+  const Engine &engine_;
   unsigned threads_;
-  bool started_ = false;
+  bool stopping_ = false;
+  std::vector<std::thread> started_;
   std::mutex mutex_;
   std::condition_variable posted_, finished_;
   std::vector<Job *> jobs_;

@@ -15,7 +15,15 @@ std::thread quiet_thread(std::function<void()> work) {
   return made;
 }
 
-Crew::Crew(Service &service, unsigned threads) : service_(service), threads_(threads) {}
+Crew::~Crew() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  posted_.notify_all();
+  for (std::thread &each : started_)
+    each.join();
+}
 
 void Crew::spread(Worker &own, unsigned helpers, const Work &work) {
   Job job{&work, std::min(helpers, threads_)};
@@ -25,9 +33,8 @@ void Crew::spread(Worker &own, unsigned helpers, const Work &work) {
   }
   {
     std::lock_guard lock(mutex_);
-    for (; !started_; started_ = true)
-      for (unsigned number = 0; number < threads_; ++number)
-        quiet_thread([this] { serve(); }).detach();
+    while (started_.size() < threads_)
+      started_.push_back(quiet_thread([this] { serve(); }));
     jobs_.push_back(&job);
   }
   posted_.notify_all();
@@ -39,16 +46,20 @@ void Crew::spread(Worker &own, unsigned helpers, const Work &work) {
 
 void Crew::serve() {
   prctl(PR_SET_NAME, "luthier-crew");
-  Worker worker(service_);
+  Worker worker(engine_);
   std::unique_lock lock(mutex_);
   for (;;) {
     Job *job = nullptr;
     posted_.wait(lock, [&] {
+      if (stopping_)
+        return true;
       for (Job *each : jobs_)
         if (each->given < each->wanted)
           job = each;
       return job != nullptr;
     });
+    if (stopping_)
+      return;
     const unsigned number = ++job->given;
     ++job->running;
     lock.unlock();

@@ -1,0 +1,147 @@
+"""The native executor of this process: what it is told, and the help that it asks for while it runs.
+
+Its sources are in `runtime/native/executor/`; under `luthier run` the same run in the program's process. A launch runs
+on threads of its own, and the thread that began it waits and helps: so signals reach Python, and Python's exceptions
+the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from luthier.emulator import layout
+from luthier.emulator.constants import inline_bytes
+from luthier.emulator.native.machine import machine_code
+from luthier.emulator.running.start import PRIVATE_BASE, SHARED_BASE
+from luthier.errors import DeviceError
+
+_LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
+_GLANCE = 50
+"""Milliseconds after which the waiting thread looks up: a signal that comes just before it waits does not wake it."""
+_REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
+    layout.EVENT[name] // 8 for name in ("reason", "context", "group", "key", "record")
+)
+
+Help = Callable[[int, int, int, int, int], bool]
+"""Called with an event's reason, addresses of context and group, key and record; whether the launch goes on."""
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(_LIBRARY))
+    except OSError as problem:
+        raise DeviceError(f"{_LIBRARY} is missing: build it with `make setup` ({problem})") from problem
+    pointer = ctypes.c_void_p
+    for name, result, arguments in (
+        ("layouts", ctypes.c_char_p, []),
+        ("open", pointer, [pointer]),
+        ("close", None, [pointer]),
+        ("launch", ctypes.c_bool, [pointer, pointer]),
+        ("next", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
+        ("answer", ctypes.c_bool, [pointer, ctypes.c_bool]),
+        ("abort", None, [pointer]),
+        ("problem", ctypes.c_char_p, [pointer]),
+        ("own", None, [pointer, pointer]),
+    ):
+        function = getattr(library, f"luthier_{name}")
+        function.restype, function.argtypes = result, arguments
+    if library.luthier_layouts().decode() != layout.digest():
+        raise DeviceError(f"{_LIBRARY} was built from other sources: build it again (make setup)")
+    return library
+
+
+class Block:
+    """A structure of `layout` that native code reads."""
+
+    def __init__(self, structure: layout.Layout, values: Mapping[str, int]) -> None:
+        self._bytes = bytearray(structure.size)
+        for name, value in values.items():
+            field = structure.fields[name]
+            self._bytes[field.offset : field.offset + field.size] = int(value).to_bytes(field.size, "little")
+        self._view = (ctypes.c_char * structure.size).from_buffer(self._bytes)
+        self.address = ctypes.addressof(self._view)
+        """Valid as long as this."""
+
+
+class Executor:
+    """Runs launches, one at a time.
+
+    Args:
+        threads: host threads that run work-groups.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._event = (ctypes.c_uint64 * (layout.EVENT.size // 8))()
+        self._process = 0
+        self._handle = 0
+
+    def _open(self) -> int:
+        """The native executor; another one in a child process, which has none of its parent's threads."""
+        if self._process != os.getpid():
+            code = machine_code()
+            constants = np.frombuffer(inline_bytes(), np.uint8)
+            engine = {"scheduler": code.scheduler, "translate": code.translate, "threads": self.threads}
+            engine |= {"constants": constants.ctypes.data, "constants_size": len(constants)}
+            engine |= {"shared_base": SHARED_BASE, "private_base": PRIVATE_BASE}
+            block = Block(layout.ENGINE, engine)
+            handle = _library().luthier_open(block.address)
+            if not handle:
+                raise DeviceError("not enough memory for an executor")
+            self._process, self._handle = os.getpid(), handle
+            weakref.finalize(self, _close, handle, self._process)
+        return self._handle
+
+    def run(self, dispatch: Mapping[str, int], help: Help) -> None:
+        """Run a launch, given the fields of `layout.DISPATCH`, to its end.
+
+        Raises:
+            DeviceError: the host lacks memory or threads.
+            BaseException: whatever `help` raised, or a signal's handler.
+        """
+        library, handle = _library(), self._open()
+        block = Block(layout.DISPATCH, dispatch)
+        if not library.luthier_launch(handle, block.address):
+            raise DeviceError(f"the launch cannot begin: {library.luthier_problem(handle).decode()}")
+        event, asked = self._event, False
+        try:
+            while (state := library.luthier_next(handle, event, _GLANCE)) != layout.ENDING:
+                if state == layout.HELP:
+                    asked = True
+                    go_on = help(event[_REASON], event[_CONTEXT], event[_GROUP], event[_KEY], event[_RECORD])
+                    asked = not library.luthier_answer(handle, go_on)
+        except BaseException:
+            library.luthier_abort(handle)
+            self._drain(asked)
+            raise
+        problem = library.luthier_problem(handle).decode()
+        if problem:
+            raise DeviceError(f"the executor failed: {problem}")
+
+    def _drain(self, asked: bool) -> None:
+        """Say no to everything until the launch, which was aborted, has ended."""
+        library, state = _library(), layout.HELP if asked else layout.RUNNING
+        while state != layout.ENDING:
+            with contextlib.suppress(KeyboardInterrupt):
+                if state == layout.HELP:
+                    library.luthier_answer(self._handle, False)
+                state = library.luthier_next(self._handle, self._event, _GLANCE)
+
+    def own(self) -> tuple[int, int]:
+        """Addresses of the first worker's context and group, as the last launch left them."""
+        _library().luthier_own(self._handle, self._event)
+        return self._event[_CONTEXT], self._event[_GROUP]
+
+
+def _close(handle: int, process: int) -> None:
+    if process == os.getpid():
+        _library().luthier_close(handle)

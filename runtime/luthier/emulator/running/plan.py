@@ -1,0 +1,134 @@
+"""Plans: how the waves of a kernel begin, as far as that does not depend on the dispatch.
+
+The native executor is told so in the fields of `layout.PLAN`, in this process and under `luthier run`. Source: LLVM
+AMDGPUUsage, "Initial Kernel Execution State".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.binding.program import Code
+from luthier.emulator.running.start import initial_mode, scratch_bytes
+from luthier.errors import DeviceError, EmulationError
+from luthier.isa.registers import TTMPS
+from luthier.isa.targets import Target
+from luthier.objects import Kernel
+
+USER_SGPRS = (
+    *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr", "dispatch_id"),
+    *("flat_scratch_init", "private_segment_size", "kernarg_preload"),
+)
+"""What the executor puts into user SGPRs, if the descriptor asks for it."""
+_SINK = layout.WAVE["sink"]
+
+
+def entry_of(kernel: Kernel, code: Code) -> int:
+    """The record of the first instruction that hardware executes.
+
+    Raises:
+        EmulationError: no instruction begins there.
+    """
+    entry = code.record_at(kernel.entry + kernel.descriptor.hardware_entry)
+    if entry is None:
+        raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
+    return entry
+
+
+def code_plan(code: Code, entry: int, mode: int, target: Target) -> dict[str, int]:
+    """The fields of `layout.PLAN` for waves that begin at the record `entry` with all vector registers and nothing in
+    them: work-item ids, work-group ids and other inputs go nowhere."""
+    row = 4 * code.isa.wave_size
+    return {
+        "code": code.number,
+        "code_size": code.size,
+        "code_index": code.index.ctypes.data,
+        "masters": code.masters.ctypes.data,
+        "record_count": code.count + 1,
+        "entry": entry * layout.RECORD.size,
+        "key": layout.mode_key(mode),
+        "mode": mode,
+        "wave_size": code.isa.wave_size,
+        "vgpr_bytes": layout.VECTOR_ROWS * row,
+        "agpr_bytes": layout.VECTOR_ROWS * row if target.has_agprs else 0,
+        "lds_limit": target.lds_bytes,
+        **dict.fromkeys(("group_id_x", "group_id_y", "group_id_z"), _SINK),
+        **dict.fromkeys(("group_info", "scratch_offset", "wave_id"), _SINK),
+        **dict.fromkeys(USER_SGPRS, layout.ABSENT),
+    }
+
+
+def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
+    """The fields of `layout.PLAN` for a kernel.
+
+    Raises:
+        EmulationError: its entry is no instruction.
+        DeviceError: the descriptor asks for more inputs than it has user SGPRs.
+    """
+    descriptor = kernel.descriptor
+    row = 4 * kernel.wave_size
+    stackless = replace(kernel, private_segment_fixed_size=0)
+    return {
+        **code_plan(code, entry_of(kernel, code), initial_mode(kernel), target),
+        "code_delta": code.base - kernel.descriptor_address,
+        "vgpr_bytes": min(target.addressable_vgprs, max(descriptor.vgprs, 1)) * row,
+        "agpr_bytes": descriptor.agprs * row,
+        "work_item_ids": min(descriptor.enable_vgpr_workitem_id, 2) + 1,
+        "packed_ids": target.packed_work_item_ids,
+        "scratch_limit": target.scratch_per_lane(kernel.wave_size),
+        "scratch_extra": scratch_bytes(stackless, target),
+        "architected_scratch": target.architected_flat_scratch,
+        "simd_waves": target.occupancy(descriptor.vgprs, kernel.wave_size),
+        "kernarg_preload_offset": 4 * descriptor.kernarg_preload_offset,
+        "kernarg_preload_size": 4 * descriptor.kernarg_preload_length,
+        **_sgpr_places(kernel, target),
+    }
+
+
+def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
+    """Where inputs go, as offsets in a wave: user SGPRs in the order of the ABI, then the system SGPRs."""
+    descriptor = kernel.descriptor
+    places: dict[str, int] = {}
+    for name, (first, count) in descriptor.sgpr_inputs.items():
+        if name in USER_SGPRS and first + count > descriptor.user_sgpr_count:
+            raise DeviceError(
+                f"the kernel descriptor has {descriptor.user_sgpr_count} user SGPRs; {name} needs s{first + count - 1}",
+                kernel=kernel.name,
+            )
+        places[name] = 4 * first
+    fields = {name: places.get(name, layout.ABSENT) for name in USER_SGPRS}
+    fields["group_info"] = places.get("workgroup_info", _SINK)
+    fields["scratch_offset"] = places.get("private_segment_wavefront_offset", _SINK)
+    ttmps = target.launch_ttmps
+    if ttmps is not None:
+        # The half of an id that is not asked for is 0.
+        halves = 0xFFFF * descriptor.enable_sgpr_workgroup_id_y | 0xFFFF0000 * descriptor.enable_sgpr_workgroup_id_z
+        x, yz, wave = (4 * TTMPS[number] for number in (ttmps.workgroup_id_x, ttmps.workgroup_id_yz, ttmps.wave_id))
+        fields |= {"group_id_x": x, "group_id_y": yz if halves else _SINK, "group_id_z": _SINK}
+        fields |= {"wave_id": wave, "wave_id_shift": ttmps.wave_id_shift, "packed_yz": halves}
+        return fields
+    fields |= {f"group_id_{axis}": places.get(f"workgroup_id_{axis}", _SINK) for axis in "xyz"}
+    return fields
+
+
+def beyond(
+    kernel: Kernel, target: Target, code: Code, executed: NDArray[np.bool_]
+) -> list[tuple[str, NDArray[np.intp], int]]:
+    """Of the records that are `executed` those that name registers beyond what the descriptor allocates, which is a
+    fault: for each file of registers its letter, the records, and how many registers there are."""
+    descriptor = kernel.descriptor
+    vgprs = descriptor.architected_vgprs
+    if target.unified_vgprs and not (executed & (code.agprs > 0)).any():
+        # No document says what is behind accum_offset. In the unified file AGPRs are (AMD's code for gem5, "changes
+        # related to the accumulation offset" of MI200), and AMD's own kernels use them under VGPR names alone.
+        # Kernels that use both names fault, since here the two are different registers.
+        vgprs = min(descriptor.vgprs, target.addressable_vgprs)
+    files = [("v", code.vgprs, vgprs), ("a", code.agprs, descriptor.agprs)]
+    if target.sgpr_allocation_granule:  # else every wave has all
+        files.append(("s", code.sgprs, descriptor.allocated_sgprs))
+    found = [(name, np.flatnonzero(executed & (used > limit)), limit) for name, used, limit in files]
+    return [entry for entry in found if entry[1].size]

@@ -1,0 +1,269 @@
+#include "execution.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace luthier {
+
+using namespace layout;
+
+namespace {
+
+// The buffer descriptor of scratch that kernels use on targets without architected flat scratch.
+//
+// Here a lane's scratch is contiguous: the stride is a lane's bytes and ADD_TID_ENABLE adds the lane's row. Real
+// hardware swizzles by dword instead, so buffer operations divide a scalar offset into it, which counts all lanes, by
+// the wave size. GFX9: with ADD_TID_ENABLE the data format holds stride bits 14 to 17.
+void put_scratch_descriptor(char *place, uint64_t base, uint64_t lane_bytes) {
+  const uint64_t low = (base & 0xFFFFFFFFFFFF) | (lane_bytes & 0x3FFF) << 48;
+  const uint32_t high[2] = {0xFFFFFFFF, static_cast<uint32_t>(1u << 23 | (lane_bytes >> 14 & 0xF) << 15)};
+  std::memcpy(place, &low, sizeof low);
+  std::memcpy(place + sizeof low, high, sizeof high);
+}
+
+void see(Worker &worker, const RangeTable &table) {
+  worker.context(context::ranges, reinterpret_cast<uint64_t>(table.rows.data()));
+  worker.context(context::range_count, table.rows.size());
+  worker.context(context::aliases, reinterpret_cast<uint64_t>(table.aliases.data()));
+  worker.context(context::alias_count, table.alias_count());
+}
+
+}  // namespace
+
+Execution::Execution(Host &host, const Dispatch &dispatch) : host_(host), dispatch_(dispatch), plan_(dispatch.plan) {
+  shape_.plan = plan_;
+  shape_.wave_size = get(plan_, plan::wave_size);
+  shape_.lds_size = dispatch.lds_size;
+  shape_.lds_limit = get(plan_, plan::lds_limit);
+  shape_.scratch_lane = dispatch.scratch_lane;
+}
+
+void Execution::set_up(Triple first, Triple groups, Triple items, unsigned workers) {
+  set_items(items);
+  const uint64_t scratch = uint64_t{workers} * shape_.waves * shape_.wave_size * shape_.scratch_lane;
+  shape_.scratch = scratch ? host_.scratch(scratch) : 0;
+  ranges_ = host_.ranges();
+  fill();
+  put(launch_, launch::next_group, uint64_t{0});
+  put(launch_, launch::group_count, uint64_t{groups.x} * groups.y * groups.z);
+  put(launch_, launch::first_x, first.x);
+  put(launch_, launch::first_y, first.y);
+  put(launch_, launch::first_z, first.z);
+  put(launch_, launch::grid_x, groups.x);
+  put(launch_, launch::grid_y, groups.y);
+  put(launch_, launch::grid_z, groups.z);
+}
+
+// EXEC and the work-item ids of each wave: 64 bytes with EXEC first, then rows.
+void Execution::set_items(Triple items) {
+  const uint32_t total = items.x * items.y * items.z, size = shape_.wave_size;
+  const bool packed = get(plan_, plan::packed_ids);
+  const unsigned ids = get(plan_, plan::work_item_ids), rows = packed ? 1 : ids;
+  shape_.waves = (total + size - 1) / size;
+  size_t stride = 64 + size_t{rows} * size * 4;
+  const char *images = dispatch_.images;
+  if (images) {
+    stride = dispatch_.image_size;
+  } else {
+    lanes_.assign(shape_.waves * stride, '\0');
+    uint32_t id[3] = {};
+    for (uint32_t flat = 0; flat < total; ++flat) {
+      char *image = lanes_.data() + flat / size * stride;
+      const uint32_t lane = flat % size;
+      uint64_t exec;
+      std::memcpy(&exec, image, sizeof exec);
+      exec |= uint64_t{1} << lane;
+      std::memcpy(image, &exec, sizeof exec);
+      uint32_t value = id[0];
+      for (unsigned axis = 1; packed && axis < ids; ++axis)
+        value |= id[axis] << 10 * axis;
+      for (unsigned row = 0; row < rows; ++row)
+        std::memcpy(image + 64 + (size_t{row} * size + lane) * 4, packed ? &value : &id[row], 4);
+      if (++id[0] == items.x) {
+        id[0] = 0;
+        if (++id[1] == items.y) {
+          id[1] = 0;
+          ++id[2];
+        }
+      }
+    }
+    images = lanes_.data();
+  }
+  put(launch_, launch::lane_images, images);
+  put(launch_, launch::lane_image_stride, stride);
+  put(launch_, launch::lane_image_size, stride - 64);
+}
+
+void Execution::fill() {
+  const auto set = [this](Field where, const void *value, size_t size) {
+    const uint64_t place = get(plan_, where);
+    if (place != ABSENT)
+      std::memcpy(sgprs_ + place, value, size);
+  };
+  if (dispatch_.sgprs)
+    std::memcpy(sgprs_, dispatch_.sgprs, sizeof sgprs_);
+  const uint32_t lane = shape_.scratch_lane;
+  char descriptor[16];
+  put_scratch_descriptor(descriptor, shape_.scratch, shape_.scratch_lane);
+  set(plan::private_segment_buffer, descriptor, sizeof descriptor);
+  set(plan::dispatch_ptr, &dispatch_.packet, 8);
+  set(plan::queue_ptr, &dispatch_.queue, 8);
+  set(plan::kernarg_segment_ptr, &dispatch_.kernarg, 8);
+  set(plan::dispatch_id, &dispatch_.id, 8);
+  set(plan::flat_scratch_init, &shape_.scratch, 8);
+  set(plan::private_segment_size, &lane, 4);
+  if (get(plan_, plan::kernarg_preload) != ABSENT) {
+    const uint64_t from = dispatch_.kernarg + get(plan_, plan::kernarg_preload_offset);
+    const uint64_t size = get(plan_, plan::kernarg_preload_size);
+    if (const char *there = ranges_->host(from, size))
+      set(plan::kernarg_preload, there, size);
+  }
+  for (auto [to, from] : {std::pair{launch::vgpr_bytes, plan::vgpr_bytes}, {launch::agpr_bytes, plan::agpr_bytes},
+                          {launch::group_id_x, plan::group_id_x}, {launch::group_id_y, plan::group_id_y},
+                          {launch::group_id_z, plan::group_id_z}, {launch::group_info, plan::group_info},
+                          {launch::scratch_offset, plan::scratch_offset}, {launch::wave_id, plan::wave_id},
+                          {launch::wave_id_shift, plan::wave_id_shift}, {launch::packed_yz, plan::packed_yz},
+                          {launch::mode, plan::mode}, {launch::stepping, plan::stepping},
+                          {launch::architected_scratch, plan::architected_scratch}, {launch::entry, plan::entry}})
+    put(launch_, to, get(plan_, from));
+  put(launch_, launch::quantum, dispatch_.quantum);
+  put(launch_, launch::step_limit, dispatch_.step_limit);
+  put(launch_, launch::sgpr_image, sgprs_);
+  put(launch_, launch::agprs, VECTORS + VECTOR_ROWS * 4 * shape_.wave_size);
+  put(launch_, launch::scratch_base, shape_.scratch);
+  put(launch_, launch::cooperative, dispatch_.cooperative);
+  put(launch_, launch::scc, dispatch_.scc);
+  put(launch_, launch::lds_image, dispatch_.lds_image);
+}
+
+void Execution::prepare(Worker &worker, unsigned number) {
+  worker.prepare(shape_, number, host_);
+  worker.context(context::launch, reinterpret_cast<uint64_t>(launch_));
+  see(worker, *ranges_);
+  worker.context(context::code_base, dispatch_.code);
+  worker.context(context::code_size, get(plan_, plan::code_size));
+  worker.context(context::code_index, get(plan_, plan::code_index));
+}
+
+void Execution::run(Crew &crew, Worker &own, unsigned helpers) {
+  crew.spread(own, helpers, [this](Worker &worker, unsigned number) {
+    try {
+      prepare(worker, number);
+      advance(worker);
+      host_.finished(worker);
+    } catch (const std::exception &problem) {
+      host_.failed(problem.what());
+      abort();
+    }
+  });
+}
+
+void Execution::run_together(Crew &crew, Worker &own, const std::vector<Worker *> &workers, unsigned helpers) {
+  unsigned number = 0;
+  for (Worker *worker : workers)
+    prepare(*worker, number++);
+  ready_.assign(workers.begin(), workers.end());
+  unfinished_ = number;
+  moved_ = std::chrono::steady_clock::now();
+  crew.spread(own, helpers, [this](Worker &, unsigned) {
+    try {
+      work_together();
+    } catch (const std::exception &problem) {
+      host_.failed(problem.what());
+      abort();
+    }
+  });
+  for (Worker *worker : workers)
+    host_.finished(*worker);
+}
+
+// Takes turns among the work-groups of a cooperative launch, together with other threads.
+void Execution::work_together() {
+  for (;;) {
+    Worker *worker = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      if (unfinished_ == 0 || aborted())
+        return;
+      if (!ready_.empty()) {
+        worker = ready_.front();
+        ready_.pop_front();
+      }
+    }
+    if (!worker) {  // the others have all that is left
+      std::this_thread::yield();
+      continue;
+    }
+    const uint64_t code = advance(*worker);
+    const auto now = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex_);
+    if (code == STOP) {
+      unfinished_ = 0;
+      return;
+    }
+    if (code == DONE || worker->group(group::progress))
+      moved_ = now;
+    if (code == DONE)
+      --unfinished_;
+    else
+      ready_.push_back(worker);
+    const bool stuck = now - moved_ > kPatience && unfinished_;
+    lock.unlock();
+    if (stuck) {
+      host_.stopped(*worker, DEADLOCK);
+      abort();
+    }
+  }
+}
+
+uint64_t Execution::advance_alone(Worker &worker) {
+  for (;;) {
+    const uint64_t code = worker.run();
+    if (code == MODE && worker.table(Worker::key_of(worker.current())))
+      resume(worker);
+    else if (code == MESSAGE)
+      host_.interrupt();
+    else if (code != FAULT || !sees_more(worker))
+      return code;
+  }
+}
+
+// After the host has bound what an instruction led to.
+void Execution::resume(Worker &worker) {
+  const char *wave = worker.current();
+  worker.switch_table(Worker::key_of(wave), host_);
+}
+
+uint64_t Execution::advance(Worker &worker) {
+  for (;;) {
+    const uint64_t code = advance_alone(worker);
+    if (code == DONE || code == STOP || code == SWITCH)
+      return code;
+    if (code != UNBOUND && code != MODE) {
+      host_.stopped(worker, code);
+      abort();
+      return STOP;
+    }
+    if (code == UNBOUND) {
+      const char *wave = worker.current();
+      host_.bind(plan_, Worker::key_of(wave), Worker::record_of(wave));
+    }
+    resume(worker);
+  }
+}
+
+// Memory may have come since the launch began: the same access again, if it was that.
+bool Execution::sees_more(Worker &worker) {
+  auto now = host_.ranges();
+  const uint64_t address = worker.context(context::fault_address), size = worker.context(context::fault_size);
+  if (worker.context(context::fault_kind) != FAULT_MEMORY || !now->holds(address, size) ||
+      worker.context(context::ranges) == reinterpret_cast<uint64_t>(now->rows.data()))
+    return false;
+  worker.uncount();
+  see(worker, *now);
+  std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(now));
+  return true;
+}
+
+}  // namespace luthier

@@ -1,0 +1,41 @@
+// What an execution asks of whoever started it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ranges.h"
+
+namespace luthier {
+
+class Worker;
+
+// Compiled code that runs waves, and what is the same for all of them.
+struct Engine {
+  int (*scheduler)(void *context, void *group) = nullptr;
+  void *translate = nullptr;
+  std::string constants;                       // inline constants, at layout::CONSTANTS of a wave
+  uint64_t shared_base = 0, private_base = 0;  // apertures of LDS and scratch
+  bool counts_wanted = false;                  // of all instructions that are ever executed, from the census
+};
+
+class Host {
+public:
+  virtual ~Host() = default;
+  // Have a record that the kernel reaches bound in the table of that key. Throws `Failure`.
+  virtual void bind(const char *plan, uint64_t key, uint64_t record) = 0;
+  // What the kernel may touch now.
+  virtual std::shared_ptr<const RangeTable> ranges() = 0;
+  // Address of that many bytes of scratch.
+  virtual uint64_t scratch(uint64_t size) = 0;
+  // The kernel has sent an interrupt.
+  virtual void interrupt() = 0;
+  // A wave cannot go on, for one of layout's reasons; called on its worker's thread.
+  virtual void stopped(Worker &worker, uint64_t reason) = 0;
+  // Something of ours failed.
+  virtual void failed(const char *what) = 0;
+  // A worker has no more to do: its counts are complete.
+  virtual void finished(Worker &worker) = 0;
+};
+
+}  // namespace luthier

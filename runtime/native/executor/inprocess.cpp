@@ -1,0 +1,360 @@
+// Launches of this process, for Python: a launch runs on threads of its own, or step by step in `luthier_next`, and the
+// thread that began it asks what is to be done. Nothing here calls Python.
+//
+// Structures are layout.ENGINE, DISPATCH and EVENT. One thread at a time uses an executor.
+
+#include <condition_variable>
+#include <thread>
+
+#include "execution.h"
+
+namespace luthier {
+
+namespace {
+
+class Executor final : public Host {
+public:
+  explicit Executor(const Engine &engine, unsigned threads)
+      : engine_(engine), threads_(threads), crew_(engine_, threads ? threads - 1 : 0), own_(engine_) {}
+  ~Executor() override;
+
+  void launch(const char *dispatch);
+  uint64_t next(char *event, uint64_t milliseconds);
+  void answer(bool go_on);
+  void abort() {
+    if (execution_)
+      execution_->abort();
+  }
+  const std::string &problem() const { return problem_; }
+  void describe(const Worker &worker, char *event) const;
+  const Worker &own() const { return own_; }
+
+  void bind(const char *plan, uint64_t key, uint64_t record) override;
+  std::shared_ptr<const RangeTable> ranges() override { return ranges_; }
+  uint64_t scratch(uint64_t) override { return scratch_; }
+  void interrupt() override {}  // nobody here waits for them
+  void stopped(Worker &worker, uint64_t reason) override;
+  void failed(const char *what) override;
+  void finished(Worker &worker) override;
+
+private:
+  // What a thread of ours waits for.
+  struct Request {
+    uint64_t reason;
+    Worker *worker;
+    uint64_t key, record;
+    bool answered = false, go_on = false;
+  };
+  bool ask(Request request);
+  void serve();
+  void run();
+  uint64_t step(char *event);
+
+  const Engine engine_;
+  const unsigned threads_;
+  Crew crew_;
+  Worker own_;
+  std::vector<std::unique_ptr<Worker>> resident_;  // more, for cooperative launches
+  std::vector<Worker *> workers_;                  // of a launch that Python steps or that is cooperative
+  std::deque<Worker *> turns_;                     // of a stepped one: those that have not ended, next first
+  std::chrono::steady_clock::time_point moved_;
+
+  std::unique_ptr<Execution> execution_;
+  std::shared_ptr<const RangeTable> ranges_;
+  bool stepped_ = false, cooperative_ = false;
+  unsigned helpers_ = 0;
+  uint64_t scratch_ = 0, *counts_ = nullptr, *lanes_ = nullptr, records_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable posted_, told_;  // for the threads here; for the one of the caller
+  std::thread runner_;
+  enum class State { kIdle, kBegun, kEnded } state_ = State::kIdle;
+  bool closing_ = false;
+  std::deque<Request *> requests_;
+  Request *served_ = nullptr;
+  Worker *shown_ = nullptr;  // the stepped worker that waits for an answer
+  std::string problem_;
+};
+
+Executor::~Executor() {
+  if (!runner_.joinable())
+    return;
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  abort();  // a launch whose caller is no more
+  posted_.notify_all();
+  runner_.join();
+}
+
+void Executor::launch(const char *from) {
+  namespace in = layout::dispatch;
+  const auto triple = [&](layout::Field x, layout::Field y, layout::Field z) {
+    return Triple{static_cast<uint32_t>(get(from, x)), static_cast<uint32_t>(get(from, y)),
+                  static_cast<uint32_t>(get(from, z))};
+  };
+  Dispatch made;
+  made.plan = pointer<const char *>(from, in::plan);
+  made.packet = get(from, in::packet);
+  made.queue = get(from, in::queue);
+  made.id = get(from, in::id);
+  made.code = get(from, in::code);
+  made.kernarg = get(from, in::kernarg);
+  made.lds_size = get(from, in::lds_size);
+  made.scratch_lane = get(from, in::scratch_lane);
+  made.cooperative = cooperative_ = get(from, in::cooperative);
+  made.quantum = get(from, in::quantum);
+  made.step_limit = get(from, in::step_limit);
+  made.sgprs = pointer<const char *>(from, in::sgprs);
+  made.images = pointer<const char *>(from, in::images);
+  made.image_size = get(from, in::image_size);
+  made.lds_image = pointer<const char *>(from, in::lds_image);
+  made.scc = get(from, in::scc);
+  scratch_ = get(from, in::scratch);
+  counts_ = pointer<uint64_t *>(from, in::counts);
+  lanes_ = pointer<uint64_t *>(from, in::lanes);
+  records_ = get(made.plan, layout::plan::record_count);
+  stepped_ = get(from, in::stepped);
+  const auto *rows = pointer<const RangeTable::Row *>(from, in::ranges);
+  auto table = std::make_shared<RangeTable>();
+  table->rows.assign(rows, rows + get(from, in::range_count));
+  ranges_ = std::move(table);
+  problem_.clear();
+  shown_ = nullptr;
+
+  const Triple groups = triple(in::grid_x, in::grid_y, in::grid_z);
+  const uint64_t count = uint64_t{groups.x} * groups.y * groups.z;
+  helpers_ = threads_ ? std::min<uint64_t>(threads_, count) - 1 : 0;
+  workers_.assign(1, &own_);
+  while (cooperative_ && resident_.size() + 1 < count)
+    resident_.push_back(std::make_unique<Worker>(engine_));
+  for (uint64_t index = 1; cooperative_ && index < count; ++index)
+    workers_.push_back(resident_[index - 1].get());
+  execution_ = std::make_unique<Execution>(*this, made);
+  execution_->set_up({0, 0, 0}, groups, triple(in::block_x, in::block_y, in::block_z),
+                     cooperative_ ? count : stepped_ ? 1 : 1 + helpers_);
+  if (stepped_) {
+    unsigned number = 0;
+    for (Worker *worker : workers_)
+      execution_->prepare(*worker, number++);
+    turns_.assign(workers_.begin(), workers_.end());
+    moved_ = std::chrono::steady_clock::now();
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    state_ = State::kBegun;
+    if (!runner_.joinable())
+      runner_ = quiet_thread([this] { serve(); });
+  }
+  posted_.notify_all();
+}
+
+// On the thread that launches run on.
+void Executor::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    posted_.wait(lock, [this] { return state_ == State::kBegun || closing_; });
+    if (closing_)
+      return;
+    lock.unlock();
+    run();
+    lock.lock();
+    state_ = State::kEnded;
+    told_.notify_one();
+  }
+}
+
+void Executor::run() {
+  try {
+    if (cooperative_)
+      execution_->run_together(crew_, own_, workers_, helpers_);
+    else
+      execution_->run(crew_, own_, helpers_);
+  } catch (const std::exception &problem) {
+    failed(problem.what());
+  }
+}
+
+uint64_t Executor::next(char *event, uint64_t milliseconds) {
+  if (stepped_)
+    return step(event);
+  std::unique_lock lock(mutex_);
+  told_.wait_for(lock, std::chrono::milliseconds(milliseconds),
+                 [this] { return !requests_.empty() || state_ == State::kEnded; });
+  if (!requests_.empty()) {
+    served_ = requests_.front();
+    requests_.pop_front();
+    put(event, layout::event::reason, served_->reason);
+    put(event, layout::event::key, served_->key);
+    put(event, layout::event::record, served_->record);
+    if (served_->worker)
+      describe(*served_->worker, event);
+    return layout::HELP;
+  }
+  return state_ == State::kEnded ? layout::ENDING : layout::RUNNING;
+}
+
+uint64_t Executor::step(char *event) {
+  for (;;) {
+    if (turns_.empty() || execution_->aborted()) {
+      for (Worker *worker : workers_)
+        finished(*worker);
+      workers_.clear();
+      return layout::ENDING;
+    }
+    Worker &worker = *turns_.front();
+    const uint64_t code = execution_->advance_alone(worker);
+    const auto now = std::chrono::steady_clock::now();
+    if (code == layout::DONE || worker.group(layout::group::progress))
+      moved_ = now;
+    uint64_t reason = code;
+    if (code == layout::STOP) {
+      turns_.clear();
+      continue;
+    }
+    if (code == layout::DONE) {
+      turns_.pop_front();
+      continue;
+    }
+    if (code == layout::SWITCH) {
+      if (now - moved_ <= kPatience) {
+        turns_.pop_front();
+        turns_.push_back(&worker);
+        continue;
+      }
+      reason = layout::DEADLOCK;
+    }
+    shown_ = &worker;
+    put(event, layout::event::reason, reason);
+    describe(worker, event);
+    if (reason == layout::UNBOUND || reason == layout::MODE) {
+      put(event, layout::event::key, Worker::key_of(worker.current()));
+      put(event, layout::event::record, Worker::record_of(worker.current()));
+    } else {
+      shown_ = nullptr;
+    }
+    return layout::HELP;
+  }
+}
+
+void Executor::answer(bool go_on) {
+  if (stepped_) {
+    if (!go_on)
+      turns_.clear();
+    else if (shown_)
+      execution_->resume(*shown_);
+    shown_ = nullptr;
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    served_->go_on = go_on;
+    served_->answered = true;
+    served_ = nullptr;
+  }
+  posted_.notify_all();
+}
+
+void Executor::describe(const Worker &worker, char *event) const {
+  put(event, layout::event::context, worker.context_address());
+  put(event, layout::event::group, worker.group_address());
+}
+
+bool Executor::ask(Request request) {
+  std::unique_lock lock(mutex_);
+  requests_.push_back(&request);
+  told_.notify_one();
+  posted_.wait(lock, [&] { return request.answered || closing_; });
+  return request.go_on;
+}
+
+void Executor::bind(const char *, uint64_t key, uint64_t record) {
+  if (stepped_ || !ask({layout::UNBOUND, nullptr, key, record}))
+    throw Failure("an instruction could not be bound");
+}
+
+void Executor::stopped(Worker &worker, uint64_t reason) { ask({reason, &worker, 0, 0}); }
+
+void Executor::failed(const char *what) {
+  std::lock_guard lock(mutex_);
+  if (problem_.empty())
+    problem_ = what;
+}
+
+void Executor::finished(Worker &worker) {
+  std::lock_guard lock(mutex_);
+  worker.take_counts(counts_, lanes_, records_);
+}
+
+Executor *of(void *executor) { return static_cast<Executor *>(executor); }
+
+}  // namespace
+
+}  // namespace luthier
+
+using namespace luthier;
+
+#define LUTHIER_API extern "C" __attribute__((visibility("default")))
+
+// What this was built for.
+LUTHIER_API const char *luthier_layouts() { return layout::kDigest; }
+
+// Null without memory.
+LUTHIER_API void *luthier_open(const char *from) {
+  namespace in = layout::engine;
+  try {
+    Engine engine;
+    engine.scheduler = pointer<decltype(engine.scheduler)>(from, in::scheduler);
+    engine.translate = pointer<void *>(from, in::translate);
+    engine.constants.assign(pointer<const char *>(from, in::constants), get(from, in::constants_size));
+    engine.shared_base = get(from, in::shared_base);
+    engine.private_base = get(from, in::private_base);
+    return new Executor(engine, get(from, in::threads));
+  } catch (const std::exception &) {
+    return nullptr;
+  }
+}
+
+LUTHIER_API void luthier_close(void *executor) { delete of(executor); }
+
+// Begins a launch; false, with a `luthier_problem`, if that is impossible.
+LUTHIER_API bool luthier_launch(void *executor, const char *dispatch) {
+  try {
+    of(executor)->launch(dispatch);
+    return true;
+  } catch (const std::exception &problem) {
+    of(executor)->failed(problem.what());
+    return false;
+  }
+}
+
+// What has become of the launch: ENDING; HELP, with an event to be answered; RUNNING after that time.
+LUTHIER_API uint64_t luthier_next(void *executor, char *event, uint64_t milliseconds) {
+  try {
+    return of(executor)->next(event, milliseconds);
+  } catch (const std::exception &problem) {
+    of(executor)->failed(problem.what());
+    return layout::ENDING;
+  }
+}
+
+LUTHIER_API bool luthier_answer(void *executor, bool go_on) {
+  try {
+    of(executor)->answer(go_on);
+    return true;
+  } catch (const std::exception &problem) {
+    of(executor)->failed(problem.what());
+    return false;
+  }
+}
+
+// Lets the launch end soon.
+LUTHIER_API void luthier_abort(void *executor) { of(executor)->abort(); }
+
+// What went wrong inside; empty if nothing did.
+LUTHIER_API const char *luthier_problem(void *executor) { return of(executor)->problem().c_str(); }
+
+// Where the first worker's state is.
+LUTHIER_API void luthier_own(void *executor, char *event) { of(executor)->describe(of(executor)->own(), event); }

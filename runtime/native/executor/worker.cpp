@@ -1,0 +1,202 @@
+#include "worker.h"
+
+namespace luthier {
+
+using namespace layout;
+
+namespace {
+
+// As layout.wave_stride.
+uint64_t wave_stride(unsigned wave_size) {
+  return VECTORS + (2 * VECTOR_ROWS + (wave_size == 32 ? 2 : 1)) * 4 * wave_size;
+}
+
+// Bytes of copied tables that a worker keeps; of code that it runs, all.
+constexpr uint64_t kKept = 64 << 20;
+
+}  // namespace
+
+Worker::Worker(const Engine &engine) : engine_(engine), fixed_(context::kSize + group::kSize) {
+  context_ = fixed_.data();
+  group_ = context_ + context::kSize;
+  put(context_, context::translate, engine.translate);
+  if (engine.counts_wanted)
+    Census::get().enter(*this);
+}
+
+Worker::~Worker() {
+  if (engine_.counts_wanted)
+    Census::get().leave(*this);
+}
+
+void Worker::make_waves(uint64_t stride, unsigned count) {
+  waves_ = Arena(count * stride + 256);
+  first_wave_ = reinterpret_cast<char *>(round_up(reinterpret_cast<uint64_t>(waves_.data()), 256));
+  stride_ = stride;
+  room_ = count;
+  for (unsigned index = 0; index < count; ++index) {
+    char *wave = first_wave_ + index * stride;
+    std::memcpy(wave + CONSTANTS, engine_.constants.data(), engine_.constants.size());
+    put(wave, wave::context, context_);
+    put(wave, wave::group, group_);
+    put(wave, wave::shared_base, engine_.shared_base);
+    put(wave, wave::shared_limit, engine_.shared_base | 0xFFFF);
+    put(wave, wave::private_base, engine_.private_base);
+    put(wave, wave::private_limit, engine_.private_base | 0xFFFFFFFF);
+    put(wave, wave::index, index);
+  }
+}
+
+void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
+  const uint64_t stride = wave_stride(shape.wave_size);
+  if (stride != stride_ || shape.waves > room_)
+    make_waves(stride, shape.waves);
+  if (lds_.size() < shape.lds_size || !lds_.data())
+    lds_ = Arena(shape.lds_limit);
+  plan_ = shape.plan;
+  const uint64_t code = get(plan_, plan::code);
+  {
+    std::lock_guard lock(mutex_);
+    if (copied_ > kKept && !engine_.counts_wanted && !codes_.count(code)) {
+      codes_.clear();
+      copied_ = 0;
+    }
+    tables_ = &codes_[code];
+  }
+  const uint64_t key = get(plan_, plan::key), entry = get(plan_, plan::entry);
+  sync(key, entry / record::kSize, host);
+  if (get(plan_, plan::stepping)) {  // where stepped waves begin: it leads elsewhere for each kernel
+    const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
+    std::memcpy(tables_->copies[key].records.data() + entry, pointer<const char *>(master, master::records) + entry,
+                record::kSize);
+  }
+  beyond_count_ = get(plan_, plan::beyond_count);
+  beyond_ = pointer<const uint32_t *>(plan_, plan::beyond);
+  beyond_before_ = executions(beyond_, beyond_count_);
+  put(group_, group::waves, first_wave_);
+  put(group_, group::wave_stride, stride);
+  put(group_, group::wave_count, shape.waves);
+  put(group_, group::active, uint64_t{0});
+  put(group_, group::lds, lds_.data());
+  put(group_, group::lds_size, shape.lds_size);
+  put(context_, context::resume, uint64_t{0});
+  put(context_, context::accesses, uint64_t{0});
+  waves_count_ = shape.waves;
+  const uint64_t wave_scratch = shape.wave_size * shape.scratch_lane;
+  for (unsigned index = 0; index < shape.waves; ++index) {
+    char *wave = first_wave_ + index * stride;
+    put(wave, wave::tables, tables_->addresses.data());
+    put(wave, wave::lds, lds_.data());
+    put(wave, wave::lds_size, shape.lds_size);
+    put(wave, wave::scratch, shape.scratch + (uint64_t{number} * shape.waves + index) * wave_scratch);
+    put(wave, wave::scratch_size, shape.scratch_lane);
+  }
+}
+
+uint64_t Worker::run() { return static_cast<uint64_t>(engine_.scheduler(context_, group_)); }
+
+void Worker::sync(uint64_t key, uint64_t record, Host &host) {
+  const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
+  const auto version_of = [master] {
+    return __atomic_load_n(reinterpret_cast<const uint64_t *>(master + master::version.offset), __ATOMIC_ACQUIRE);
+  };
+  if (!version_of())
+    host.bind(plan_, key, record);
+  const uint64_t version = version_of();
+  const uint64_t size = get(plan_, plan::record_count) * layout::record::kSize;
+  std::lock_guard lock(mutex_);
+  Copy &copy = tables_->copies[key];
+  if (copy.version == version)
+    return;
+  if (!copy.records.data()) {
+    copy.records = Arena(size);
+    copied_ += size;
+    reinterpret_cast<char **>(tables_->addresses.data())[key] = copy.records.data();
+  }
+  // Only where something was bound since: counts stay. More may be bound meanwhile: of a record the function is written
+  // last and read first.
+  const char *source = pointer<const char *>(master, master::records);
+  constexpr Field slots = layout::record::slots;
+  for (uint64_t at = 0; at < size; at += layout::record::kSize) {
+    char *mine = copy.records.data() + at;
+    const uint64_t function =
+        __atomic_load_n(reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset), __ATOMIC_ACQUIRE);
+    if (get(mine, layout::record::function) == function)
+      continue;
+    std::memcpy(mine + slots.offset, source + at + slots.offset, slots.size);
+    put(mine, layout::record::function, function);
+  }
+  copy.version = version;
+}
+
+uint64_t Worker::key_of(const char *wave) {
+  const uint64_t mode = get(wave, wave::mode);
+  const uint64_t m0 = get(wave, Field{static_cast<uint32_t>(M0), 4});
+  const uint64_t relative = mode & GPR_INDEX_ENABLE ? m0 >> 12 & 15 : 0;
+  return (mode & MODE_MASK) | relative << 10 | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT |
+         (mode >> SKIP_SHIFT & 1 ? SKIPPING : 0) | get(wave, wave::stepping);
+}
+
+uint64_t Worker::record_of(const char *wave) {
+  return (get(wave, wave::pc) - get(wave, wave::table)) / record::kSize;
+}
+
+void Worker::switch_table(uint64_t key, Host &host) {
+  char *wave = current();
+  const uint64_t record = record_of(wave);
+  sync(key, record, host);
+  const char *table = this->table(key);
+  put(wave, wave::table, table);
+  put(wave, wave::pc, table + record * layout::record::kSize);
+}
+
+void Worker::uncount() {
+  const char *wave = current();
+  char *place = pointer<char *>(wave, wave::pc);
+  uint64_t exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8});
+  put(place, record::count, get(place, record::count) - 1);
+  put(place, record::lanes, get(place, record::lanes) - __builtin_popcountll(exec));
+}
+
+uint64_t Worker::executions(const uint32_t *records, uint64_t count) const {
+  uint64_t sum = 0;
+  for (const auto &[key, copy] : tables_->copies)
+    for (uint64_t index = 0; index < count; ++index)
+      sum += get(copy.records.data() + uint64_t{records[index]} * record::kSize, record::count);
+  return sum;
+}
+
+void Worker::take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records) {
+  for (auto &[key, copy] : tables_->copies)
+    for (uint64_t index = 0; index < records; ++index) {
+      char *place = copy.records.data() + index * record::kSize;
+      const uint64_t count = get(place, record::count);
+      if (!count)
+        continue;
+      counts[index] += count;
+      lanes[index] += get(place, record::lanes);
+      put(place, record::count, uint64_t{0});
+      put(place, record::lanes, uint64_t{0});
+    }
+}
+
+void Worker::add_to(Tally &tally) const {
+  std::lock_guard lock(mutex_);
+  for (const auto &[code, tables] : codes_)
+    for (const auto &[key, copy] : tables.copies)
+      for (uint64_t at = 0; at + record::kSize <= copy.records.size(); at += record::kSize)
+        if (const uint64_t count = get(copy.records.data() + at, record::count)) {
+          Executed &executed = tally[code][at / record::kSize];
+          executed.count += count;
+          executed.lanes += get(copy.records.data() + at, record::lanes);
+        }
+}
+
+std::string_view Worker::wave_bytes() const { return {first_wave_, waves_count_ * stride_}; }
+
+const char *Worker::table(uint64_t key) const {
+  auto found = tables_->copies.find(key);
+  return found == tables_->copies.end() ? nullptr : found->second.records.data();
+}
+
+}  // namespace luthier
