@@ -78,6 +78,17 @@ def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geomet
     Raises:
         DeviceError: wrong number of values, or one that its argument cannot hold.
     """
+    segment = bytearray(pack_explicit(kernel, values))
+    _store_hidden(segment, kernel, geometry, queue)
+    return bytes(segment)
+
+
+def pack_explicit(kernel: Kernel, values: Sequence[int | float | bytes]) -> bytes:
+    """The kernarg segment with explicit values in order, and zeros for hidden ones.
+
+    Raises:
+        DeviceError: wrong number of values, or one that its argument cannot hold.
+    """
     segment = bytearray(kernel.kernarg_size)
     explicit = [argument for argument in kernel.arguments if not argument.hidden]
     if len(values) != len(explicit):
@@ -87,8 +98,12 @@ def pack_arguments(kernel: Kernel, values: Sequence[int | float | bytes], geomet
         )
     for argument, value in zip(explicit, values, strict=True):
         _store(segment, argument, _encode(argument, value, kernel), kernel)
-    _store_hidden(segment, kernel, geometry, queue)
     return bytes(segment)
+
+
+def explicit_size(kernel: Kernel) -> int:
+    """Bytes of the kernarg segment up to the last explicit argument's end."""
+    return max((argument.offset + argument.size for argument in kernel.arguments if not argument.hidden), default=0)
 
 
 def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queue: int) -> bytes:
@@ -97,7 +112,7 @@ def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queu
     Raises:
         DeviceError: fewer bytes than the explicit arguments have, or more than the segment.
     """
-    needed = max((argument.offset + argument.size for argument in kernel.arguments if not argument.hidden), default=0)
+    needed = explicit_size(kernel)
     if not needed <= len(explicit) <= (kernel.kernarg_size + 15) // 16 * 16:
         raise DeviceError(
             f"the kernel takes {needed} bytes of arguments, in a segment of {kernel.kernarg_size}, not {len(explicit)}",
