@@ -77,6 +77,8 @@ class InstrumentationTask:
         counter_budget: registers that counters may use.
         waves_given: whether who reads what was counted into no variable knows how many waves were launched: then they
             need not be counted, and code without branches needs no counter at all.
+        hoist: whether hooks that do nothing but count become counts. Variables get the same values, but not before
+            waves end.
     """
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
@@ -85,6 +87,7 @@ class InstrumentationTask:
         self.counts: list[CountRequest] = []
         self.counter_budget = CounterBudget()
         self.waves_given = False
+        self.hoist = False
         self._calls: dict[tuple[object, ...], HookCall] = {}
 
     @property

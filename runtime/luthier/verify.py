@@ -74,6 +74,7 @@ def verify_object(
     progress: Callable[[str], None] | None = None,
     *,
     strict: bool = False,
+    hoist: bool = False,
 ) -> list[KernelVerdict]:
     """Verify kernels of an object, one after the other.
 
@@ -84,6 +85,7 @@ def verify_object(
         plans: how to launch them; a kernel without a plan gets made-up arguments.
         progress: called with each kernel's name.
         strict: whether a hook that is refused is an error.
+        hoist: whether hooks that do nothing but count become counts.
 
     Raises:
         LuthierError: a kernel cannot be launched or run; the only one cannot be patched. Differences, and kernels that
@@ -99,7 +101,7 @@ def verify_object(
             progress(name)
         plan = (plans or {}).get(name) or default_plan(object.kernels[name])
         try:
-            verdicts.append(verify_kernel(object, tools, plan, strict=strict))
+            verdicts.append(verify_kernel(object, tools, plan, strict=strict, hoist=hoist))
         except (LiftError, RefusedError) as problem:
             if strict or len(names) == 1:
                 raise
@@ -116,13 +118,22 @@ def _not_verified(object: CodeObject, plan: LaunchPlan, problem: LuthierError) -
 
 
 def verify_kernel(
-    object: CodeObject, tools: Tool | ToolGroup | Sequence[Tool], plan: LaunchPlan, *, strict: bool = False
+    object: CodeObject,
+    tools: Tool | ToolGroup | Sequence[Tool],
+    plan: LaunchPlan,
+    *,
+    strict: bool = False,
+    hoist: bool = False,
 ) -> KernelVerdict:
     """Verify one kernel under one launch."""
     group = ToolGroup.of(tools)
     tasks: list[tuple[InstrumentationTask, list[Share]]] = []
     patched = patch_object(
-        object, lambda task: tasks.append((task, group.instrument_each(task))), [plan.kernel], strict=strict
+        object,
+        lambda task: tasks.append((task, group.instrument_each(task))),
+        [plan.kernel],
+        strict=strict,
+        hoist=hoist,
     )
     ((task, shares),) = tasks
     report = patched.report.kernels[0] if patched.report.kernels else None

@@ -37,6 +37,15 @@ def add_strict_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_hoist_argument(parser: argparse.ArgumentParser) -> None:
+    """--hoist."""
+    parser.add_argument(
+        "--hoist",
+        action="store_true",
+        help="count in registers what hooks do nothing but count: much quicker, but variables change when waves end",
+    )
+
+
 def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) -> None:
     """Every tool must have done something.
 

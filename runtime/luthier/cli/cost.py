@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from luthier.cli.common import add_strict_argument, add_tool_argument, print_json
+from luthier.cli.common import add_hoist_argument, add_strict_argument, add_tool_argument, print_json
 from luthier.cli.patch import patched_object, print_report
 from luthier.cli.selection import add_object_arguments
 
@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_object_arguments(parser)
     add_tool_argument(parser)
     add_strict_argument(parser)
+    add_hoist_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the costs as JSON")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from luthier.cli.common import (
+    add_hoist_argument,
     add_strict_argument,
     add_tool_argument,
     check_tools,
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_object_arguments(parser)
     add_tool_argument(parser)
     add_strict_argument(parser)
+    add_hoist_argument(parser)
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="where the patched code object goes")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
@@ -50,7 +52,12 @@ def patched_object(args: argparse.Namespace) -> PatchedObject:
     kernels = selected_kernels(object, args.kernel)
     try:
         patched = patch_object(
-            object, tools.instrument, kernels, lambda name: show_progress(f"patching {name}"), strict=args.strict
+            object,
+            tools.instrument,
+            kernels,
+            lambda name: show_progress(f"patching {name}"),
+            strict=args.strict,
+            hoist=args.hoist,
         )
     except RefusedError as problem:
         end_progress()
@@ -73,6 +80,10 @@ def print_report(report: PatchReport) -> None:
             f"{row.kernel:40} {row.sites:7} {row.insertions:7} {row.code_bytes:8}→{row.patched_bytes:<8} "
             f"{row.vgprs[0]:4}→{row.vgprs[1]:<4} {row.sgprs[0]:4}→{row.sgprs[1]:<4}"
         )
+        if row.hoisted:
+            print(f"  {row.hoisted} hooks that do nothing but count are counted in registers, until waves end")
+        if row.counters:
+            print(f"  a wave has {row.counters} counters")
         if row.unknown_calls:
             print(f"  {row.unknown_calls} calls or jumps with unknown targets: what they reach is not instrumented")
     print("variables: " + (", ".join(f"{name} ({size} bytes)" for name, size in report.variables.items()) or "none"))

@@ -6,6 +6,7 @@ import argparse
 import textwrap
 
 from luthier.cli.common import (
+    add_hoist_argument,
     add_strict_argument,
     add_tool_argument,
     check_tools,
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_object_arguments(parser)
     add_tool_argument(parser)
     add_strict_argument(parser)
+    add_hoist_argument(parser)
     parser.add_argument("--launch", metavar="PLAN.toml", help="sizes and arguments of the launches (default: made up)")
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
 
@@ -38,7 +40,13 @@ def run(args: argparse.Namespace) -> int:
     plans = read_plans(args.launch) if args.launch else None
     try:
         verdicts = verify_object(
-            object, tools, kernels, plans, lambda name: show_progress(f"verifying {name}"), strict=args.strict
+            object,
+            tools,
+            kernels,
+            plans,
+            lambda name: show_progress(f"verifying {name}"),
+            strict=args.strict,
+            hoist=args.hoist,
         )
     finally:
         end_progress()

@@ -422,6 +422,7 @@ def _report(
         refusals,
         len(task.counts),
         splicer.counting.counters,
+        splicer.hoisted[1],
     )
 
 

@@ -39,6 +39,7 @@ def patch_object(
     progress: Callable[[str], None] | None = None,
     *,
     strict: bool = False,
+    hoist: bool = False,
 ) -> PatchedObject:
     """Instrument kernels of a code object.
 
@@ -51,6 +52,7 @@ def patch_object(
         kernels: names; None is all.
         progress: called with each kernel's name before it is patched.
         strict: whether whatever cannot be done is an error.
+        hoist: whether hooks that do nothing but count become counts (`InstrumentationTask.hoist`).
 
     Raises:
         LuthierError: what `instrument` raises; the only kernel that was named cannot be lifted; with `strict`, the
@@ -76,6 +78,7 @@ def patch_object(
             work.refused_kernels.append(Refusal.of_kernel("lifting", name, problem))
             continue
         task = InstrumentationTask(lifted)
+        task.hoist = hoist
         instrument(task)
         if task.insertions or task.counts:
             work.add(task)

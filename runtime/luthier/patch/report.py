@@ -71,7 +71,9 @@ class KernelReport:
     counts: int = 0
     """Requests to count something."""
     counters: int = 0
-    """Numbers that each wave counts for them."""
+    """Numbers that each wave counts for them, and for `hoisted`."""
+    hoisted: int = 0
+    """Of `insertions`, those that do nothing but count and are counted in registers instead."""
 
     @property
     def changed(self) -> bool:

@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from luthier.counts import CELL_BYTES, Cell, CountRequest
 from luthier.errors import HookError, LuthierError, PatchError
 from luthier.isa import OperandKind
 from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Live, Liveness
 from luthier.patch.binding import Binding, Choices, RegisterBudget
 from luthier.patch.copies import unit_text
+from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
 from luthier.patch.counting import CountingPlan, HookUse, plan_counting
 from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.hazards import Seam, Seams
@@ -21,6 +23,7 @@ from luthier.patch.layout import Zone
 from luthier.patch.report import Refusal, RefusalKind
 from luthier.payload import Template
 from luthier.payload.cache import template_for
+from luthier.payload.plain import PlainCount
 from luthier.task import HookCall, Insertion, InstrumentationTask
 
 
@@ -71,6 +74,11 @@ class Use:
     """The first register among its inputs and outputs that the kernel does not have, in words."""
 
 
+def _cell(call: HookCall, plain: PlainCount) -> Cell:
+    """The number that a hook counts into."""
+    return Cell(call.hook.module, plain.symbol, plain.offset // CELL_BYTES)
+
+
 class Site(NamedTuple):
     """One insertion."""
 
@@ -101,7 +109,8 @@ class Splicer:
             addition of a counter.
         zones: [n] where it goes, seen from that.
         numbers: [n] position of its payload in `payloads`.
-        sites: how many instructions hooks are spliced in at.
+        sites: how many instructions hooks are spliced in at, or counted instead.
+        hoisted: how many instructions and insertions are counted instead.
         counting: what is counted.
         refusals: what was left out.
         sgprs, vgprs: registers the kernel needs for what was spliced.
@@ -124,7 +133,12 @@ class Splicer:
         self._emitted: dict[tuple[Template, Binding, Seam], int] = {}
         self._counting: dict[BoundPayload, int] = {}
         sites = self._prepare(task.insertions)
-        self.counting = self._plan_counting(task, sites)
+        sites, hoisted = self._hoist(sites) if task.hoist else (sites, [])
+        self.hoisted = len({site.at for site in hoisted}), len(hoisted)
+        self.counting, returned = self._plan_counting(task, sites, hoisted)
+        if returned:
+            sites = sorted([*sites, *hoisted], key=lambda site: site.number)
+            self.hoisted = 0, 0
         hooks = len(task.insertions)
         for number, one in enumerate(self.counting.direct):
             use = Use(None, one.template, (), 0, None)
@@ -137,7 +151,8 @@ class Splicer:
         self.numbers = np.array(
             [*(number for _, number in spliced), *(self._number(one.payload) for one in added)], np.int64
         )
-        self.sites = len({site.at for site, _ in spliced if site.insertion is not None})
+        counted = [site.at for site in hoisted] if self.hoisted[1] else []
+        self.sites = len({*(site.at for site, _ in spliced if site.insertion is not None), *counted})
         self.refusals.sort(key=lambda refusal: refusal.insertion or 0)
 
     # What is known before registers are chosen
@@ -169,10 +184,53 @@ class Splicer:
                 sites.append(Site(number, insertion, index, point, use))
         return sites
 
-    def _plan_counting(self, task: InstrumentationTask, sites: Sequence[Site]) -> CountingPlan:
-        """Counters, with registers that no hook can have."""
-        if not task.counts:
-            return plan_counting(self.lifted, (), self.budget, None, task.counter_budget)
+    def _hoist(self, sites: Sequence[Site]) -> tuple[list[Site], list[Site]]:
+        """The sites that remain, and those whose hooks can be counts: nobody but such hooks uses their variables."""
+        block_of = self.lifted.block_of
+
+        def countable(site: Site) -> bool:
+            plain, call = site.use.template.plain, site.use.call
+            if plain is None or call is None or plain.offset % CELL_BYTES:
+                return False
+            if plain.lanes and not abs(plain.weight) < LARGEST_LANE_WEIGHT:
+                return False
+            if not -(1 << 31) <= plain.weight < 1 << 31 or (plain.lanes and block_of[site.at] != block_of[site.point]):
+                return False
+            try:
+                _cell(call, plain).check()
+            except HookError:
+                return False
+            return True
+
+        possible = {site.number: countable(site) for site in sites}
+        used = {  # what hooks see that do more than count
+            fixup.symbol for site in sites if site.use.template.plain is None for fixup in site.use.template.fixups
+        }
+        hoisted = [
+            site
+            for site in sites
+            if possible[site.number] and used.isdisjoint(fixup.symbol for fixup in site.use.template.fixups)
+        ]
+        numbers = {site.number for site in hoisted}
+        return [site for site in sites if site.number not in numbers], hoisted
+
+    def _plan_counting(
+        self, task: InstrumentationTask, sites: Sequence[Site], hoisted: Sequence[Site]
+    ) -> tuple[CountingPlan, bool]:
+        """Counters, with registers that no hook can have; and whether hooks that were to be counts must remain."""
+        together: dict[tuple[Cell, int, bool], list[int]] = {}
+        for site in hoisted:
+            call, plain = site.use.call, site.use.template.plain
+            assert call is not None
+            assert plain is not None
+            key = _cell(call, plain), plain.weight, plain.lanes
+            together.setdefault(key, []).append(site.point if plain.lanes else site.at)
+        requests = [
+            CountRequest(tuple((index, weight) for index in indices), "lane" if lanes else "wave", cell)
+            for (cell, weight, lanes), indices in together.items()
+        ]
+        if not task.counts and not requests:
+            return plan_counting(self.lifted, (), self.budget, None, task.counter_budget), False
         units = changed = 0
         for site in sites:
             changed |= site.use.template.destinations
@@ -180,9 +238,18 @@ class Splicer:
         liveness, _ = self._with_what_hooks_do(sites)
         change_lanes = bool(changed & self.lifted.effect_table.exec)
         hooks = HookUse(liveness, units, frozenset(site.point for site in sites), change_lanes)
-        return plan_counting(
-            self.lifted, task.counts, self.budget, hooks, task.counter_budget, waves_given=task.waves_given
-        )
+
+        def plan(requests: Sequence[CountRequest]) -> CountingPlan:
+            return plan_counting(
+                self.lifted, requests, self.budget, hooks, task.counter_budget, waves_given=task.waves_given
+            )
+
+        try:
+            return plan([*task.counts, *requests]), False
+        except PatchError:
+            if not requests:
+                raise
+            return self._plan_counting(task, [*sites, *hoisted], [])[0], True
 
     def _compile(self, call: HookCall) -> Use | LuthierError:
         try:

@@ -23,6 +23,7 @@ from luthier.payload.allowed import check_body
 from luthier.payload.calls import Intrinsic, Lowering, inline_assembly, intrinsics_called, lower_calls
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.isolation import in_child
+from luthier.payload.plain import PlainCount, plain_count
 
 TRIPLE = "amdgcn-amd-amdhsa"
 
@@ -66,6 +67,8 @@ class PayloadAssembly:
     """Register unit that output N is written to."""
     runs_without_lanes: bool
     writes_inactive_lanes: bool
+    plain: PlainCount | None = None
+    """What it counts, if it does nothing else."""
 
 
 @functools.cache
@@ -366,4 +369,5 @@ def _generate(
         tuple(outputs),
         lowering.runs_without_lanes,
         lowering.writes_inactive_lanes or writes_every_lane,
+        None if inputs else plain_count(match[1]),
     )

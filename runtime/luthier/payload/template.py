@@ -15,6 +15,7 @@ from luthier.errors import DecodeError, HookError
 from luthier.isa import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind, RegisterRange
 from luthier.isa.registers import EXEC, M0, SCC, SGPRS, UNTRACKED, VCC, VGPRS, mask_of
 from luthier.payload.codegen import Input, PayloadAssembly
+from luthier.payload.plain import PlainCount
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class Template:
     runs_without_lanes: bool
     """It has an effect with EXEC 0, and no value in it depends on an active lane."""
     writes_inactive_lanes: bool
+    plain: PlainCount | None = None
+    """What it counts, if it does nothing else."""
 
     @functools.cached_property
     def clobber_mask(self) -> int:
@@ -177,6 +180,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         clobbers,
         payload.runs_without_lanes and not takes_lane_values,
         payload.writes_inactive_lanes,
+        payload.plain,
     )
 
 
