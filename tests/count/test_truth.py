@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from luthier.counts import CounterBudget
 from luthier.devices import open_device
 from luthier.errors import PatchError
 from luthier.launch_plan import LaunchPlan, read_plans
+from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from luthier.task import InstrumentationTask
@@ -24,7 +26,7 @@ KERNELS = 300 if EVERYTHING else 8
 BUDGETS = {
     "scalars": CounterBudget(),
     "few scalars": CounterBudget(sgprs=5),
-    "lanes": CounterBudget(sgprs=4),
+    "lanes": CounterBudget(sgprs=3),
     "memory": CounterBudget(sgprs=0, vgprs=0),
 }
 
@@ -126,3 +128,85 @@ def test_kernels_with_preloaded_arguments(app, name: str, target: str) -> None:
     assert object.kernels[name].descriptor.kernarg_preload_length > 0
     for budget in BUDGETS.values():
         check_profile(object, PLANS[name], budget, waves_given=True)
+
+
+def mnemonics(object: CodeObject, kernel: str) -> list[str]:
+    """What a kernel consists of."""
+    return [one.mnemonic for one in lift(object, kernel).instructions if one.block >= 0]
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_each_storage_is_used(app, target: str) -> None:
+    object = load_object(app("divergent_loop", target))
+    before = mnemonics(object, "divergent_loop")
+    found = {}
+    for name, budget in BUDGETS.items():
+
+        def instrument(task: InstrumentationTask, budget: CounterBudget = budget) -> None:
+            task.counter_budget = budget
+            task.count(task.instructions)
+            task.count(task.instructions, per="lane")
+
+        patched = patch_object(object, instrument, strict=True)
+        found[name] = Counter(mnemonics(load_object(patched.data), "divergent_loop"))
+        found[name].subtract(before)
+    atomics = {
+        name: sum(count for mnemonic, count in counts.items() if mnemonic.startswith("global_atomic_add"))
+        for name, counts in found.items()
+    }
+    assert atomics["scalars"] == 1
+    assert not found["scalars"]["v_readlane_b32"]
+    assert atomics["memory"] > 2 * len(lift(object, "divergent_loop").blocks)
+    assert found["lanes"]["v_readlane_b32"] > found["few scalars"]["v_readlane_b32"] > 0
+    assert atomics["lanes"] == 1  # all are in lanes of one VGPR
+    assert atomics["few scalars"] == 2  # some are elsewhere
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+def test_registers_are_still_given_back_early(target: str) -> None:
+    """Counters get to memory before a wave gives its vector registers back."""
+    for seed in range(20):
+        object = random_kernel(seed, target)
+        if not lift(object, "k").releases:
+            continue
+        patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)
+        again = lift(load_object(patched.data), "k")
+        assert len(again.releases) == len(lift(object, "k").releases)
+        for index in again.releases:
+            assert again.instructions[index - 2].mnemonic.startswith("global_atomic_add")
+            assert again.instructions[index - 1].mnemonic == "s_nop"
+        return
+    raise AssertionError("no random kernel gives registers back")
+
+
+CALLS = """
+#include <hip/hip_runtime.h>
+extern "C" __device__ __attribute__((noinline, used)) int twice(int x) { return 2 * x; }
+extern "C" __device__ __attribute__((noinline, used)) int square(int x) { return x * x; }
+__device__ int (*writable[2])(int) = {twice, square};
+extern "C" __global__ void k(const int *in, int *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;
+  for (int round = 0; round < 3; ++round)
+    if (in[i] > 20 * round) sum += writable[(n + round) & 1](in[i]);
+  out[i] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_calls_of_functions_that_nobody_knows(compile_object, target: str) -> None:
+    """Registers are not safe there, and the functions themselves are not counted."""
+    object = load_object(compile_object(CALLS, target, "-fvisibility=default"))
+    buffers = {"buffer": "int32", "count": 128, "fill": "random"}, {"buffer": "int32", "count": 128}
+    plan = LaunchPlan("k", (2, 1, 1), (64, 1, 1), (*buffers, 99))
+    lifted = lift(object, "k")
+    assert lifted.unknown
+    patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)
+    before, _, stats = launch(object, object.data, plan)
+    after, loaded, _ = launch(object, patched.data, plan)
+    np.testing.assert_array_equal(before[1], after[1])
+    counts = patched.counters["k"].read(loaded)
+    for index, address in enumerate(lifted.code.addresses.tolist()):
+        if counts.counted[index]:
+            assert counts.executions[index] == stats.executions_at(address)
+    assert counts.counted.sum() == sum(block >= 0 for block in lifted.block_of)

@@ -348,6 +348,9 @@ class _Planner:
                 payload = self.code.flush(batch, vectors, scalars, lines, fresh=fresh)
                 plan.splices.append(Splice(index, Zone.BEFORE, payload))
                 lines = []
+            if index in self.lifted.releases:
+                # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
+                plan.splices.append(Splice(index, Zone.BEFORE, self.code.assemble(["s_nop 0"])))
         return [*vectors, scalars, scalars + 1]
 
     def _address_registers(self, storage: Storage) -> tuple[int, bool]:
