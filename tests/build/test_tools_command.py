@@ -100,6 +100,13 @@ def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixtur
     assert "device.count(uint32_t step)" in line
 
 
+def test_a_tool_without_device_code(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that only counts has no hooks."""
+    install("counting", "counting_tool")
+    (row,) = rows(capsys, {"counting"})
+    assert (row["modules"], row["hooks"], row["problems"]) == ([], [], [])
+
+
 @pytest.mark.parametrize(
     ("tool", "problem"),
     [
@@ -109,7 +116,7 @@ def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixtur
         ({"code": ""}, "cannot be imported: AttributeError"),
         ({"code": "class Example: pass"}, "broken_tool:Example is not a subclass of luthier.Tool"),
         ({"code": None}, "package broken_tool is not installed; was the tool removed without pip?"),
-        ({"manifest": None}, "no device modules in"),
+        ({"manifest": None, "code": GOOD + "from luthier import ToolModule\n"}, "no device modules in"),
         ({"manifest": "{}"}, "not a manifest of a device module"),
         ({"manifest": manifest(luthier="99.0")}, "version skew: device was built with luthier 99.0"),
         ({"manifest": manifest(llvm="99.1")}, "version skew: device holds bitcode of LLVM 99.1"),

@@ -97,6 +97,11 @@ def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     return "?", "?"
 
 
+def _wants_modules(folder: Path) -> bool:
+    """Whether the Python sources of a tool package ask for device modules; tools that only count have none."""
+    return any(b"ToolModule" in path.read_bytes() for path in folder.rglob("*.py"))
+
+
 def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, problems: list[str]) -> InstalledTool:
     manifests: list[Manifest] = []
     try:
@@ -107,7 +112,7 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
                 manifests.append(Manifest.read(path.with_suffix(".json")))
             except LuthierError as problem:
                 problems.append(str(problem))
-        if not manifests and not problems:
+        if not manifests and not problems and _wants_modules(folder):
             problems.append(f"no device modules in {folder}")
     except LuthierError as problem:
         problems.append(str(problem))
