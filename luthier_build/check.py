@@ -96,7 +96,7 @@ def _splice_anyhow(hook: Hook, target: TargetId, wave_size: int) -> None:
 def _splice_with(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, wave_size: int) -> None:
     template = template_for(hook, arguments, target, wave_size)
     sources = tuple(
-        taken.source.unit if taken.source.argument is None else VGPRS.start + number
+        VGPRS.start + number if taken.source.argument is not None or taken.source.state else taken.source.unit
         for number, taken in enumerate(template.inputs)
     )
     sgprs, vgprs = target.target.sgpr_limit, target.target.addressable_vgprs

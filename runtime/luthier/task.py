@@ -13,8 +13,8 @@ from luthier.isa import InstructionFlag, OperandKind, RegisterRange
 from luthier.isa.registers import is_vector
 from luthier.lifting import BasicBlock, Instruction, LiftedRepresentation
 from luthier.module import Hook, LoadedModule, Parameter
-from luthier.module.llvm_types import integer_bits, units_of
-from luthier.payload import Argument, ConstantArgument, RegisterArgument
+from luthier.module.llvm_types import bits_of, integer_bits, units_of
+from luthier.payload import Argument, ConstantArgument, LaunchArgument, RegisterArgument
 from luthier.payload.intrinsics import check_accessible
 
 Place = Literal["before", "after"]
@@ -33,7 +33,18 @@ def reg(name: str) -> RegisterRange:
     return register
 
 
-HookArgument = bool | int | float | RegisterRange
+@dataclass(frozen=True)
+class LaunchOperand:
+    """A hook argument whose value is what the kernel got at launch. Make one by a method of `InstrumentationTask`."""
+
+    intrinsic: str
+    offset: int | None = None
+    """Of a kernel argument, in bytes."""
+    size: int = 4
+    """Bytes."""
+
+
+HookArgument = bool | int | float | RegisterRange | LaunchOperand
 
 
 @dataclass(frozen=True, eq=False)  # equal only to itself: a kernel's calls are compiled once each
@@ -123,6 +134,45 @@ class InstrumentationTask:
         if register is None or register.first_unit < 0:
             raise HookError(f"operand {name} of {instruction.text!r} is no register that holds a value")
         return RegisterRange(register.first_unit, register.unit_count)
+
+    def workgroup_id(self, axis: int) -> LaunchOperand:
+        """The work-group's id in dimension 0, 1 or 2 (``blockIdx``), as an argument for an integer parameter.
+
+        Raises:
+            HookError: there is no such dimension.
+        """
+        return LaunchOperand(f"llvm.amdgcn.workgroup.id.{self._axis(axis)}")
+
+    def workitem_id(self, axis: int) -> LaunchOperand:
+        """The work-item's id in its work-group in dimension 0, 1 or 2 (``threadIdx``), as `workgroup_id`."""
+        return LaunchOperand(f"llvm.amdgcn.workitem.id.{self._axis(axis)}")
+
+    def kernel_argument(self, which: str | int) -> LaunchOperand:
+        """What the kernel was given for one of its own arguments, as an argument for a parameter of its size.
+
+        Args:
+            which: its name in the kernel's metadata, or its position.
+
+        Raises:
+            HookError: there is no such argument, or several have the name.
+        """
+        explicit = [argument for argument in self.lifted.kernel.arguments if not argument.hidden]
+        if isinstance(which, str):
+            found = [argument for argument in explicit if argument.name == which]
+        else:
+            found = explicit[which : which + 1] if which >= 0 else []
+        if len(found) != 1:
+            names = ", ".join(argument.name or f"#{number}" for number, argument in enumerate(explicit))
+            raise HookError(
+                f"the kernel has {'no' if not found else 'several'} argument {which!r}; it has {names or 'none'}",
+                kernel=self.lifted.kernel.name,
+            )
+        return LaunchOperand("llvm.amdgcn.kernarg.segment.ptr", found[0].offset, found[0].size)
+
+    def _axis(self, axis: int) -> str:
+        if axis not in (0, 1, 2):
+            raise HookError(f"there is no dimension {axis!r}", kernel=self.lifted.kernel.name)
+        return "xyz"[axis]
 
     def insert_hook_before(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
         """Run `hook` whenever control is about to execute `instruction`, however it got there.
@@ -234,6 +284,16 @@ def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
         if argument.count != needed:
             raise HookError(f"{kind} takes {needed} registers, {argument.count} given")
         return RegisterArgument(uniform=not is_vector(argument.first))
+    if isinstance(argument, LaunchOperand):
+        fits = (
+            integer_bits(kind)
+            if argument.offset is None
+            else (1 if kind == "i1" else bits_of(kind) // 8) == argument.size
+        )
+        if not fits:
+            size = "an integer" if argument.offset is None else f"{argument.size} bytes"
+            raise HookError(f"it is {size} and does not fit {kind}")
+        return LaunchArgument(argument.intrinsic, argument.offset)
     if isinstance(argument, float) or (kind in ("float", "double") and isinstance(argument, int)):
         if kind not in ("float", "double"):
             raise HookError(f"{argument!r} does not fit {kind}")

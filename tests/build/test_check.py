@@ -43,7 +43,7 @@ LUTHIER_HOOK_ANNOTATE allocates(uint32_t x) { *static_cast<uint32_t *>(malloc(x)
 LUTHIER_HOOK_ANNOTATE stacks(uint32_t x) { volatile uint32_t a[64]; a[x & 63] = x; out = a[x / 2 & 63]; }
 __device__ uint32_t tree(uint32_t n) { return n < 2 ? 1 : n * tree(n - 1) + tree(n - 2); }
 LUTHIER_HOOK_ANNOTATE recurses(uint32_t x) { out = tree(x); }
-LUTHIER_HOOK_ANNOTATE id() { out = threadIdx.x; }
+LUTHIER_HOOK_ANNOTATE ends() { __builtin_amdgcn_endpgm(); }
 """
 REASONS = {
     "6: hook waits waits at a barrier (gfx90a, gfx1100)",
@@ -69,8 +69,8 @@ def test_every_reason_is_said_with_its_place_and_nothing_is_written(make_project
         build(project)
     lines = str(refused.value).splitlines()
     assert {f"sample_tool/device.hip:{reason}" for reason in REASONS} <= set(lines)
-    for place, words in (("11: hook allocates uses", "malloc"), ("12: hook stacks needs", "private memory"),
-                         ("15: hook id uses", "threadIdx.x")):  # fmt: skip
+    for place, words in (("11: hook allocates sends", "malloc"), ("12: hook stacks needs", "private memory"),
+                         ("15: hook ends ends", "the wave")):  # fmt: skip
         assert any(line.startswith(f"sample_tool/device.hip:{place}") and words in line for line in lines)
     assert not any("good" in line for line in lines)
     assert not (project / "sample_tool/device.hipfb").exists()

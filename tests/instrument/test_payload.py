@@ -175,16 +175,8 @@ def test_templates_are_made_once(module) -> None:
         ("unknown_register", (RegisterArgument(True),), "compile-time constant"),
         ("needs_stack", (RegisterArgument(True),), "private memory"),
         ("add", (), "takes 1 arguments, 0 given"),
-        ("thread", (), r"hook thread uses threadIdx\.x"),
-        ("block", (), r"hook block uses blockIdx\.y"),
-        ("size", (), "uses the kernel's hidden arguments .*blockDim"),
-        ("grid", (), "uses the kernel's hidden arguments .*gridDim"),
-        ("kernel_arguments", (), "uses the kernel's arguments"),
-        ("packet", (), "uses the dispatch packet"),
-        ("queue", (), "uses the queue"),
-        ("dispatch_id", (), "uses the dispatch id"),
-        ("prints", (RegisterArgument(False),), "uses the kernel's hidden arguments .*printf"),
-        ("allocates", (RegisterArgument(False),), "uses the kernel's hidden arguments .*malloc"),
+        ("prints", (RegisterArgument(False),), "sends a message .*printf"),
+        ("allocates", (RegisterArgument(False),), "sends a message .*malloc"),
         ("traps", (RegisterArgument(False),), r"stops the program \(a trap"),
         ("aborts", (RegisterArgument(False),), r"stops the program \(a trap, abort"),
         ("barrier", (RegisterArgument(False),), "waits at a barrier"),
@@ -206,7 +198,29 @@ def test_what_a_payload_cannot_do_is_refused(module, hook: str, arguments, messa
 
 @pytest.mark.parametrize("target", EVERY_GENERATION)
 def test_launch_state_that_optimization_removes_is_no_launch_state(module, target: str) -> None:
-    template(module, "unused_launch_state", RegisterArgument(False), target=target)
+    made = template(module, "unused_launch_state", RegisterArgument(False), target=target)
+    assert not any(taken.source.state for taken in made.inputs)
+
+
+@pytest.mark.parametrize("target", EVERY_GENERATION)
+@pytest.mark.parametrize(
+    ("hook", "states"),
+    [
+        ("thread", {"workitem_id", "workitem_id_x"}),
+        ("block", {"workgroup_id_y"}),
+        ("size", {"dispatch_ptr", "workgroup_id_x"}),
+        ("grid", {"dispatch_ptr"}),
+        ("kernel_arguments", {"kernarg_segment_ptr"}),
+        ("packet", {"dispatch_ptr"}),
+        ("queue", {"queue_ptr"}),
+        ("dispatch_id", {"dispatch_id"}),
+    ],
+)
+def test_launch_state_comes_in_by_name(module, hook: str, states: set[str], target: str) -> None:
+    made = template(module, hook, target=target)
+    found = {taken.source.state for taken in made.inputs}
+    assert found <= states
+    assert len(found) == (1 if hook == "thread" else len(states))
 
 
 NOT_ON_GFX11 = """

@@ -172,14 +172,21 @@ template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T valu
   return opaque<T>(address, value);
 }
 
+/// The application kernel's hidden arguments, which it need not have (LLVM, AMDGPUUsage, "Kernel Argument Metadata").
+__attribute__((device, always_inline)) inline uint32_t *implicitArgPtr() {
+  return const_cast<uint32_t *>(reinterpret_cast<const uint32_t *>(
+      reinterpret_cast<uintptr_t>(__builtin_amdgcn_implicitarg_ptr())));
+}
+
+/// The work-group's id, as blockIdx.
+__attribute__((device, always_inline)) inline uint32_t workgroupIdX() { return __builtin_amdgcn_workgroup_id_x(); }
+__attribute__((device, always_inline)) inline uint32_t workgroupIdY() { return __builtin_amdgcn_workgroup_id_y(); }
+__attribute__((device, always_inline)) inline uint32_t workgroupIdZ() { return __builtin_amdgcn_workgroup_id_z(); }
+
 /// What other versions of Luthier offer and this one does not: naming one is an error of the compiler, with its place.
 #define LUTHIER_UNAVAILABLE(instead)                                                                                   \
   __attribute__((device, unavailable("Luthier's hooks do not have this yet; " instead)))
 LUTHIER_UNAVAILABLE("write the registers luthier::EXEC_LO and luthier::EXEC_HI") void writeExec(uint64_t mask);
-LUTHIER_UNAVAILABLE("pass a register argument that holds the address") uint32_t *implicitArgPtr();
-LUTHIER_UNAVAILABLE("pass a register argument that holds the id") uint32_t workgroupIdX();
-LUTHIER_UNAVAILABLE("pass a register argument that holds the id") uint32_t workgroupIdY();
-LUTHIER_UNAVAILABLE("pass a register argument that holds the id") uint32_t workgroupIdZ();
 #undef LUTHIER_UNAVAILABLE
 
 } // namespace luthier

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from luthier.errors import PatchError
-from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, unit_name
+from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, TTMPS, UNIT_LIMIT, VCC, VGPRS, unit_name
 
-_MOVABLE = frozenset((*SGPRS, *VCC, M0, *EXEC, *VGPRS, *AGPRS))
+LANES = range(2 * UNIT_LIMIT, 2 * UNIT_LIMIT + 64 * len(VGPRS))
+"""No registers: the places that lanes of VGPRs are for scalars that payloads take in."""
+_MOVABLE = frozenset((*SGPRS, *VCC, *TTMPS, M0, *EXEC, *VGPRS, *AGPRS))
 
 
 def unit_text(unit: int) -> str:
@@ -27,6 +29,17 @@ def unit_text(unit: int) -> str:
     return unit_name(unit)
 
 
+def lane_unit(vgpr: int, lane: int) -> int:
+    """The unit of `LANES` for a lane of a VGPR, which is given as a register unit."""
+    return LANES.start + 64 * (vgpr - VGPRS.start) + lane
+
+
+def lane_text(unit: int) -> tuple[str, int]:
+    """Assembly name of the VGPR, and the lane, that a unit of `LANES` is."""
+    vgpr, lane = divmod(unit - LANES.start, 64)
+    return unit_text(VGPRS.start + vgpr), lane
+
+
 def copy_text(destination: int, source: int) -> str:
     """Assembly that copies one register unit to another without touching anything else (writing SCC touches only
     SCC)."""
@@ -34,6 +47,9 @@ def copy_text(destination: int, source: int) -> str:
         return f"s_cmp_lg_u32 {unit_text(source)}, 0"
     if source == SCC:
         return f"s_cselect_b32 {unit_text(destination)}, 1, 0"
+    if source in LANES:
+        vgpr, lane = lane_text(source)
+        return f"v_readlane_b32 {unit_text(destination)}, {vgpr}, {lane}"
     to, from_ = unit_text(destination), unit_text(source)
     if destination in AGPRS:
         return f"v_accvgpr_write_b32 {to}, {from_}"

@@ -84,6 +84,8 @@ class HookUse(NamedTuple):
     """Instructions that hooks run before."""
     change_lanes: bool
     """Whether some write EXEC."""
+    reserved: int = 0
+    """Bit set of the units that are kept for them in the whole kernel."""
 
 
 def cells_symbol(kernel: str) -> str:
@@ -147,7 +149,7 @@ class _Planner:
         self.symbol = cells_symbol(lifted.kernel.name)
         self.in_clause = {index for clause in lifted.clauses for index in range(clause.first, clause.last + 1)}
         native = lifted.effect_table.code(lifted.columns)
-        self.touched = hooks.units
+        self.touched = hooks.units | hooks.reserved
         for block in lifted.blocks:
             reads, writes, _ = native.together(block.first, block.last)
             self.touched |= reads | writes
@@ -168,6 +170,7 @@ class _Planner:
             counter.places = [self._point(increment.place) for increment in counter.increments]
         scalars, vectors = self._free()
         storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code)
+        storage.reserved |= self.hooks.reserved
         plan.counters = len(counters)
         plan.reserved = storage.reserved
         batches = storage.batches(counters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from luthier.errors import PatchError
 from luthier.isa import Fixup, Isa, OperandKind
 from luthier.patch.binding import Binding, last_copies
-from luthier.patch.copies import copy_text, parallel_copy, unit_text
+from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
 from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
 from luthier.payload.template import Template
 
@@ -58,6 +58,12 @@ def join(payloads: Sequence[BoundPayload]) -> BoundPayload:
 def _snippet(isa: Isa, text: str) -> tuple[bytes, int]:
     assembly = isa.assemble(text)
     return assembly.instructions.code, len(assembly.instructions)
+
+
+def assemble_payload(isa: Isa, lines: Iterable[str]) -> BoundPayload:
+    """Assembly text as a payload."""
+    code, instructions = _snippet(isa, "\n".join(lines))
+    return BoundPayload(code, (), instructions)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -113,6 +119,8 @@ def emit(
         origin = saved.get(source, source)
         if destination != origin:
             taken_in.setdefault(taken.position, []).append(copy_text(destination, origin))
+            if origin in LANES:
+                taken_in[taken.position] += waits_around_outputs(isa.target.target)[1]
     # Every way through the payload comes past its outputs, and nothing but jumps to its end follows.
     leaving = template.outputs[0].position if template.outputs else len(template.code)
     restore = parallel_copy(last_copies(template, units, binding.saved), binding.spare)

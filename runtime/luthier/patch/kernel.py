@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from luthier.errors import LuthierError, PatchError
 from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import Kernel, KernelDescriptor
+from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
 from luthier.patch.layout import Branch, Layout, Zone, lay_out, next_hop
 from luthier.patch.report import KernelReport
@@ -100,7 +101,8 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     """
     lifted = task.lifted
     splicer = Splicer(task, strict=strict)
-    entry = entry_code(lifted, splicer.counting.entries)
+    starting = [assemble_payload(lifted.isa, splicer.state.prologue)] if splicer.state.prologue else []
+    entry = entry_code(lifted, [[*starting, *pieces] for pieces in splicer.counting.entries])
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
     placed = _Placed(lifted, splicer.indices, splicer.zones, sizes, entry)
     inside = splicer.zones != Zone.TAKEN
@@ -121,7 +123,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     for field in entry.references:
         symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 
-    descriptor = lifted.kernel.descriptor.with_registers(
+    descriptor = replace(lifted.kernel.descriptor, **splicer.state.changes).with_registers(
         vgprs=splicer.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=splicer.sgprs or None
     )
     return PatchedKernel(

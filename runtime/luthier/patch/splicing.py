@@ -21,8 +21,10 @@ from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.layout import Zone
 from luthier.patch.report import Refusal, RefusalKind
+from luthier.patch.state import StatePlan, plan_state
 from luthier.payload import Template
 from luthier.payload.cache import template_for
+from luthier.payload.launch_state import STATES
 from luthier.payload.plain import PlainCount
 from luthier.task import HookCall, Insertion, InstrumentationTask
 
@@ -69,7 +71,7 @@ class Use:
     sources: tuple[int, ...]
     """Register unit each input of the template is read from."""
     reads: int
-    """Bit set of those units."""
+    """Bit set of those units, without launch state, which is kept everywhere."""
     missing: str | None
     """The first register among its inputs and outputs that the kernel does not have, in words."""
 
@@ -113,6 +115,7 @@ class Splicer:
         hoisted: how many instructions and insertions are counted instead.
         counting: what is counted.
         refusals: what was left out.
+        state: where launch state is, for the hooks that use it.
         sgprs, vgprs: registers the kernel needs for what was spliced.
 
     Raises:
@@ -132,6 +135,7 @@ class Splicer:
         self.payloads: list[BoundPayload] = []
         self._emitted: dict[tuple[Template, Binding, Seam], int] = {}
         self._counting: dict[BoundPayload, int] = {}
+        self.state = self._plan_state(task.insertions)
         sites = self._prepare(task.insertions)
         sites, hoisted = self._hoist(sites) if task.hoist else (sites, [])
         self.hoisted = len({site.at for site in hoisted}), len(hoisted)
@@ -237,7 +241,7 @@ class Splicer:
             units |= site.use.reads | changed
         liveness, _ = self._with_what_hooks_do(sites)
         change_lanes = bool(changed & self.lifted.effect_table.exec)
-        hooks = HookUse(liveness, units, frozenset(site.point for site in sites), change_lanes)
+        hooks = HookUse(liveness, units, frozenset(site.point for site in sites), change_lanes, self.state.reserved)
 
         def plan(requests: Sequence[CountRequest]) -> CountingPlan:
             return plan_counting(
@@ -251,18 +255,40 @@ class Splicer:
                 raise
             return self._plan_counting(task, [*sites, *hoisted], [])[0], True
 
+    def _plan_state(self, insertions: Sequence[Insertion]) -> StatePlan:
+        """Places for the launch state of all calls together, and what they write."""
+        states, written = set(), 0
+        for call in {insertion.call: None for insertion in insertions}:
+            try:
+                template = self._template(call)
+            except LuthierError:
+                continue  # refused later, site by site
+            states |= {taken.source.state for taken in template.inputs if taken.source.state}
+            written |= template.destinations
+        return plan_state(self.lifted, self.budget, states, written)
+
+    def _template(self, call: HookCall) -> Template:
+        return template_for(call.hook, call.arguments, self.lifted.object.target, self.lifted.wave_size)
+
     def _compile(self, call: HookCall) -> Use | LuthierError:
         try:
-            template = template_for(call.hook, call.arguments, self.lifted.object.target, self.lifted.wave_size)
+            template = self._template(call)
         except LuthierError as problem:
             return problem
-        sources = []
+        sources, registers = [], []
         for taken in template.inputs:
-            argument = taken.source.argument
-            operand = None if argument is None else call.registers[argument]
-            sources.append(taken.source.unit if operand is None else operand.units[taken.source.unit])
-        missing = self._missing_register((*sources, *(output.destination for output in template.outputs)))
-        return Use(call, template, tuple(sources), mask_of(sources), missing)
+            source = taken.source
+            if source.state:
+                if reason := self.state.missing.get(source.state):
+                    what = STATES[source.state].what
+                    return HookError(f"hook {call.hook.name} uses {what}, which this kernel cannot have: {reason}")
+                sources.append(self.state.places[source.state, source.unit])
+                continue
+            operand = None if source.argument is None else call.registers[source.argument]
+            sources.append(source.unit if operand is None else operand.units[source.unit])
+            registers.append(sources[-1])
+        missing = self._missing_register((*registers, *(output.destination for output in template.outputs)))
+        return Use(call, template, tuple(sources), mask_of(registers), missing)
 
     def _missing_register(self, units: Iterable[int]) -> str | None:
         """Registers that the kernel does not have hold nothing to read and keep nothing that is written: the first of
@@ -301,7 +327,8 @@ class Splicer:
         while True:
             liveness, disturbing = self._with_what_hooks_do(sites)
             any_lanes = {site.point for site in sites if site.use.template.destinations & exec_mask}
-            self.sgprs, self.vgprs = self.counting.sgprs, self.counting.vgprs
+            self.sgprs = max(self.counting.sgprs, self.state.sgprs)
+            self.vgprs = max(self.counting.vgprs, self.state.vgprs)
             self._choices: dict[Template, Choices] = {}
             self._known: dict[tuple[Use, int, int, int, Seam], int] = {}
             bound: list[tuple[Site, int]] = []
@@ -309,7 +336,7 @@ class Splicer:
             for site in sites:
                 _, insertion, at, point, use = site
                 live = liveness.live_before(point)
-                live = Live(live.active_bits | self.counting.reserved, live.inactive_bits)
+                live = Live(live.active_bits | self.counting.reserved | self.state.reserved, live.inactive_bits)
                 # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
                 if point in any_lanes or use.reads >> AGPRS.start:
                     live = live.with_any_lane_active()

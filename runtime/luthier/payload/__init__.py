@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from luthier.payload.calls import Call, Intrinsic, Lowering
-from luthier.payload.codegen import Argument, ConstantArgument, Input, RegisterArgument, generate
+from luthier.payload.codegen import Argument, ConstantArgument, Input, LaunchArgument, RegisterArgument, generate
 from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput, make_template
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Group",
     "Input",
     "Intrinsic",
+    "LaunchArgument",
     "Lowering",
     "RegisterArgument",
     "Template",

@@ -13,9 +13,7 @@ import llvmlite.binding as llvm
 
 from luthier.errors import HookError
 
-LAUNCH_STATE: Mapping[str, str] = {
-    **{f"llvm.amdgcn.workitem.id.{axis}": f"threadIdx.{axis}" for axis in "xyz"},
-    **{f"llvm.amdgcn.workgroup.id.{axis}": f"blockIdx.{axis}" for axis in "xyz"},
+_NO_STATE: Mapping[str, str] = {
     **{
         f"llvm.amdgcn.cluster.{part}.{axis}": f"the {what} in dimension {axis}"
         for part, what in (
@@ -27,16 +25,11 @@ LAUNCH_STATE: Mapping[str, str] = {
     },
     "llvm.amdgcn.cluster.workgroup.flat.id": "the work-group id in the cluster",
     "llvm.amdgcn.cluster.workgroup.max.flat.id": "the cluster size",
-    "llvm.amdgcn.dispatch.ptr": "the dispatch packet (blockDim, gridDim)",
-    "llvm.amdgcn.dispatch.id": "the dispatch id",
-    "llvm.amdgcn.queue.ptr": "the queue",
-    "llvm.amdgcn.kernarg.segment.ptr": "the kernel's arguments",
-    "llvm.amdgcn.implicitarg.ptr": "the kernel's hidden arguments (blockDim, gridDim, printf, malloc, assert)",
     "llvm.amdgcn.implicit.buffer.ptr": "the implicit buffer",
     "llvm.amdgcn.lds.kernel.id": "the kernel's LDS id",
 }
-"""LLVM intrinsic -> what it is to the author of a hook. These are what a kernel gets at launch, all of them: LLVM's
-"Kernel Prolog" inputs (AMDGPUUsage) that a function can ask for."""
+"""LLVM intrinsic -> what it is to the author of a hook. These are what a kernel gets at launch and hooks do not: all of
+LLVM's "Kernel Prolog" inputs (AMDGPUUsage) that a function can ask for but those in `launch_state`."""
 
 _NEVER: Mapping[str, str | None] = {
     "llvm.trap": "stops the program (a trap, abort or assert)",
@@ -50,7 +43,7 @@ _NEVER: Mapping[str, str | None] = {
     "llvm.amdgcn.endpgm": "ends the wave",
     "llvm.amdgcn.init.exec": "sets the execution mask",
     "llvm.amdgcn.s.alloc.vgpr": "changes the number of vector registers",
-    "llvm.amdgcn.s.sendmsg": "sends a message that is the kernel's to send",
+    "llvm.amdgcn.s.sendmsg": "sends a message that is the kernel's to send (printf, malloc, assert)",
     "llvm.amdgcn.s.sendmsg.rtn": None,  # asks, changes nothing: clocks
     "llvm.amdgcn.s.sendmsghalt": "halts the wave",
     "llvm.amdgcn.s.sethalt": "halts the wave",
@@ -112,7 +105,7 @@ def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bo
             continue  # ours: the compiler plugin lets no other through
         if callee.value_kind != llvm.ValueKind.function:
             reasons["calls a function through a pointer"] = None
-        elif what := _known(name, LAUNCH_STATE):
+        elif what := _known(name, _NO_STATE):
             uses[what] = None
         elif reason := _known(name, _NEVER):
             reasons[reason] = None
@@ -122,8 +115,8 @@ def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bo
             writes_every_lane = True
     reasons |= {f"uses LDS ({name}), which hooks cannot have": None for name in _lds_variables(module, function)}
     if uses:
-        unavailable = "what a kernel gets at launch is not available in hooks; pass it as a register argument"
-        reasons = {f"uses {', '.join(uses)}: {unavailable}": None, **reasons}
+        unavailable = "which hooks cannot have; pass it as a register argument"
+        reasons = {f"uses {', '.join(uses)}, {unavailable}": None, **reasons}
     if reasons:
         raise HookError(f"hook {hook} {', and '.join(reasons)}")
     return writes_every_lane

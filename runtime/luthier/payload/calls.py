@@ -7,7 +7,7 @@ the hook is inlined into its payload, each such call is replaced by LLVM IR that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from luthier.errors import ConstantError, HookError, LuthierError
@@ -87,6 +87,10 @@ class Lowering:
     """The payload has an effect even where EXEC is 0."""
     writes_inactive_lanes: bool = False
     """The payload's vector temporaries are written in lanes that are not active."""
+    implicit_offset: str = "implicit_offset"
+    """Name of the state that says where implicit arguments are, laid out as the hook was compiled for."""
+    states: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Launch state that the payload reads: (name, part) -> the IR value that holds it everywhere."""
     declarations: set[str] = field(default_factory=set)
     """LLVM's ``declare`` lines of what the text calls."""
     _temporaries: int = 0
@@ -95,6 +99,10 @@ class Lowering:
         """A new IR value name."""
         self._temporaries += 1
         return f"%luthier.{self._temporaries}"
+
+    def state(self, name: str, part: int = 0) -> str:
+        """The IR value of a 32-bit part of what the kernel gets at launch (`luthier.payload.launch_state.STATES`)."""
+        return self.states.setdefault((name, part), f"%luthier.{name}.{part}")
 
     def call(self, result: str, kind: str, function: str, *arguments: tuple[str, str]) -> str:
         """IR of a call to an LLVM intrinsic, which is declared, too.
@@ -150,11 +158,15 @@ def _without_attributes(text: str) -> str:
     return text
 
 
-def parse_call(line: str, body: str) -> Call | None:
-    """The intrinsic call in one line of IR, or None. `body` is the function's whole text, to see whether its result
-    is used."""
+def parse_call(line: str, body: str, known: Container[str] = ()) -> Call | None:
+    """The intrinsic call in one line of IR, or None.
+
+    Args:
+        body: the function's whole text, to see whether the result is used.
+        known: names that are intrinsics besides those in a C++ namespace.
+    """
     match = _CALL.match(line)
-    if match is None or "::" not in match["name"]:
+    if match is None or not ("::" in match["name"] or match["name"] in known):
         return None
     arguments = []
     for argument in _split_arguments(line[match.end() :]):
@@ -167,7 +179,8 @@ def parse_call(line: str, body: str) -> Call | None:
     result = match["result"]
     if result is not None and len(re.findall(rf"{re.escape(result)}(?![\w.])", body)) == 1:
         result = None
-    return Call(match["name"].split(".")[0], return_type[0] if return_type else "void", result, tuple(arguments))
+    base = match["name"] if match["name"] in known else match["name"].split(".")[0]
+    return Call(base, return_type[0] if return_type else "void", result, tuple(arguments))
 
 
 def intrinsics_called(names: Iterable[str]) -> set[str]:
@@ -186,13 +199,14 @@ def lower_calls(function: str, lowering: Lowering, intrinsics: Mapping[str, Intr
     """
     lines = []
     for line in function.splitlines():
-        call = parse_call(line, function)
+        call = parse_call(line, function, intrinsics)
         if call is None:
             lines.append(line)
             continue
         intrinsic = intrinsics.get(call.base)
         if intrinsic is None:
-            raise HookError(f"unknown intrinsic {call.base}; known: {', '.join(intrinsics)}")
+            names = ", ".join(name for name in intrinsics if "::" in name)
+            raise HookError(f"unknown intrinsic {call.base}; known: {names}")
         if intrinsic.lower is None:
             kinds = ", ".join(kind for kind, _ in call.arguments)
             raise HookError(

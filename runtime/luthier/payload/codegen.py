@@ -18,11 +18,12 @@ import llvmlite.binding as llvm
 from luthier.errors import HookError, ToolError, WaveSizeError
 from luthier.isa.registers import UNIT_LIMIT, is_vector
 from luthier.isa.targets import Target, TargetId
-from luthier.module.llvm_types import units_of
+from luthier.module.llvm_types import integer_bits, units_of
 from luthier.payload.allowed import check_body
 from luthier.payload.calls import Intrinsic, Lowering, inline_assembly, intrinsics_called, lower_calls
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.isolation import in_child
+from luthier.payload.launch_state import LAUNCH, STATES, replace_size_loads
 from luthier.payload.plain import PlainCount, plain_count
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -43,7 +44,17 @@ class RegisterArgument:
     """In scalar registers: one value a wave. Otherwise in vector registers: one a lane."""
 
 
-Argument = ConstantArgument | RegisterArgument
+@dataclass(frozen=True)
+class LaunchArgument:
+    """A hook argument that is part of what the kernel got at launch."""
+
+    intrinsic: str
+    """LLVM's intrinsic for it: one that gives an ``i32``, or the pointer to the kernel's arguments."""
+    offset: int | None = None
+    """Of a kernel argument, in bytes."""
+
+
+Argument = ConstantArgument | RegisterArgument | LaunchArgument
 
 
 @dataclass(frozen=True)
@@ -52,9 +63,11 @@ class Input:
 
     uniform: bool
     argument: int | None
-    """Index of the hook argument it is part of, or None when `unit` is set."""
+    """Index of the hook argument it is part of, or None for a state or a fixed register."""
     unit: int
-    """Which 32-bit part of that argument, or the fixed register unit that the hook itself reads."""
+    """Which 32-bit part of that argument or state, or the fixed register unit that the hook itself reads."""
+    state: str = ""
+    """Name of the launch state it is part of (`luthier.payload.launch_state.STATES`), or empty."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +135,41 @@ def _input(index: int, uniform: bool, result: str) -> str:
     return inline_assembly(result, "i32", [f"; luthier.input {index} $0"], "=s" if uniform else "=v", "")
 
 
+def _launch_type(argument: LaunchArgument) -> str:
+    return "i32" if argument.offset is None else "ptr addrspace(4)"
+
+
+def _launch_value(argument: LaunchArgument, kind: str, result: str) -> list[str]:
+    """IR of launch state as a value of a parameter's type."""
+    lines = [f"{result}.state = call {_launch_type(argument)} @{argument.intrinsic}()"]
+    if argument.offset is not None:
+        align = argument.offset & -argument.offset or 16
+        place = f"{result}.place = getelementptr i8, ptr addrspace(4) {result}.state, i64 {argument.offset}"
+        memory = "i8" if kind == "i1" else kind
+        load = f"load {memory}, ptr addrspace(4) {result}.place, align {min(align, 16)}"
+        if kind != "i1":
+            return [*lines, place, f"{result} = {load}"]
+        return [*lines, place, f"{result}.byte = {load}", f"{result} = trunc i8 {result}.byte to i1"]
+    bits = integer_bits(kind)
+    convert = "add" if bits == 32 else "zext" if bits > 32 else "trunc"
+    return [*lines, f"{result} = {convert} i32 {result}.state" + (", 0" if bits == 32 else f" to {kind}")]
+
+
 def _wrapper(
     module: llvm.ModuleRef, hook: str, types: Sequence[str], arguments: Sequence[Argument], attributes: str
 ) -> tuple[str, list[Input]]:
     inputs: list[Input] = []
     lines: list[str] = []
     values: list[str] = []
+    declared: set[LaunchArgument] = set()
     for position, (kind, argument) in enumerate(zip(types, arguments, strict=True)):
         if isinstance(argument, ConstantArgument):
             values.append(f"{kind} {argument.text}")
+            continue
+        if isinstance(argument, LaunchArgument):
+            lines += _launch_value(argument, kind, f"%argument.{position}")
+            declared.add(argument)
+            values.append(f"{kind} %argument.{position}")
             continue
         parts = []
         for part in range(units_of(kind)):
@@ -140,10 +179,14 @@ def _wrapper(
         lines += _join(kind, parts, f"%argument.{position}")
         values.append(f"{kind} %argument.{position}")
     body = "\n  ".join([*lines, f'call void @"{hook}"({", ".join(values)})', "ret void"])
+    declarations = "\n".join(
+        sorted({f"declare {_launch_type(argument)} @{argument.intrinsic}()" for argument in declared})
+    )
     text = f"""
 target datalayout = "{module.data_layout}"
 target triple = "{TRIPLE}"
 declare void @"{hook}"({", ".join(types)})
+{declarations}
 define void @luthier.payload() #0 {{
   {body}
 }}
@@ -168,13 +211,21 @@ def _payload_body(text: str) -> re.Match[str]:
     return match
 
 
-def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outputs: list[int]) -> str:
-    """Surround a lowered body with the register array's set-up and with the outputs' markers.
+def _with_inputs_and_outputs(
+    body: str, start: Sequence[str], lowering: Lowering, inputs: list[Input], outputs: list[int]
+) -> str:
+    """Surround a lowered body with the launch state's markers, the IR `start`, the register array's set-up and the
+    outputs' markers.
 
     All outputs are operands of one piece of assembly, so that they are in registers at the same time. Each lane has an
     array of its own; of a scalar register, what the first lane has there is the result.
     """
-    entry = [f"  %luthier.registers = alloca [{UNIT_LIMIT} x i32], align 8, addrspace(5)"]
+    entry = []
+    for (state, part), value in sorted(lowering.states.items()):
+        uniform = STATES[state].uniform
+        entry.append("  " + _input(len(inputs), uniform, value))
+        inputs.append(Input(uniform, None, part, state))
+    entry += [*start, f"  %luthier.registers = alloca [{UNIT_LIMIT} x i32], align 8, addrspace(5)"]
     for unit in sorted(lowering.read | lowering.written):
         value, pointer = lowering.fresh(), lowering.fresh()
         entry += [
@@ -194,9 +245,9 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
             f"  {value} = load i32, ptr addrspace(5) {pointer}, align 4",
         ]
         if not is_vector(unit):
-            first = lowering.fresh()
-            leave.append("  " + lowering.call(first, "i32", "llvm.amdgcn.readfirstlane.i32", ("i32", value)))
-            value = first
+            chosen = lowering.fresh()
+            leave.append("  " + lowering.call(chosen, "i32", "llvm.amdgcn.readfirstlane.i32", ("i32", value)))
+            value = chosen
         markers.append(f"; luthier.output {len(outputs)} ${len(operands)}")
         constraints.append("v" if is_vector(unit) else "s")
         operands.append(f"i32 {value}")
@@ -208,15 +259,17 @@ def _with_register_file(body: str, lowering: Lowering, inputs: list[Input], outp
     if leave and returns != 1:
         raise HookError("a hook that writes registers must have one way out")
     label = _LABEL_OF_ENTRY.match(body)  # where optimization gave the first block one
-    start = label.end() if label else 0
+    first = label.end() if label else 0
     return (
-        body[:start]
+        body[:first]
         + "\n".join(entry)
         + "\n"
-        + body[start:].replace("\n  ret void", "\n" + "\n".join([*leave, "  ret void"]))
+        + body[first:].replace("\n  ret void", "\n" + "\n".join([*leave, "  ret void"]))
     )
 
 
+_OBJECT_VERSION = re.compile(r'!"amdhsa_code_object_version", i32 (\d+)')
+"""The module flag that says which layout of implicit arguments code was compiled for."""
 _INPUT_MARKER = re.compile(r'^ *(%[\w.]+) = (?:tail )?call i32 asm sideeffect "; luthier\.input [^\n]*\n', re.MULTILINE)
 
 
@@ -352,7 +405,15 @@ def _generate(
     match = _payload_body(text)
     lowering = Lowering(target.target, wave_size)
     outputs: list[int] = []
-    body = _with_register_file(lower_calls(match[1], lowering, intrinsics), lowering, inputs, outputs)
+    body = match[1]
+    start: list[str] = []
+    version = _OBJECT_VERSION.search(text)
+    if version is None or int(version[1]) >= 500:
+        body, start = replace_size_loads(body, lowering)
+    else:
+        lowering.implicit_offset = "implicit_offset_v4"
+    body = lower_calls(body, lowering, {**intrinsics, **LAUNCH})
+    body = _with_inputs_and_outputs(body, start, lowering, inputs, outputs)
     known = {function.name for function in module.functions}
     missing = [line for line in sorted(lowering.declarations) if line.partition("@")[2].partition("(")[0] not in known]
     text = text[: match.start(1)] + body + text[match.end(1) :] + "\n".join(missing) + "\n"

@@ -1,0 +1,280 @@
+"""Where hooks find what the kernel gets at launch: a plan for each kernel.
+
+A value stays in the register where the hardware puts it, if nothing in the kernel writes that. Otherwise code at the
+kernel's entry saves it, cheapest place first: an SGPR that neither the kernel nor what it calls ever names, a lane of
+such a VGPR; values that differ between lanes in a VGPR of their own. Such places are out of bounds for every payload.
+
+What the kernel does not ask for is asked for in its descriptor. That moves the inputs that come after it; the code at
+the entry moves them back, so the kernel finds all that it knows where it was.
+
+Source: LLVM AMDGPUUsage, "Initial Kernel Execution State".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from luthier.isa.registers import SGPRS, TTMPS, VGPRS, mask_of
+from luthier.lifting import LiftedRepresentation
+from luthier.objects import KernelDescriptor
+from luthier.patch.binding import RegisterBudget
+from luthier.patch.copies import LANES, copy_text, lane_text, lane_unit, needs_spare, parallel_copy, unit_text
+from luthier.patch.hazards import waits_around_outputs
+from luthier.payload.launch_state import STATES
+
+MOST_USER_SGPRS = 16
+"""SGPRs that the hardware fills in before the work-group ids."""
+_ID_BITS = 10
+"""Of each work-item id, where they share a register."""
+
+Part = tuple[str, int]
+"""A state's name and which 32 bits of it."""
+
+
+@dataclass(frozen=True)
+class StatePlan:
+    """Where each part of the launch state is, and what it takes to have it there."""
+
+    places: Mapping[Part, int] = field(default_factory=dict)
+    """Register unit, or a unit of `LANES`."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """State -> why this kernel cannot have it."""
+    reserved: int = 0
+    """Bit set of the register units that no payload may overwrite."""
+    prologue: tuple[str, ...] = ()
+    """Assembly for the kernel's entry."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the kernel descriptor with new values."""
+    sgprs: int = 0
+    """SGPRs and VGPRs that the kernel must have for it."""
+    vgprs: int = 0
+
+
+def plan_state(lifted: LiftedRepresentation, budget: RegisterBudget, states: Iterable[str], written: int) -> StatePlan:
+    """Find places for launch state.
+
+    Args:
+        budget: the kernel's register files.
+        states: names of `luthier.payload.launch_state.STATES`.
+        written: bit set of the units that hooks give new values.
+    """
+    wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
+    return _Planner(lifted, budget, written).plan(wanted) if wanted else StatePlan()
+
+
+class _Planner:
+    def __init__(self, lifted: LiftedRepresentation, budget: RegisterBudget, written: int) -> None:
+        self.lifted = lifted
+        self.budget = budget
+        self.descriptor = lifted.kernel.descriptor
+        self.named, self.written = _registers_of(lifted)
+        self.written |= written
+        self.named |= self.written
+        if lifted.unknown:  # what is called there may use whatever the kernel has
+            self.named |= mask_of((*range(budget.sgprs), *range(VGPRS.start, VGPRS.start + budget.vgprs)))
+            self.written |= self.named
+        self.taken = 0
+        self.places: dict[Part, int] = {}
+        self.missing: dict[str, str] = {}
+        self.changes: dict[str, Any] = {}
+        self.lanes: Iterator[int] | None = None
+
+    def plan(self, wanted: list[str]) -> StatePlan:
+        asked = [name for name in wanted if self._ask_for(name)]
+        before, after = self.descriptor.sgpr_inputs, self._new_descriptor(asked).sgpr_inputs
+        for name in asked:
+            self._leave_in_place(name, before)
+        scalars: dict[int, int] = {}
+        for name, (first, count) in before.items():
+            for number in range(count):
+                # Where nobody knows an input, something else may be kept.
+                if name in after and (self.named | self.taken) >> first + number & 1:
+                    scalars[first + number] = after[name][0] + number
+        vectors: list[str] = []
+        lanes: list[str] = []
+        constants: list[str] = []
+        for name in asked:
+            if not STATES[name].uniform:
+                self._place_lanes_value(name, vectors)
+            elif name.startswith("implicit_offset"):
+                self._place_constant(name, constants)
+            elif (name, 0) not in self.places:
+                self._place_scalar(name, after[name][0], scalars, lanes)
+        spare = None
+        if needs_spare(scalars):
+            arriving = mask_of(scalars.values())
+            self.named |= arriving
+            spare = self._free_sgpr()
+            if spare is None:
+                return StatePlan(missing=dict.fromkeys(wanted, "no SGPR is free to move the kernel's inputs with"))
+        vectors += self._masked_ids()
+        prologue = [*lanes, *vectors, *parallel_copy(scalars, spare), *constants]
+        if prologue:
+            prologue += waits_around_outputs(self.lifted.target)[1]
+        placed = [unit for unit in self.places.values() if unit < LANES.start]
+        reserved = self.taken | mask_of(unit for unit in placed if unit not in TTMPS)
+        # While the kernel starts, inputs lie where they are moved from.
+        last_input = max((first + count for first, count in after.values()), default=0) if self.changes else 0
+        return StatePlan(
+            self.places,
+            self.missing,
+            reserved,
+            tuple(prologue),
+            self.changes,
+            max((reserved & mask_of(SGPRS)).bit_length(), last_input),
+            (reserved >> VGPRS.start & (1 << len(VGPRS)) - 1).bit_length(),
+        )
+
+    # What the hardware is to give
+
+    def _ask_for(self, name: str) -> bool:
+        """Note what of the descriptor must change for a state; False if the kernel cannot have it."""
+        reason = self._refusal(name)
+        if reason:
+            self.missing[name] = reason
+            return False
+        if name.startswith("workitem_id"):
+            level = 2 if name == "workitem_id" else "xyz".index(name[-1])
+            self._change("enable_vgpr_workitem_id", max(level, self.changes.get("enable_vgpr_workitem_id", 0)))
+        elif not name.startswith("implicit_offset"):
+            self._change(f"enable_sgpr_{name}", 1)
+        return True
+
+    def _change(self, name: str, value: int) -> None:
+        if getattr(self.descriptor, name) < value:
+            self.changes[name] = value
+
+    def _refusal(self, name: str) -> str:
+        descriptor = self.descriptor
+        if name.startswith("workitem_id") and descriptor.enable_vgpr_workitem_id == 3:
+            return "its descriptor asks for work-item ids in an undefined way"
+        ttmps = self.lifted.target.launch_ttmps
+        if name == "workgroup_id_z" and ttmps is not None and self.named >> TTMPS[ttmps.workgroup_id_yz] & 1:
+            y, z = descriptor.enable_sgpr_workgroup_id_y, descriptor.enable_sgpr_workgroup_id_z
+            if y and not z:  # then compilers leave out the mask of y
+                return "it reads y of the work-group id without z, which share a register that nothing can write"
+        if name.startswith("implicit_offset") and self._implicit_offset(name) is None:
+            return "it has none in the form that the hook knows"
+        return ""
+
+    def _implicit_offset(self, name: str) -> int | None:
+        first = next((argument for argument in self.lifted.kernel.arguments if argument.hidden), None)
+        wanted = "hidden_global_offset_x" if name.endswith("v4") else "hidden_block_count_x"
+        return first.offset if first is not None and first.value_kind == wanted else None
+
+    def _new_descriptor(self, asked: list[str]) -> KernelDescriptor:
+        """The descriptor with `changes`, to which the number of user SGPRs is added. Without room for all of them,
+        arguments are not preloaded: the kernel's first entry loads them itself."""
+        if self._user_sgprs() > MOST_USER_SGPRS and self.descriptor.kernarg_preload_length:
+            self.changes |= {"kernarg_preload_length": 0, "kernarg_preload_offset": 0}
+        # What is left out first is what fewest would miss.
+        for name in ("dispatch_id", "queue_ptr", "dispatch_ptr", "kernarg_segment_ptr"):
+            if self._user_sgprs() > MOST_USER_SGPRS and self.changes.pop(f"enable_sgpr_{name}", 0):
+                self.missing[name] = f"it has no room for it among the {MOST_USER_SGPRS} SGPRs that are filled in"
+                asked.remove(name)
+        # There may be more than are filled in: gfx11 wants sixteen SGPRs that are (LLVM, "UserSGPRInit16Bug").
+        self._change("user_sgpr_count", self._user_sgprs())
+        return replace(self.descriptor, **self.changes)
+
+    def _user_sgprs(self) -> int:
+        """User SGPRs that are filled in, with `changes`."""
+        return sum(
+            count
+            for name, (_, count) in replace(self.descriptor, **self.changes).sgpr_inputs.items()
+            if not name.startswith(("workgroup", "private_segment_wavefront"))
+        )
+
+    # Places
+
+    def _leave_in_place(self, name: str, inputs: Mapping[str, tuple[int, int]]) -> None:
+        """Take a scalar from where the kernel finds it, if nothing writes there."""
+        ttmps = self.lifted.target.launch_ttmps
+        if ttmps is not None and name.startswith("workgroup_id"):
+            number = ttmps.workgroup_id_x if name == "workgroup_id_x" else ttmps.workgroup_id_yz
+            self.places[name, 0] = TTMPS[number]
+        elif name in inputs:
+            first, count = inputs[name]
+            units = mask_of(range(first, first + count))
+            if not self.written & units:
+                self.places.update({(name, number): first + number for number in range(count)})
+                self.taken |= units
+
+    def _place_scalar(self, name: str, after: int, scalars: dict[int, int], lanes: list[str]) -> None:
+        places: list[int] = []
+        for number in range(STATES[name].units):
+            free = self._free_sgpr()
+            if free is not None:
+                scalars[free] = after + number
+            else:
+                free = self._free_lane()
+                if free is None:
+                    self.missing[name] = "it has neither an SGPR nor a lane of a VGPR that it never uses"
+                    return
+                vgpr, lane = lane_text(free)
+                lanes.append(f"v_writelane_b32 {vgpr}, {unit_text(after + number)}, {lane}")
+            places.append(free)
+        self.places.update({(name, number): place for number, place in enumerate(places)})
+
+    def _place_constant(self, name: str, constants: list[str]) -> None:
+        free = self._free_sgpr()
+        if free is None:
+            self.missing[name] = "it has no SGPR that it never uses"
+            return
+        constants.append(f"s_mov_b32 {unit_text(free)}, {self._implicit_offset(name)}")
+        self.places[name, 0] = free
+
+    def _place_lanes_value(self, name: str, vectors: list[str]) -> None:
+        number = 0 if name == "workitem_id" else "xyz".index(name[-1])
+        arrives = VGPRS.start + number
+        masked = name == "workitem_id" and "enable_vgpr_workitem_id" in self.changes
+        if not self.written >> arrives & 1 and not masked:
+            self.places[name, 0] = arrives
+            self.taken |= 1 << arrives
+            return
+        free = self._free_vgpr()
+        if free is None:
+            self.missing[name] = "it has no VGPR that it never uses"
+            return
+        vectors.append(copy_text(free, arrives))
+        self.places[name, 0] = free
+
+    def _masked_ids(self) -> list[str]:
+        """Work-item ids as the kernel expects them, which may take the whole register for those that it asked for."""
+        if not self.lifted.target.packed_work_item_ids or "enable_vgpr_workitem_id" not in self.changes:
+            return []
+        mask = (1 << _ID_BITS * (self.descriptor.enable_vgpr_workitem_id + 1)) - 1
+        return [f"v_and_b32_e32 v0, {mask:#x}, v0"]
+
+    def _free_sgpr(self) -> int | None:
+        return self._free(SGPRS.start, (self.budget.sgprs, self.budget.sgpr_limit))
+
+    def _free_vgpr(self) -> int | None:
+        # Work-item ids arrive in the first three.
+        return self._free(VGPRS.start, (self.budget.vgprs, self.budget.vgpr_limit), skip=3)
+
+    def _free(self, first: int, limits: tuple[int, int], skip: int = 0) -> int | None:
+        for limit in limits:
+            for unit in range(first + skip, first + limit):
+                if not (self.named | self.taken) >> unit & 1:
+                    self.taken |= 1 << unit
+                    return unit
+        return None
+
+    def _free_lane(self) -> int | None:
+        if self.lanes is None:
+            vgpr = self._free_vgpr()
+            self.lanes = iter(() if vgpr is None else (lane_unit(vgpr, lane) for lane in range(self.lifted.wave_size)))
+        return next(self.lanes, None)
+
+
+def _registers_of(lifted: LiftedRepresentation) -> tuple[int, int]:
+    """Bit sets of the units that the kernel and what it calls read or write, and of those that they write."""
+    read = written = 0
+    for index, block in enumerate(lifted.block_of):
+        if block >= 0:
+            effects = lifted.effects(index)
+            read |= effects.reads
+            written |= effects.writes
+    return read | written, written

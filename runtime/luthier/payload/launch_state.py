@@ -1,0 +1,292 @@
+"""What a kernel gets at launch, as hooks ask for it: ids, pointers, sizes.
+
+Each of LLVM's intrinsics for it becomes IR over *states*, 32-bit values that the patcher finds or keeps for the whole
+kernel (`luthier.patch.state`). They come in through markers, as registers do.
+
+Sizes of work-groups and grids are in the dispatch packet whatever the kernel asked for, but compilers look for them
+among the implicit arguments, which a kernel need not have (AMDGPUUsage, "Code Object V5 Kernel Argument Metadata"). So
+loads of these from there are replaced by the same values made of the packet (`replace_size_loads`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from luthier.module.llvm_types import bits_of
+from luthier.payload.calls import Call, Intrinsic, Lowering
+
+
+class State(NamedTuple):
+    """A value that the kernel's start determines."""
+
+    units: int
+    """32-bit parts, low part first."""
+    uniform: bool
+    """One value a wave; otherwise one a lane."""
+    what: str
+    """What it is to the author of a hook."""
+
+
+STATES: Mapping[str, State] = {
+    **{f"workgroup_id_{axis}": State(1, True, f"blockIdx.{axis}") for axis in "xyz"},
+    **{f"workitem_id_{axis}": State(1, False, f"threadIdx.{axis}") for axis in "xyz"},
+    "workitem_id": State(1, False, "threadIdx"),
+    "kernarg_segment_ptr": State(2, True, "the kernel's arguments"),
+    "dispatch_ptr": State(2, True, "the dispatch packet (blockDim, gridDim)"),
+    "queue_ptr": State(2, True, "the queue"),
+    "dispatch_id": State(2, True, "the dispatch id"),
+    **{f"implicit_offset{version}": State(1, True, "the kernel's hidden arguments") for version in ("", "_v4")},
+}
+"""Name -> state.
+
+Work-group ids y and z are 16 bits of one register where they arrive so; ``workitem_id`` holds x, y and z in 10 bits
+each. ``implicit_offset`` is the bytes from the kernel's arguments to its hidden ones, if these are laid out as code
+object V5 says; ``implicit_offset_v4`` if as before.
+"""
+
+_CONSTANT = "ptr addrspace(4)"
+
+
+def _pair(lowering: Lowering, name: str, result: str, kind: str) -> list[str]:
+    """IR of a state of two parts as one value."""
+    low, high, both, shifted = (lowering.fresh() for _ in range(4))
+    lines = [
+        f"{low} = zext i32 {lowering.state(name, 0)} to i64",
+        f"{high} = zext i32 {lowering.state(name, 1)} to i64",
+        f"{shifted} = shl nuw i64 {high}, 32",
+    ]
+    if kind == "i64":
+        return [*lines, f"{result} = or disjoint i64 {shifted}, {low}"]
+    return [*lines, f"{both} = or disjoint i64 {shifted}, {low}", f"{result} = inttoptr i64 {both} to {kind}"]
+
+
+def _field(source: str, shift: int, bits: int, lowering: Lowering, result: str) -> list[str]:
+    moved = lowering.fresh()
+    return [f"{moved} = lshr i32 {source}, {shift}", f"{result} = and i32 {moved}, {(1 << bits) - 1}"]
+
+
+def _work_group_id(axis: str) -> Callable[[Call, Lowering], list[str]]:
+    def lower(call: Call, lowering: Lowering) -> list[str]:
+        if call.result is None:
+            return []
+        if lowering.target.launch_ttmps is not None and axis != "x":
+            return _field(lowering.state(f"workgroup_id_{axis}"), 16 * (axis == "z"), 16, lowering, call.result)
+        return [f"{call.result} = add i32 {lowering.state(f'workgroup_id_{axis}')}, 0"]
+
+    return lower
+
+
+def _work_item_id(axis: str) -> Callable[[Call, Lowering], list[str]]:
+    def lower(call: Call, lowering: Lowering) -> list[str]:
+        if call.result is None:
+            return []
+        if lowering.target.packed_work_item_ids:
+            return _field(lowering.state("workitem_id"), 10 * "xyz".index(axis), 10, lowering, call.result)
+        return [f"{call.result} = add i32 {lowering.state(f'workitem_id_{axis}')}, 0"]
+
+    return lower
+
+
+def _value(name: str, kind: str) -> Callable[[Call, Lowering], list[str]]:
+    def lower(call: Call, lowering: Lowering) -> list[str]:
+        return [] if call.result is None else _pair(lowering, name, call.result, kind)
+
+    return lower
+
+
+def _implicit_arguments(call: Call, lowering: Lowering) -> list[str]:
+    if call.result is None:
+        return []
+    base, offset = lowering.fresh(), lowering.fresh()
+    return [
+        *_pair(lowering, "kernarg_segment_ptr", base, _CONSTANT),
+        f"{offset} = zext i32 {lowering.state(lowering.implicit_offset)} to i64",
+        f"{call.result} = getelementptr i8, {_CONSTANT} {base}, i64 {offset}",
+    ]
+
+
+LAUNCH: Mapping[str, Intrinsic] = {
+    name: Intrinsic(name, name, what, lower)
+    for name, what, lower in (
+        *((f"llvm.amdgcn.workgroup.id.{axis}", f"blockIdx.{axis}", _work_group_id(axis)) for axis in "xyz"),
+        *((f"llvm.amdgcn.workitem.id.{axis}", f"threadIdx.{axis}", _work_item_id(axis)) for axis in "xyz"),
+        ("llvm.amdgcn.kernarg.segment.ptr", "the kernel's arguments", _value("kernarg_segment_ptr", _CONSTANT)),
+        ("llvm.amdgcn.dispatch.ptr", "the dispatch packet", _value("dispatch_ptr", _CONSTANT)),
+        ("llvm.amdgcn.queue.ptr", "the queue", _value("queue_ptr", _CONSTANT)),
+        ("llvm.amdgcn.dispatch.id", "the dispatch id", _value("dispatch_id", "i64")),
+        ("llvm.amdgcn.implicitarg.ptr", "the kernel's hidden arguments", _implicit_arguments),
+    )
+}
+"""LLVM's intrinsics for what a kernel gets at launch."""
+
+
+# Sizes among the implicit arguments -------------------------------------------------------------------------------
+
+_HALVES = 12
+"""16-bit parts at the beginning of the implicit arguments that the packet tells: three 32-bit counts of whole
+work-groups, three 16-bit sizes of work-groups, three 16-bit rests (code object V5 and later)."""
+_POINTER = re.compile(r"^  (%[\w.]+) = (?:tail )?call [^@\n]*@llvm\.amdgcn\.implicitarg\.ptr\(\)")
+_ELEMENT = re.compile(
+    r"^  (?P<result>%[\w.]+) = getelementptr [\w ]*?(?P<type>i8|i16|i32|i64), ptr addrspace\(4\) (?P<base>%[\w.]+), "
+    r"i64 (?P<index>%?[\w.]+)"
+)
+_LOAD = re.compile(
+    r"^  (?P<result>%[\w.]+) = load (?P<type>i\d+|<\d+ x i\d+>), ptr addrspace\(4\) (?P<base>%[\w.]+)(?P<rest>,.*|)$"
+)
+_PART = re.compile(r"^  (%[\w.]+) = extractelement <\d+ x i64> (%[\w.]+), i64 (\d+)")
+_CHOICE = re.compile(
+    r"^  (?P<result>%[\w.]+) = select <(?P<count>\d+) x i1> (?P<mask>%[\w.]+), <\d+ x i64> <(?P<one>[^>]*)>, "
+    r"<\d+ x i64> <(?P<other>[^>]*)>"
+)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where among the implicit arguments a pointer points."""
+
+    offset: int | str
+    """Bytes, or the IR value of that many."""
+
+
+def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
+    """A function's text in which sizes are not loaded from implicit arguments but made of the dispatch packet, and IR
+    for its beginning.
+
+    What is loaded from an offset that is not known when hooks are compiled is chosen among the sizes; if it is none of
+    them, the load stays.
+    """
+    lines = body.split("\n")
+    places = {match[1]: _Place(0) for line in lines if (match := _POINTER.match(line))}
+    if not places:
+        return body, []
+    parts = {match[1]: (match[2], int(match[3])) for line in lines if (match := _PART.match(line))}
+    choices = {match["result"]: match for line in lines if (match := _CHOICE.match(line))}
+    elements = {match["result"]: match for line in lines if (match := _ELEMENT.match(line))}
+    added: dict[str, list[str]] = {}
+    grew = True
+    while grew:
+        grew = False
+        for result, match in elements.items():
+            base = places.get(match["base"])
+            if result in places or base is None:
+                continue
+            size = bits_of(match["type"]) // 8
+            index = match["index"]
+            if index.isdigit() and isinstance(base.offset, int):
+                places[result] = _Place(base.offset + size * int(index))
+            else:
+                scaled, total = lowering.fresh(), lowering.fresh()
+                before, index = _index(index, parts, choices, lowering)
+                added[result] = [
+                    *before,
+                    f"{scaled} = mul i64 {index}, {size}",
+                    f"{total} = add i64 {scaled}, {base.offset}",
+                ]
+                places[result] = _Place(total)
+            grew = True
+    halves, start = _sizes(lowering)
+    result_lines = []
+    replaced = False
+    for line in lines:
+        load, element = _LOAD.match(line), _ELEMENT.match(line)
+        if load and load["base"] in places and (text := _read(load, places[load["base"]], halves, lowering)):
+            result_lines += [f"  {one}" for one in text]
+            replaced = True
+            continue
+        result_lines.append(line)
+        if element and element["result"] in added:
+            result_lines += [f"  {one}" for one in added[element["result"]]]
+    return ("\n".join(result_lines), start) if replaced else (body, [])
+
+
+def _index(
+    index: str,
+    parts: Mapping[str, tuple[str, int]],
+    choices: Mapping[str, re.Match[str]],
+    lowering: Lowering,
+) -> tuple[list[str], str]:
+    """The index of a getelementptr, where it is a part of a choice between vectors of constants as a choice of its own,
+    which LLVM sees through."""
+    vector, number = parts.get(index, ("", 0))
+    choice = choices.get(vector)
+    if choice is None:
+        return [], index
+    one, other = (choice[side].split(", ")[number] for side in ("one", "other"))
+    condition, value = lowering.fresh(), lowering.fresh()
+    return [
+        f"{condition} = extractelement <{choice['count']} x i1> {choice['mask']}, i64 {number}",
+        f"{value} = select i1 {condition}, {one}, {other}",
+    ], value
+
+
+def _sizes(lowering: Lowering) -> tuple[list[str], list[str]]:
+    """The 16-bit parts of the sizes (`_HALVES`), and the IR that makes them."""
+    packet = lowering.fresh()
+    lines = _pair(lowering, "dispatch_ptr", packet, _CONSTANT)
+    counts: list[str] = []
+    sizes: list[str] = []
+    rests: list[str] = []
+
+    def load(kind: str, offset: int) -> str:
+        place, value = lowering.fresh(), lowering.fresh()
+        lines.append(f"{place} = getelementptr i8, {_CONSTANT} {packet}, i64 {offset}")
+        lines.append(f"{value} = load {kind}, {_CONSTANT} {place}, align {bits_of(kind) // 8}, !invariant.load !{{}}")
+        return value
+
+    for axis in range(3):
+        size, grid = load("i16", 4 + 2 * axis), load("i32", 12 + 4 * axis)
+        wide, count, rest, low, shifted, high, short = (lowering.fresh() for _ in range(7))
+        lines += [
+            f"{wide} = zext i16 {size} to i32",
+            f"{count} = udiv i32 {grid}, {wide}",
+            f"{rest} = urem i32 {grid}, {wide}",
+            f"{low} = trunc i32 {count} to i16",
+            f"{shifted} = lshr i32 {count}, 16",
+            f"{high} = trunc i32 {shifted} to i16",
+            f"{short} = trunc i32 {rest} to i16",
+        ]
+        counts += [low, high]
+        sizes.append(size)
+        rests.append(short)
+    return [*counts, *sizes, *rests], [f"  {line}" for line in lines]
+
+
+def _read(load: re.Match[str], place: _Place, halves: list[str], lowering: Lowering) -> list[str]:
+    """IR in place of a load; empty where it loads something else."""
+    kind, result, bits = load["type"], load["result"], bits_of(load["type"])
+    if bits % 16:
+        return []
+    count = bits // 16
+    whole = f"i{bits}"
+    lines: list[str] = []
+
+    def at(first: int) -> str:
+        value = "0"
+        for number, half in enumerate(halves[first : first + count]):
+            if count == 1:
+                return half
+            wide, moved, joined = (lowering.fresh() for _ in range(3))
+            lines.append(f"{wide} = zext i16 {half} to {whole}")
+            lines.append(f"{moved} = shl {whole} {wide}, {16 * number}")
+            lines.append(f"{joined} = or {whole} {moved}, {value}")
+            value = joined
+        return value
+
+    if isinstance(place.offset, int):
+        if place.offset % 2 or place.offset + bits // 8 > 2 * _HALVES:
+            return []
+        value = at(place.offset // 2)
+    else:
+        pointed = lowering.fresh()
+        value = lowering.fresh()
+        lines.append(f"{pointed} = load {kind}, ptr addrspace(4) {load['base']}, align 2")
+        lines.append(f"{value} = bitcast {kind} {pointed} to {whole}")
+        for first in range(_HALVES - count + 1):
+            one, same, chosen = at(first), lowering.fresh(), lowering.fresh()
+            lines.append(f"{same} = icmp eq i64 {place.offset}, {2 * first}")
+            lines.append(f"{chosen} = select i1 {same}, {whole} {one}, {whole} {value}")
+            value = chosen
+    return [*lines, f"{result} = bitcast {whole} {value} to {kind}"]
