@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from luthier.counts import KernelCounts
+    from luthier.run.launches import Launch, LoadedObject
     from luthier.run.results import Run
     from luthier.table import Table
     from luthier.task import InstrumentationTask
@@ -45,6 +46,8 @@ class Tool:
     class Options:
         """A tool without options."""
 
+    reset_each_launch: ClassVar[bool] = False
+    """Under `luthier run`, whether its variables get their initial values before every launch."""
     name: ClassVar[str] = ""
     """Name on the command line, set from the entry point."""
 
@@ -89,6 +92,19 @@ class Tool:
 
     def at_init(self, run: Run) -> None:
         """The program is about to start."""
+
+    def at_code_object(self, loaded: LoadedObject) -> None:
+        """A process has loaded a code object on a device."""
+
+    def at_kernel_launch(self, launch: Launch) -> None:
+        """A kernel is about to be launched; nothing else runs on the device.
+
+        ``launch.instrumented = False`` lets the original run. A tool with this method or `at_kernel_end` makes launches
+        wait for each other.
+        """
+
+    def at_kernel_end(self, launch: Launch) -> None:
+        """The launch has ended."""
 
     def at_exit(self, run: Run) -> None:
         """The program has ended; `report` is called next."""

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
 from luthier.patch.companion import ORIGINAL
+from luthier.run.launches import Launch, LoadedObject
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched, Patcher
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer
@@ -33,6 +34,19 @@ class Instrumentation:
         self.faults: list[str] = []
         """What went wrong in the program's processes; the originals ran."""
         self._lock = threading.RLock()
+
+    @property
+    def watches_launches(self) -> bool:
+        """Whether a tool wants to be told of every launch; they run one after the other then."""
+        return any(
+            tool.reset_each_launch or overrides(tool, "at_kernel_launch") or overrides(tool, "at_kernel_end")
+            for tool in self.tools.tools
+        )
+
+    @property
+    def watches_objects(self) -> bool:
+        """Whether a tool wants to be told of code objects when they are loaded."""
+        return any(overrides(tool, "at_code_object") for tool in self.tools.tools)
 
     def begin(self) -> None:
         """The program is about to start.
@@ -73,6 +87,7 @@ class Instrumentation:
             self.sessions.append(session)
         selection = self.selection
         reply = Writer().number(selection.first, selection.end, selection.step, selection.unique_grid)
+        reply.number(self.watches_launches, self.watches_objects)
         return session, reply.number(ROWS, RECORDS), [session.ledger.fd]
 
     def answer(self, session: Session, kind: int, request: Reader) -> tuple[Writer, list[int]]:
@@ -91,6 +106,18 @@ class Instrumentation:
             return Writer().number(memory.size), [memory.fd]
         if kind == Request.LOADED:
             self._loaded(session, request)
+            return Writer(), []
+        if kind == Request.CODE_OBJECT:
+            gpu, number = request.number(), request.number()
+            if number >= len(session.objects):
+                raise ProtocolError("an object that was never sent")
+            for tool in self.tools.tools:
+                self._call(tool, tool.at_code_object, LoadedObject(session.objects[number], session.pid, gpu))
+            return Writer(), []
+        if kind == Request.LAUNCH:
+            return Writer().number(self._launch(session, request)), []
+        if kind == Request.LAUNCH_END:
+            self._launch_end(session, request)
             return Writer(), []
         if kind == Request.FAULT:
             self.tell(request.text())
@@ -129,6 +156,30 @@ class Instrumentation:
             reply.text(block.symbol)
         return reply
 
+    def _launch(self, session: Session, request: Reader) -> bool:
+        gpu, row, number, chosen = (request.number() for _ in range(4))
+        sizes = [request.number() for _ in range(8)]
+        if row >= len(session.kernels):
+            raise ProtocolError("a launch of a kernel that was never launched")
+        kernel = session.kernels[row]
+        geometry = tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], sizes[7]
+        launch = Launch(kernel.kernel, kernel.object, session.pid, gpu, number, *geometry, bool(chosen))
+        session.running[gpu] = launch
+        for tool in self.tools.tools:
+            launch.run = self._run(tool)
+            if tool.reset_each_launch:
+                for variable in launch.variables():
+                    variable.reset()
+            self._call(tool, tool.at_kernel_launch, launch)
+        return launch.instrumented
+
+    def _launch_end(self, session: Session, request: Reader) -> None:
+        launch = session.running.pop(request.number(), None)
+        if launch is not None:
+            for tool in self.tools.tools:
+                launch.run = self._run(tool)
+                self._call(tool, tool.at_kernel_end, launch)
+
     def _loaded(self, session: Session, request: Reader) -> None:
         number, delta, original_delta = request.number(), request.number(), request.number()
         addresses = [request.number() for _ in range(request.number())]
@@ -154,6 +205,11 @@ class Instrumentation:
             if session.pid == pid and (gpu, delta) in session.companions:
                 return session.companions[gpu, delta]
         return None
+
+
+def overrides(tool: Tool, name: str) -> bool:
+    """Whether a tool's class has a method of its own of that name."""
+    return getattr(type(tool), name) is not getattr(Tool, name)
 
 
 def read_uri(uri: str) -> bytes:

@@ -40,6 +40,9 @@ class Request(enum.IntEnum):
     BLOCK = 19
     LOADED = 20
     FAULT = 21
+    CODE_OBJECT = 22
+    LAUNCH = 23
+    LAUNCH_END = 24
 
 
 class Reader:

@@ -17,6 +17,7 @@ from luthier.errors import DeviceError
 from luthier.module import DeviceVariable
 from luthier.objects import CodeObject, Kernel
 from luthier.patch.companion import VariableBlock
+from luthier.run.launches import Launch
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
 
@@ -120,6 +121,8 @@ class Session:
     """By device and symbol."""
     companions: dict[tuple[int, int], LoadedCompanion] = field(default_factory=dict)
     """By device and what is added to their addresses."""
+    running: dict[int, Launch] = field(default_factory=dict)
+    """By device, where tools are told of launches."""
 
     @property
     def counts(self) -> NDArray[np.void]:

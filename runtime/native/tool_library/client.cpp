@@ -36,6 +36,8 @@ Client::Client() : owner_(getpid()) {
   selection_.end = reply.number();
   selection_.step = reply.number();
   selection_.unique_grid = reply.number() != 0;
+  wishes_.launches = reply.number() != 0;
+  wishes_.code_objects = reply.number() != 0;
   const uint64_t rows = reply.number(), records = reply.number();
   void *memory = fd < 0 ? MAP_FAILED
                         : mmap(nullptr, Ledger::size(rows, records), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -94,6 +96,24 @@ void Client::loaded(uint64_t row, uint64_t delta, uint64_t original_delta, const
   for (uint64_t address : blocks)
     message.number(address);
   ask(Request::kLoaded, message.text());
+}
+
+void Client::code_object(unsigned gpu, uint64_t object) {
+  ask(Request::kCodeObject, Writer().number(gpu).number(object).text());
+}
+
+bool Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
+                    const hsa_kernel_dispatch_packet_t &packet) {
+  Writer message;
+  message.number(gpu).number(row).number(number).number(instrumented);
+  message.number(packet.grid_size_x).number(packet.grid_size_y).number(packet.grid_size_z);
+  message.number(packet.workgroup_size_x).number(packet.workgroup_size_y).number(packet.workgroup_size_z);
+  message.number(packet.group_segment_size).number(packet.private_segment_size);
+  return ask(Request::kLaunch, message.text()).number() != 0;
+}
+
+void Client::ended(unsigned gpu, uint64_t row, uint64_t number) {
+  ask(Request::kLaunchEnd, Writer().number(gpu).number(row).number(number).text());
 }
 
 void Client::tell(std::string_view fault) { ask(Request::kFault, Writer().bytes(fault).text()); }

@@ -16,6 +16,12 @@ struct Selection {
   bool unique_grid = false;  // of launches that differ in nothing but their number, the first one only
 };
 
+// What the tools want to be told of.
+struct Wishes {
+  bool launches = false;  // one after the other on each device, before and after
+  bool code_objects = false;
+};
+
 struct Answer {
   uint64_t row;                     // in the ledger
   std::string name;                 // of the kernel
@@ -36,6 +42,7 @@ public:
   Client();
 
   const Selection &selection() const { return selection_; }
+  const Wishes &wishes() const { return wishes_; }
   Ledger &ledger() { return ledger_; }
   // Whether this process made the connection, and did not inherit it.
   bool is_own() const;
@@ -48,6 +55,13 @@ public:
   BlockFile block(unsigned gpu, const std::string &symbol);
   // A patched object has been loaded: what was added to its addresses and to the original's, and where its blocks are.
   void loaded(uint64_t row, uint64_t delta, uint64_t original_delta, const std::vector<uint64_t> &blocks);
+  // A code object has been loaded on a device.
+  void code_object(unsigned gpu, uint64_t object);
+  // A launch is about to begin: whether it is to run instrumented.
+  bool launch(unsigned gpu, uint64_t row, uint64_t number, bool instrumented,
+              const hsa_kernel_dispatch_packet_t &packet);
+  // It has ended.
+  void ended(unsigned gpu, uint64_t row, uint64_t number);
   // Something that went wrong here; told at the end of the run.
   void tell(std::string_view fault);
 
@@ -58,6 +72,7 @@ private:
   std::unique_ptr<Channel> channel_;
   int owner_;
   Selection selection_;
+  Wishes wishes_;
   Ledger ledger_;
 };
 

@@ -56,16 +56,15 @@ bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selecti
       .second;
 }
 
-bool Kernel::launch(hsa_kernel_dispatch_packet_t &packet, Client &client) {
+std::pair<uint64_t, bool> Kernel::launched(const hsa_kernel_dispatch_packet_t &packet, Client &client) {
   const uint64_t number = client.ledger().launched(row);
-  const bool chosen = is_chosen(packet, client.selection(), number);
-  if (chosen) {
-    packet.kernel_object = patched;
-    packet.private_segment_size += more_private;
-    packet.group_segment_size += more_group;
-  }
-  client.ledger().record(row, number, chosen, packet);
-  return chosen;
+  return {number, is_chosen(packet, client.selection(), number)};
+}
+
+void Kernel::substitute(hsa_kernel_dispatch_packet_t &packet) const {
+  packet.kernel_object = patched;
+  packet.private_segment_size += more_private;
+  packet.group_segment_size += more_group;
 }
 
 Kernel *Kernels::find(unsigned gpu, uint64_t kernel_object) {
@@ -80,6 +79,27 @@ Kernel *Kernels::find(unsigned gpu, uint64_t kernel_object) {
     }
   }
   return found.get();
+}
+
+void Kernels::announce(hsa_executable_t executable) {
+  std::vector<LoadedCode> found;
+  runtime_.loader.hsa_ven_amd_loader_executable_iterate_loaded_code_objects(
+      executable,
+      [](hsa_executable_t, LoadedCode code, void *data) {
+        static_cast<std::vector<LoadedCode> *>(data)->push_back(code);
+        return HSA_STATUS_SUCCESS;
+      },
+      &found);
+  std::lock_guard lock(mutex_);
+  for (LoadedCode code : found) {
+    hsa_agent_t agent{};
+    runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(
+                       code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT, &agent),
+                   "cannot learn of a loaded code object");
+    const int gpu = runtime_.number_of(agent);
+    if (gpu >= 0)
+      client_.code_object(gpu, object({executable, code, 0}));
+  }
 }
 
 void Kernels::forget(hsa_executable_t executable) {

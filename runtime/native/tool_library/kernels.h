@@ -32,8 +32,10 @@ private:
 // A kernel that was launched, of one executable.
 class Kernel {
 public:
-  // Counts a launch, and lets the packet launch the patched kernel if it is to; whether it does.
-  bool launch(hsa_kernel_dispatch_packet_t &packet, Client &client);
+  // Counts a launch; its number, and whether it is to run instrumented.
+  std::pair<uint64_t, bool> launched(const hsa_kernel_dispatch_packet_t &packet, Client &client);
+  // Lets the packet launch the patched kernel.
+  void substitute(hsa_kernel_dispatch_packet_t &packet) const;
 
   uint64_t row = ~0ull;  // in the ledger; a number that is too large if there is none
   uint64_t patched = 0;  // kernel object, 0 if there is none
@@ -53,6 +55,8 @@ public:
 
   // The kernel of a packet on a GPU, patched if it is to be; null if nothing is known of it.
   Kernel *find(unsigned gpu, uint64_t kernel_object);
+  // Tells the service of an executable's code objects.
+  void announce(hsa_executable_t executable);
   // The program destroys an executable: what was made for it goes, too.
   void forget(hsa_executable_t executable);
   // Changes when kernels that `find` gave are gone.

@@ -3,9 +3,10 @@
 // Nothing here takes the program down: whatever goes wrong, the original kernel runs.
 #include <cstdio>
 #include <cstdlib>
+#include <cstddef>
 #include <cstring>
 
-#include "kernels.h"
+#include "turns.h"
 
 namespace luthier {
 
@@ -17,6 +18,25 @@ struct Library {
   Client client;
   Faults faults{client};
   Kernels kernels{runtime, client, faults};
+
+  Turn &turn(unsigned gpu) {
+    std::lock_guard lock(mutex_);
+    auto &turn = turns_[gpu];
+    if (!turn)
+      turn = std::make_unique<Turn>(runtime, client, faults, gpu);
+    return *turn;
+  }
+  void finish() {
+    std::lock_guard lock(mutex_);
+    if (client.is_own())
+      for (auto &[gpu, turn] : turns_)
+        turn->finish();
+    faults.flush();
+  }
+
+private:
+  std::mutex mutex_;
+  std::map<unsigned, std::unique_ptr<Turn>> turns_;
 };
 
 // Never destroyed: other threads may still launch kernels while the process ends.
@@ -50,34 +70,95 @@ bool is_dispatch(const char *packet) {
   return (header >> HSA_PACKET_HEADER_TYPE & 0xFF) == HSA_PACKET_TYPE_KERNEL_DISPATCH;
 }
 
-void on_packets(const void *packets, uint64_t count, uint64_t, void *data, hsa_amd_queue_intercept_packet_writer write) {
-  const char *originals = static_cast<const char *>(packets);
-  bool changed = false;
+using Writer = hsa_amd_queue_intercept_packet_writer;
+
+struct Packet {
+  char bytes[kPacket];
+};
+
+// Lets a launch wait for its turn, and adds it to what is to be written, with what tells of its end behind it.
+void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vector<Packet> &out) {
+  const auto add = [&](const void *packet) { std::memcpy(out.emplace_back().bytes, packet, kPacket); };
+  hsa_kernel_dispatch_packet_t packet;
+  std::memcpy(&packet, original, kPacket);
+  Client &client = library->client;
+  Turn *turn = nullptr;
   try {
-    auto &state = *static_cast<QueueState *>(data);
-    // Few packets come at once.
-    char few[8 * kPacket];
-    std::string many;
-    char *copies = few;
-    if (count > sizeof few / kPacket) {
-      many.resize(count * kPacket);
-      copies = many.data();
-    }
-    for (uint64_t index = 0; index < count; ++index) {
-      hsa_kernel_dispatch_packet_t packet;
-      std::memcpy(&packet, originals + index * kPacket, kPacket);
-      if (is_dispatch(originals + index * kPacket))
-        changed |= state.find(packet.kernel_object)->launch(packet, library->client);
-      std::memcpy(copies + index * kPacket, &packet, kPacket);
-    }
-    if (changed) {
-      write(copies, count);
-      return;
-    }
+    const auto [number, chosen] = kernel.launched(packet, client);
+    Turn &mine = library->turn(state.gpu);
+    mine.begin(kernel.row, number);
+    turn = &mine;
+    const bool instrumented = client.launch(state.gpu, kernel.row, number, chosen, packet) && chosen;
+    const hsa_barrier_and_packet_t watch = turn->watch();
+    if (instrumented)
+      kernel.substitute(packet);
+    client.ledger().record(kernel.row, number, instrumented, packet);
+    add(&packet);
+    add(&watch);
   } catch (const std::exception &problem) {
     library->faults.tell(problem.what());
+    add(original);
+    if (turn)
+      turn->give_up();
   }
-  write(packets, count);
+}
+
+// What a handler is given can be written once only, all of it together.
+void write_in_turn(QueueState &state, const char *originals, uint64_t count, Writer write) {
+  std::vector<Packet> out;
+  bool taken = false;
+  for (uint64_t index = 0; index < count; ++index) {
+    const char *packet = originals + index * kPacket;
+    Kernel *kernel = nullptr;
+    if (is_dispatch(packet)) {
+      uint64_t object;
+      std::memcpy(&object, packet + offsetof(hsa_kernel_dispatch_packet_t, kernel_object), sizeof object);
+      kernel = state.find(object);
+    }
+    if (!kernel || kernel->row == ~0ull || taken) {
+      std::memcpy(out.emplace_back().bytes, packet, kPacket);
+      if (kernel && taken)
+        library->faults.tell("launches came several at once: only the first could wait for its turn, others ran as they were");
+      continue;
+    }
+    take_turn(state, *kernel, packet, out);
+    taken = true;
+  }
+  write(out.data(), out.size());
+}
+
+void write_all(QueueState &state, const char *originals, uint64_t count, Writer write) {
+  // Few packets come at once.
+  char few[8 * kPacket];
+  std::string many;
+  char *copies = few;
+  if (count > sizeof few / kPacket) {
+    many.resize(count * kPacket);
+    copies = many.data();
+  }
+  Client &client = library->client;
+  for (uint64_t index = 0; index < count; ++index) {
+    hsa_kernel_dispatch_packet_t packet;
+    std::memcpy(&packet, originals + index * kPacket, kPacket);
+    if (is_dispatch(originals + index * kPacket)) {
+      Kernel &kernel = *state.find(packet.kernel_object);
+      const auto [number, chosen] = kernel.launched(packet, client);
+      if (chosen)
+        kernel.substitute(packet);
+      client.ledger().record(kernel.row, number, chosen, packet);
+    }
+    std::memcpy(copies + index * kPacket, &packet, kPacket);
+  }
+  write(copies, count);
+}
+
+void on_packets(const void *packets, uint64_t count, uint64_t, void *data, Writer write) {
+  auto &state = *static_cast<QueueState *>(data);
+  const char *originals = static_cast<const char *>(packets);
+  if (library->client.wishes().launches)
+    write_in_turn(state, originals, count, write);
+  else
+    write_all(state, originals, count, write);
 }
 
 hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
@@ -104,6 +185,17 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
   return status;
 }
 
+hsa_status_t freeze_executable(hsa_executable_t executable, const char *options) {
+  const hsa_status_t status = library->runtime.core.hsa_executable_freeze_fn(executable, options);
+  if (status == HSA_STATUS_SUCCESS)
+    try {
+      library->kernels.announce(executable);
+    } catch (const std::exception &problem) {
+      library->faults.tell(problem.what());
+    }
+  return status;
+}
+
 hsa_status_t destroy_executable(hsa_executable_t executable) {
   library->kernels.forget(executable);
   return library->runtime.core.hsa_executable_destroy_fn(executable);
@@ -117,17 +209,20 @@ extern "C" {
 
 bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   using namespace luthier;
-  if (library)
+  if (table->core_->hsa_queue_create_fn == create_queue)
     return true;
   try {
-    library = new Library(*table);
+    library = new Library(*table);  // a new one where the runtime was shut down and begins anew
   } catch (const std::exception &problem) {
     std::fprintf(stderr, "luthier: nothing is instrumented: %s\n", problem.what());
     return false;
   }
-  std::atexit([] { library->faults.flush(); });
+  static const int registered = std::atexit([] { library->finish(); });
+  (void)registered;
   table->core_->hsa_queue_create_fn = create_queue;
   table->core_->hsa_executable_destroy_fn = destroy_executable;
+  if (library->client.wishes().code_objects)
+    table->core_->hsa_executable_freeze_fn = freeze_executable;
   return true;
 }
 

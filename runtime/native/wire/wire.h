@@ -23,6 +23,9 @@ enum class Request : uint64_t {
   kBlock,
   kLoaded,
   kFault,
+  kCodeObject,
+  kLaunch,
+  kLaunchEnd,
 };
 
 class Writer {
