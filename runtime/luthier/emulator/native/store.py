@@ -22,6 +22,8 @@ from luthier.emulator.native.sources import BEFORE, unchanged
 _MONTH = 30 * 24 * 3600
 _AT_ONCE = 500
 """Keys of one query; SQLite's limit is 999 in old versions."""
+_DAMAGE = (sqlite3.Error, TypeError, UnicodeDecodeError)
+"""What a damaged database leads to: also values of another kind, and messages of SQLite's that quote it."""
 _PATIENCE = 10.0
 """Seconds to wait for another process."""
 
@@ -45,7 +47,7 @@ class Store:
         self._database: sqlite3.Connection | None = None
         try:
             self._open()
-        except sqlite3.Error as problem:
+        except _DAMAGE as problem:
             self._give_up(problem)
         except OSError:
             pass  # the folder cannot be made
@@ -66,11 +68,11 @@ class Store:
             if other.stat().st_mtime < time.time() - _MONTH:
                 other.unlink(missing_ok=True)
 
-    def _give_up(self, problem: sqlite3.Error) -> None:
+    def _give_up(self, problem: Exception) -> None:
         """Go on without; a damaged file makes room for a new one."""
         self._database = None
-        if isinstance(problem, sqlite3.DatabaseError) and not isinstance(problem, sqlite3.OperationalError):
-            with contextlib.suppress(OSError, sqlite3.Error):
+        if not isinstance(problem, sqlite3.OperationalError):
+            with contextlib.suppress(OSError, *_DAMAGE):
                 self._path.unlink(missing_ok=True)
                 self._open()
 
@@ -90,8 +92,8 @@ class Store:
                         key = wanted[hashed]
                         if _digest(key + value) == checksum:
                             found[key] = value
-            except (sqlite3.Error, TypeError) as problem:  # TypeError: a value of another kind
-                self._give_up(problem if isinstance(problem, sqlite3.Error) else sqlite3.DatabaseError())
+            except _DAMAGE as problem:
+                self._give_up(problem)
         return found
 
     def put(self, items: Mapping[bytes, bytes]) -> None:
@@ -106,7 +108,7 @@ class Store:
                 self._database.execute("BEGIN IMMEDIATE")
                 self._database.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
                 self._database.execute("COMMIT")
-            except sqlite3.Error as problem:
+            except _DAMAGE as problem:
                 self._give_up(problem)
 
 

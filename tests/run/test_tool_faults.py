@@ -1,0 +1,229 @@
+"""What goes wrong while a program runs under tools: the program is right or told, results are kept, nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from luthier import InstrumentationTask, Tool
+from luthier.emulator.native.store import Store
+from luthier.errors import LuthierError
+from luthier.run import instrumentation, patching
+from luthier.run.launches import Launch
+
+from .conftest import RunUnderTools
+from .test_programs import SAYS
+
+Build = Callable[[str], Path]
+UnderTools = Callable[..., RunUnderTools]
+
+
+@pytest.mark.parametrize(("what", "kernel"), [("abort", "end_all"), ("trap", "trap"), ("address", "outside")])
+def test_a_kernel_that_faults(
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], what: str, kernel: str
+) -> None:
+    """The fault is the program's own, named as without tools, and what was counted before is there."""
+    ran = under_tools("emu:gfx90a", [counter()], build_program("faults"), what)
+    assert ran.code == -signal.SIGABRT
+    assert f"{kernel}" in next(line for line in ran.err.splitlines() if line.startswith("luthier: "))
+    assert ran.summary["faults"] == []
+    ((_, _, value),) = ran.variables[""]
+    assert value > 0
+    ((name, found),) = ran.kernels().items()
+    assert kernel in name
+    assert (found["launches"], found["instrumented"]) == (1, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_program_that_is_killed_in_a_kernel(
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], number: int
+) -> None:
+    """A kernel that never ends, and Ctrl-C or worse: what was counted is kept."""
+    script = f"""
+import subprocess, sys, time
+program = subprocess.Popen([sys.argv[1], "forever"])
+time.sleep(4)
+program.send_signal({int(number)})
+sys.exit(-program.wait(60))
+"""
+    ran = under_tools("emu:gfx90a", [counter()], sys.executable, "-c", script, build_program("faults"))
+    assert (ran.code, ran.out) == (number, "ready\n")
+    ((_, _, value),) = ran.variables[""]
+    assert value > 1000
+    assert [row["number"] for row in ran.launches[0]] == [0]
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where patched kernels are kept in this test."""
+    path = tmp_path / "patched.sqlite"
+    monkeypatch.setattr(patching, "patched_store", lambda: Store(path))
+    return path
+
+
+def test_a_warm_cache_patches_nothing(
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], vectors: type[Tool], kept: Path
+) -> None:
+    runs = [under_tools("emu:gfx90a", [counter()], build_program("graph")) for _ in range(2)]
+    for ran, warm in zip(runs, (False, True), strict=True):
+        assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], [])
+        assert [kernel["from_cache"] for kernel in ran.kernels().values()] == [warm, warm]
+    cold, warm = ({**kernel, "from_cache": None} for kernel in (run.kernels()["_Z5scalePii"] for run in runs))
+    assert cold == warm
+    assert runs[0].variables == runs[1].variables
+    for tools in ([vectors()], [counter(per_wave=True)], [counter(), vectors()]):  # nothing of what is kept fits
+        other = under_tools("emu:gfx90a", tools, build_program("graph"))
+        assert not any(kernel["from_cache"] for kernel in other.kernels().values())
+    assert (
+        under_tools("emu:gfx906", [counter()], build_program("graph")).kernels()["_Z5scalePii"]["from_cache"] is False
+    )
+
+
+@pytest.mark.parametrize("how", ["cut", "noise", "no folder"])
+def test_a_damaged_cache(
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], kept: Path, how: str
+) -> None:
+    first = under_tools("emu:gfx90a", [counter()], build_program("graph"))
+    data = bytearray(kept.read_bytes())
+    if how == "cut":
+        kept.write_bytes(data[: len(data) // 2])
+    elif how == "noise":
+        noise = np.random.default_rng(1)
+        for at in noise.integers(200, len(data), 400):
+            data[at] ^= 0xFF
+        kept.write_bytes(data)
+    else:
+        kept.unlink()
+        kept.parent.rename(kept.parent.with_name("elsewhere"))
+        kept.parent.write_text("a file where the folder should be")
+    again = under_tools("emu:gfx90a", [counter()], build_program("graph"))
+    assert (again.code, again.out, again.summary["faults"]) == (0, SAYS["graph"], [])
+    assert again.variables == first.variables
+
+
+def test_two_runs_on_one_cache(build_program: Build, under_tools: UnderTools, counter: type[Tool], kept: Path) -> None:
+    program = build_program("graph")
+    done: list[RunUnderTools] = []
+    threads = [
+        threading.Thread(target=lambda: done.append(under_tools("emu:gfx90a", [counter()], program))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [ran.code for ran in done] == [0, 0]
+    assert done[0].variables == done[1].variables
+
+
+@pytest.mark.parametrize("problem", [SystemExit(), OSError("a bug")], ids=["cut", "bug"])
+def test_the_connection_is_cut(
+    build_program: Build,
+    under_tools: UnderTools,
+    counter: type[Tool],
+    monkeypatch: pytest.MonkeyPatch,
+    problem: BaseException,
+) -> None:
+    """The originals run, and the user is told: by the program itself where the service cannot know."""
+    real = instrumentation.Instrumentation._kernel
+
+    def cut(self: Any, session: Any, request: Any) -> Any:
+        if session.kernels:
+            raise problem  # SystemExit ends the connection's thread
+        return real(self, session, request)
+
+    monkeypatch.setattr(instrumentation.Instrumentation, "_kernel", cut)
+    ran = under_tools("emu:gfx90a", [counter()], build_program("graph"))
+    assert (ran.code, ran.out) == (0, SAYS["graph"])
+    if isinstance(problem, SystemExit):
+        assert "luthier: not instrumented: the Luthier service has ended" in ran.err
+    else:
+        assert "a bug" in ran.summary["faults"][0]
+    ((_, kernel),) = ran.kernels().items()
+    assert kernel["instrumented"] == 5
+
+
+def test_the_service_is_killed(build_program: Build, under_tools: UnderTools, counter: type[Tool]) -> None:
+    """Nothing hangs: the virtual device needs it, too, so that the program is told."""
+
+    class Deadly(counter):  # type: ignore[misc,valid-type]
+        """Ends the service at the third launch."""
+
+        name = "deadly"
+
+        def at_kernel_launch(self, launch: Launch) -> None:
+            """Ends it."""
+            if launch.number == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    began = time.monotonic()
+    with pytest.raises(AssertionError, match="has died"):
+        under_tools("emu:gfx90a", [Deadly()], build_program("graph"))
+    assert time.monotonic() - began < 60
+
+
+def test_a_tool_that_cannot_begin(under_tools: UnderTools, counter: type[Tool]) -> None:
+    """The program is not even started."""
+
+    def at_init(self: Any, run: Any) -> None:
+        raise ZeroDivisionError("in the tool")
+
+    class Early(counter):  # type: ignore[misc,valid-type]
+        """Fails at once."""
+
+        name = "early"
+
+    Early.at_init = at_init
+    with pytest.raises(AssertionError, match="tool early failed when it was to begin"):
+        under_tools("emu:gfx90a", [Early()], "sh", "-c", "echo started")
+
+
+def test_nothing_instrumented_is_an_error(build_program: Build, counter: type[Tool]) -> None:
+    """Unless it is allowed: what `check` says."""
+    from luthier.run.results import check
+    from luthier.run.selection import Selection
+    from luthier.tool import ToolGroup
+
+    with pytest.raises(LuthierError, match="did not load ROCr"):
+        check(instrumentation.Instrumentation(ToolGroup([counter()]), Selection()))
+
+
+def test_hooks_that_are_refused_are_told(
+    build_program: Build, under_tools: UnderTools, make_module: Callable[..., Any]
+) -> None:
+    """The others count; the summary says which and why."""
+    module = make_module(
+        """
+__managed__ uint64_t counter = 0;
+LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
+LUTHIER_HOOK_ANNOTATE bad() { __syncthreads(); }
+""",
+        "gfx90a",
+    )
+
+    class Half(Tool):
+        """Asks for a hook that cannot be had, too."""
+
+        name = "half"
+
+        def instrument(self, task: InstrumentationTask) -> None:
+            """Both."""
+            first = next(iter(task.instructions))
+            task.insert_hook_before(first, module.one)
+            task.insert_hook_before(first, module.bad)
+
+    ran = under_tools("emu:gfx90a", [Half()], build_program("graph"))
+    assert (ran.code, ran.out) == (0, SAYS["graph"])
+    for kernel in ran.kernels().values():
+        assert kernel["hooks"] == 1
+        assert not kernel["covered"]
+        assert kernel["refused"]["hook"]["hooks"] == 1
+        assert kernel["instrumented"] == 5
+    assert ran.variables["half"][0][2] > 0
