@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from luthier.counts import KernelCounts
-    from luthier.run.launches import Launch, LoadedObject
-    from luthier.run.results import Run
+    from luthier.observation import Launch, LoadedObject, Run
     from luthier.table import Table
     from luthier.task import InstrumentationTask
 
@@ -112,9 +111,11 @@ class Tool:
     def report(self, run: Run) -> Iterable[Table]:
         """What the run has found, as tables. Without one: the sums of all variables of at most 8 bytes, and `tables` of
         what was counted."""
-        from luthier.run.results import default_report
+        from luthier.table import Table
 
-        return default_report(run, self)
+        names = dict.fromkeys(variable.name for variable in run.variables() if variable.size <= 8)
+        sums = [Table("", ("variable", "value"), [(name, run.total(name)) for name in names])] if names else []
+        return [*sums, *(table for counts in run.counts() for table in self.tables(counts))]
 
 
 class Share(NamedTuple):

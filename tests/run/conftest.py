@@ -127,8 +127,7 @@ def under_tools(capfd: pytest.CaptureFixture[str]) -> Callable[..., RunUnderTool
             instrumentation.end()
             summary = results.summary(instrumentation, argv, code, results.tables(instrumentation))
             variables = {
-                tool.name: [(v.gpu, v.name, v.value) for v in results.Run(instrumentation, tool).variables()]
-                for tool in tools
+                tool.name: [(v.gpu, v.name, v.value) for v in instrumentation.view(tool).variables()] for tool in tools
             }
             return code, summary, variables, [session.launches.copy() for session in instrumentation.sessions]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from luthier import InstrumentationTask, Tool
-from luthier.run.launches import Launch, LoadedObject
-from luthier.run.results import Run
+from luthier.observation import Launch, LoadedObject, Run
 from luthier.table import Table
 
 from .conftest import RunUnderTools

@@ -16,8 +16,8 @@ import pytest
 from luthier import InstrumentationTask, Tool
 from luthier.emulator.native.store import Store
 from luthier.errors import LuthierError
+from luthier.observation import Launch
 from luthier.run import instrumentation, patching
-from luthier.run.launches import Launch
 
 from .conftest import RunUnderTools
 from .test_programs import SAYS

@@ -5,22 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
+from luthier.observation import Launch, LoadedObject
 from luthier.patch.companion import ORIGINAL
-from luthier.run.launches import Launch, LoadedObject
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched, Patcher
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, LaunchedKernel, Session
+from luthier.run.view import View
 from luthier.tool import Tool, ToolGroup
-
-if TYPE_CHECKING:
-    from luthier.run.results import Run
 
 
 class Instrumentation:
@@ -56,7 +54,7 @@ class Instrumentation:
         """
         for tool in self.tools.tools:
             try:
-                tool.at_init(self._run(tool))
+                tool.at_init(self.view(tool))
             except LuthierError:
                 raise
             except Exception as problem:  # whatever a tool's own code raises
@@ -65,12 +63,11 @@ class Instrumentation:
     def end(self) -> None:
         """The program has ended."""
         for tool in self.tools.tools:
-            self._call(tool, tool.at_exit, self._run(tool))
+            self._call(tool, tool.at_exit, self.view(tool))
 
-    def _run(self, tool: Tool) -> Run:
-        from luthier.run.results import Run
-
-        return Run(self, tool)
+    def view(self, tool: Tool) -> View:
+        """The run as a tool sees it."""
+        return View(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)])
 
     def _call(self, tool: Tool, function: Callable[[Any], object], argument: object) -> None:
         """Call a tool's own code; what it raises is told at the end."""
@@ -166,7 +163,7 @@ class Instrumentation:
         launch = Launch(kernel.kernel, kernel.object, session.pid, gpu, number, *geometry, bool(chosen))
         session.running[gpu] = launch
         for tool in self.tools.tools:
-            launch.run = self._run(tool)
+            launch.run = self.view(tool)
             if tool.reset_each_launch:
                 for variable in launch.variables():
                     variable.reset()
@@ -177,7 +174,7 @@ class Instrumentation:
         launch = session.running.pop(request.number(), None)
         if launch is not None:
             for tool in self.tools.tools:
-                launch.run = self._run(tool)
+                launch.run = self.view(tool)
                 self._call(tool, tool.at_kernel_end, launch)
 
     def _loaded(self, session: Session, request: Reader) -> None:

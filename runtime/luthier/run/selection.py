@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from luthier.errors import LuthierError
-from luthier.objects.names import is_selected
+from luthier.objects.names import is_selected, matches
 
 RUNTIME_KERNELS = ("__amd_rocclr_*",)
 """Kernels that HIP launches of its own: copies and fills."""
@@ -37,7 +36,7 @@ class Selection:
         """Why no launch of this kernel on that device is instrumented; None if some may be."""
         if self.devices is not None and gpu not in self.devices:
             return "device not selected"
-        if not self.runtime_kernels and any(fnmatch.fnmatchcase(kernel, pattern) for pattern in RUNTIME_KERNELS):
+        if not self.runtime_kernels and any(matches(kernel, pattern) for pattern in RUNTIME_KERNELS):
             return "launched by the HIP runtime itself"
         return None if is_selected(kernel, self.kernels) else "name not selected"
 

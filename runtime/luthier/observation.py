@@ -1,0 +1,139 @@
+"""What tools see of a program under `luthier run`: its processes' variables, its launches, its code objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.counts import KernelCounts
+from luthier.errors import DeviceError
+from luthier.module import DeviceVariable
+from luthier.objects import CodeObject, Kernel
+
+
+class LiveVariable:
+    """A tool's variable on one device of one process: its memory is read and written as it is now, while kernels run
+    and after."""
+
+    def __init__(self, variable: DeviceVariable, pid: int, gpu: int, memory: NDArray[np.uint8]) -> None:
+        self.name = variable.name
+        self.pid = pid
+        """Process."""
+        self.gpu = gpu
+        """Number of the device."""
+        self.size = variable.size
+        """Bytes."""
+        self._initial = variable.storage.initial
+        self._memory = memory
+
+    def read(self, dtype: Any = None) -> Any:
+        """The contents: bytes, or an array of `dtype`."""
+        data = self._memory.tobytes()
+        return data if dtype is None else np.frombuffer(data, dtype).copy()
+
+    @property
+    def value(self) -> int:
+        """The contents as an unsigned integer."""
+        return int.from_bytes(self._memory, "little")
+
+    def write(self, data: bytes | NDArray[Any]) -> None:
+        """Replace the contents.
+
+        Raises:
+            DeviceError: of another size.
+        """
+        raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8)
+        if raw.size != self.size:
+            raise DeviceError(f"variable {self.name} has {self.size} bytes, not {raw.size}")
+        self._memory[:] = raw.ravel()
+
+    def reset(self) -> None:
+        """Give it its initial value."""
+        self.write(self._initial)
+
+
+class LaunchedKernel(Protocol):
+    """A kernel of one code object, in all processes and on all devices."""
+
+    @property
+    def name(self) -> str:
+        """Its symbol."""
+
+    @property
+    def object(self) -> str:
+        """The code object's name."""
+
+    @property
+    def launches(self) -> int:
+        """How often it was launched."""
+
+    @property
+    def instrumented(self) -> int:
+        """Launches that ran the patched kernel."""
+
+    @property
+    def covered(self) -> bool:
+        """Whether every launch ran with every hook that the tools asked for."""
+
+
+class Run(Protocol):
+    """A run as a tool sees it: its own variables on every device of every process, and all kernels.
+
+    It may be looked at while the program runs and after.
+    """
+
+    @property
+    def kernels(self) -> Sequence[LaunchedKernel]:
+        """What was launched so far."""
+
+    def variables(self, name: str | None = None) -> list[LiveVariable]:
+        """The tool's variables of that name, or all: one for each device of each process that has come to need it."""
+
+    def counts(self) -> Sequence[KernelCounts]:
+        """What was counted into no variable (`InstrumentationTask.count`), for each kernel, over all devices and
+        processes."""
+
+    def total(self, name: str) -> int:
+        """The variable's values as integers, added up over devices and processes; 0 if there is none yet."""
+
+
+@dataclass(frozen=True)
+class LoadedObject:
+    """A code object that a process has loaded on a device."""
+
+    object: CodeObject
+    pid: int
+    gpu: int
+    """Number of the device."""
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel."""
+
+    kernel: Kernel
+    object: CodeObject
+    pid: int
+    gpu: int
+    """Number of the device."""
+    number: int
+    """Among the launches of the kernel in this process."""
+    grid: tuple[int, ...]
+    """Work-items in three dimensions."""
+    block: tuple[int, ...]
+    """Work-items of a work-group in three dimensions."""
+    group_segment: int
+    """Bytes of LDS a work-group."""
+    private_segment: int
+    """Bytes of scratch a work-item."""
+    instrumented: bool
+    """Whether the patched kernel is launched."""
+    run: Run = field(init=False, repr=False)
+
+    def variables(self, name: str | None = None) -> list[LiveVariable]:
+        """The tool's variables of that name, or all, on the launch's device: to be read and written."""
+        return [one for one in self.run.variables(name) if (one.pid, one.gpu) == (self.pid, self.gpu)]

@@ -1,0 +1,123 @@
+"""What there is to see of a run so far."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from luthier.counts import KernelCounts
+from luthier.observation import LiveVariable
+from luthier.patch import by_kind
+from luthier.run.patching import Patched
+from luthier.run.sessions import Session
+
+
+@dataclass(frozen=True)
+class KernelResult:
+    """A kernel of one code object, in all processes and on all devices."""
+
+    name: str
+    object: str
+    launches: int
+    instrumented: int
+    """Launches that ran the patched kernel."""
+    patched: Patched
+
+    @property
+    def covered(self) -> bool:
+        """Whether every launch ran with every hook that the tools asked for."""
+        report = self.patched.report
+        return report is not None and not report.refusals and self.launches == self.instrumented
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of ``luthier run --json``."""
+        report = self.patched.report
+        return {
+            "kernel": self.name,
+            "object": self.object,
+            "launches": self.launches,
+            "instrumented": self.instrumented,
+            "reason": self.patched.reason or None,
+            "skipped": self.patched.skipped,
+            "covered": self.covered,
+            "from_cache": self.patched.kept,
+            "requested_sites": None if report is None else report.requested_sites,
+            "sites": None if report is None else report.sites,
+            "hooks": None if report is None else report.insertions,
+            "unknown_calls": None if report is None else report.unknown_calls,
+            "refused": {}
+            if report is None
+            else {
+                kind: {"hooks": count, "first": first.message}
+                for kind, (count, first) in by_kind(report.refusals).items()
+            },
+        }
+
+
+class View:
+    """`luthier.observation.Run` for one tool.
+
+    Args:
+        sessions: the processes; more may come.
+        modules: identities of the tool's modules; more may come.
+    """
+
+    def __init__(self, sessions: Sequence[Session], modules: Collection[int]) -> None:
+        self._sessions = sessions
+        self._modules = modules
+
+    @property
+    def kernels(self) -> list[KernelResult]:
+        """What was launched so far."""
+        return launched_kernels(self._sessions)
+
+    def variables(self, name: str | None = None) -> list[LiveVariable]:
+        """The tool's variables of that name, or all: one for each device of each process that has come to need it."""
+        return [
+            variable
+            for session in list(self._sessions)
+            for block, variable in session.variables()
+            if id(block.module) in self._modules and name in (None, variable.name)
+        ]
+
+    def counts(self) -> list[KernelCounts]:
+        """What was counted into no variable (`InstrumentationTask.count`), for each kernel, over all devices and
+        processes."""
+        found = []
+        sessions = list(self._sessions)
+        companions = {
+            id(companion): companion
+            for session in sessions
+            for kernel in list(session.kernels)
+            if (companion := kernel.patched.companion) is not None and companion.counters is not None
+        }
+        for companion in companions.values():
+            symbols = {block.symbol for block in companion.blocks}
+            counters = companion.counters
+            assert counters is not None
+            cells = np.zeros(counters.cells, np.int64)
+            for session in sessions:
+                for block, variable in session.variables():
+                    if block.symbol in symbols and variable.name == counters.symbol:
+                        cells += np.frombuffer(variable.read(), np.int64)
+            found.append(counters.counts(cells))
+        return found
+
+    def total(self, name: str) -> int:
+        """The variable's values as integers, added up over devices and processes; 0 if there is none yet."""
+        return sum(variable.value for variable in self.variables(name))
+
+
+def launched_kernels(sessions: Iterable[Session]) -> list[KernelResult]:
+    """What was launched so far; kernels of one name and object together."""
+    found: dict[tuple[str, str, int], list[Any]] = {}
+    for session in list(sessions):
+        for kernel, row in zip(list(session.kernels), session.counts, strict=False):
+            key = kernel.name, kernel.object.name, id(kernel.patched.companion) or hash(kernel.patched.reason)
+            entry = found.setdefault(key, [0, 0, kernel.patched])
+            entry[0] += int(row["launches"])
+            entry[1] += int(row["instrumented"])
+    return [KernelResult(name, object, *entry) for (name, object, _), entry in found.items()]
