@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -132,6 +133,19 @@ def corpus(target: str, folder: Path, items: int = 1 << 13) -> Iterable[Row]:
     yield Row(f"{target} slowest of them: {slowest}", speeds[slowest][0] / speeds[slowest][1] / 1e6, unit)
 
 
+def launches(path: Path, groups: int, threads: int, count: int = 1000) -> float:
+    """CPU seconds of a launch of `groups` work-groups that each do little."""
+    device = open_device("emu:gfx942", threads=threads)
+    kernel, n = device.load(path).kernel("vector_add"), 256 * groups
+    buffers = [device.allocate(4 * n) for _ in range(3)]
+    for _ in range(50):
+        kernel.launch(*buffers, n, grid=groups, block=256)
+    began = time.process_time()
+    for _ in range(count):
+        kernel.launch(*buffers, n, grid=groups, block=256)
+    return (time.process_time() - began) / count
+
+
 STAGES = """
 import sys, time
 began = time.perf_counter()
@@ -244,6 +258,9 @@ def measure() -> Iterable[Row]:
         for kernel, (path, arguments) in work.items():
             speed, count = rate("gfx942", path, kernel, *arguments, threads=cores, grid=n // 256, block=256)
             yield Row(f"gfx942 {kernel}, {count} wave-instructions, {cores} threads", speed / 1e6, unit)
+        for groups_of, threads in ((1, 1), (64, cores)):
+            seconds = min(launches(plain, groups_of, threads) for _ in range(3))
+            yield Row(f"gfx942 launch of {groups_of} small work-groups, {threads} threads, CPU", 1e6 * seconds, "us")
         for target in ("gfx942", "gfx1100"):
             yield from corpus(target, folder)
         yield from counting(folder / "straight-gfx942.hsaco", groups)

@@ -191,9 +191,9 @@ def main() -> None:
     seeds = np.random.default_rng(seed)
     instructions = Instructions(isa, seeds, 30)
     outcomes: dict[str, int] = {}
-    began = time.monotonic()
+    began = time.process_time()  # the machine may have other work
     count = 0
-    while time.monotonic() - began < seconds:
+    while time.process_time() - began < seconds:
         count += 1
         if count % 8 == 0:
             instructions.renew(30)
