@@ -144,10 +144,12 @@ class Service:
         raise protocol.ProtocolError(f"a message of kind {kind}")
 
     def _count(self, request: Reader) -> None:
+        if self._executed is None:
+            raise protocol.ProtocolError("counts that nobody asked for")
         for _ in range(request.number()):
             number = request.number()
             rows = np.frombuffer(request.take(request.number() * 24), np.uint64).reshape(-1, 3).astype(np.int64)
-            if self._executed is None or number >= len(self._planner.codes):
+            if number >= len(self._planner.codes):
                 raise protocol.ProtocolError("counts of code that was never planned")
             planned = self._planner.codes[number]
             if len(rows) and rows[:, 0].max() >= planned.code.count:
