@@ -41,6 +41,8 @@ class Counter:
     """A wave adds 1 at most once, and nothing else: one bit is enough."""
     wide: bool = False
     """64 bits are needed while a wave runs."""
+    scalar: bool = False
+    """It grows where vector instructions cannot be used."""
     places: list[tuple[int, Zone, bool] | None] = field(default_factory=list)
     """For each increment the instruction and the zone, and whether SCC is live there; None at kernel entry."""
 
@@ -153,7 +155,7 @@ def store(
         for bit, counter in enumerate(word):
             storage.held[counter], storage.bit[counter] = Held(unit, None), bit
     _put_into_sgprs(storage, others, free, code)
-    left = [counter for counter in counters if counter not in storage.held]
+    left = [counter for counter in counters if counter not in storage.held and not counter.scalar]
     _put_into_lanes(storage, left, lanes, code)
     return storage
 

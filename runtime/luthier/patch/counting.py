@@ -168,6 +168,7 @@ class _Planner:
         counters, profiles = self._reduce(each=each)
         for counter in counters:
             counter.places = [self._point(increment.place) for increment in counter.increments]
+            counter.scalar = not all(point is None or self._takes_vectors(point) for point in counter.places)
         scalars, vectors = self._free()
         storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code)
         storage.reserved |= self.hooks.reserved
@@ -261,16 +262,29 @@ class _Planner:
             raise PatchError(
                 "code behind the end of counting", kernel=self.lifted.kernel.name, offset=columns.address[place.first]
             )
-        best: tuple[tuple[bool, bool, bool], int] | None = None
+        best: tuple[tuple[bool, ...], int] | None = None
         for index in range(place.first, min(place.last, flush) + 1):
             # In a clause nothing can be inserted without dissolving it, behind a release none without undoing it.
-            flaws = self._scc_live(index), index in self.in_clause, index in self.lifted.released
+            flaws = (
+                self._scc_live(index),
+                index in self.in_clause,
+                index in self.lifted.released,
+                not self._takes_vectors((index, Zone.BEFORE, False)),
+            )
             if best is None or flaws < best[0]:
                 best = flaws, index
             if not any(flaws):
                 break
         assert best is not None
         return best[1], Zone.BEFORE, best[0][0]
+
+    def _takes_vectors(self, point: tuple[int, Zone, bool]) -> bool:
+        """Whether vector instructions mean at a point what they say: in VGPR index mode and in vector skip mode they do
+        not."""
+        index, zone, _ = point
+        lifted = self.lifted
+        places = {index + 1} if zone == Zone.BEHIND else {index}  # a branch does not change modes
+        return not any(place in lifted.index_mode or place in lifted.skipped for place in places)
 
     def _scc_live(self, index: int) -> bool:
         return bool(self.hooks.liveness.live_before(index).all_bits >> SCC & 1)
@@ -318,6 +332,12 @@ class _Planner:
                 if held is None:
                     if point is None or point[1] != Zone.BEFORE:
                         raise NoRoom
+                    if point[0] in self.lifted.restrictions:
+                        raise PatchError(
+                            f"no code can be inserted {self.lifted.restrictions[point[0]]}",
+                            kernel=self.lifted.kernel.name,
+                            offset=self.lifted.columns.address[point[0]],
+                        )
                     template = self.code.direct(amount, counter.symbol, counter.offset, lanes=increment.lanes)
                     plan.direct.append(DirectSplice(point[0], template))
                 elif point is None:
