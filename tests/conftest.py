@@ -1,18 +1,20 @@
-"""Tools that several kinds of tests instrument kernels with, compiled on the spot."""
+"""Tools that several kinds of tests instrument kernels with, and code objects, compiled on the spot."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from effort import is_todays
-from kept import FOLDER, ROOT
+from kept import FOLDER, ROOT, compiled, kept
 from luthier.module import ToolModule
 from luthier.tool import Tool
 
 from luthier_build.compile import compile_device
+from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
 PREFIX = """\
@@ -77,3 +79,34 @@ def counter(make_module: MakeModule) -> type[Tool]:
     patch.undo()
     sys.modules.pop("luthier_instr_count", None)
     return InstrCount
+
+
+CompileObject = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def compile_object() -> CompileObject:
+    """`compile_object(source, target, *flags)`: the code object of HIP source (a path or text)."""
+
+    def compile_object(source: Path | str, target: str, *flags: str) -> Path:
+        text = source.read_text() if isinstance(source, Path) else source
+        path = kept(text, lambda path: path.write_text(text), "source.hip")
+        toolchain = Toolchain.find()
+        device = ["--offload-device-only", "--no-gpu-bundle-output", "-O2"]
+        command = [toolchain.clang, *toolchain.device_flags(target), *device, *flags, path]
+        return compiled(command, [path], f"{target}.hsaco")
+
+    return compile_object
+
+
+App = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def app(compile_object: CompileObject) -> App:
+    """`app(name, target, *flags)`: the code object of an application in examples/apps."""
+
+    def compile_app(name: str, target: str, *flags: str) -> Path:
+        return compile_object(ROOT / "examples" / "apps" / f"{name}.hip", target, *flags)
+
+    return compile_app
