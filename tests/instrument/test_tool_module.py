@@ -54,7 +54,7 @@ def test_bitcode_from_a_file_and_from_memory(module: ToolModule, tmp_path: Path)
         assert [target.target.name for target in loaded.targets] == ["gfx942"]
         arguments = (ConstantArgument("2"), ConstantArgument("0x3FF0000000000000"))
         template = template_for(loaded.step, arguments, TargetId.parse("gfx942"), 64)
-        assert {fixup.symbol for fixup in template.fixups} >= {"counter"}
+        assert {fixup.symbol.partition("@")[0] for fixup in template.fixups} >= {"counter"}
 
 
 def test_two_modules_in_one_file_must_be_chosen(make_module, module: ToolModule, tmp_path: Path) -> None:
