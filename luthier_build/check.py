@@ -99,7 +99,7 @@ def _splice_with(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
         VGPRS.start + number if taken.source.argument is not None or taken.source.state else taken.source.unit
         for number, taken in enumerate(template.inputs)
     )
-    sgprs, vgprs = target.target.sgpr_limit, target.target.addressable_vgprs
+    sgprs, vgprs = target.target.sgpr_limit, target.target.named_vgprs
     binding = bind(template, sources, Live(0, 0), RegisterBudget(sgprs, vgprs, sgprs, vgprs), wave_size)
     if binding is None:
         place = f"{hook.location}: " if hook.location else ""

@@ -35,6 +35,8 @@ class Isa:
         operand_kind: NDArray[np.uint8],
         operand_value: NDArray[np.int64],
     ) -> tuple[bytes, NDArray[np.int32]]: ...
+    def vgpr_places(self, opcode: int) -> list[int]:
+        """For each operand which bits of ``s_set_vgpr_msb`` go with it (0 to 3), -1 for none."""
     def print(
         self,
         opcode: NDArray[np.int32],

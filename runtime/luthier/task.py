@@ -103,9 +103,11 @@ class InstrumentationTask:
 
     @property
     def instructions(self) -> Iterator[Instruction]:
-        """Every reachable instruction of the kernel and of the functions it calls, in address order."""
+        """Every reachable instruction of the kernel and of the functions it calls, in address order; without words that
+        are no known instruction."""
+        opcodes = self.lifted.columns.opcode
         for index, block in enumerate(self.lifted.block_of):
-            if block >= 0:
+            if block >= 0 and opcodes[index] >= 0:
                 yield Instruction(self.lifted, index)
 
     @property

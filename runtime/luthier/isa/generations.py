@@ -85,6 +85,9 @@ class Generation:
     """The vector registers of one SIMD."""
     addressable_vgprs: int = 256
     """Vector registers one wave can name in one file (VGPRs, and as many AGPRs where there are any)."""
+    named_vgprs: int = 256
+    """VGPRs that instructions have numbers for. Where there are more, ``s_set_vgpr_msb`` sets the upper two bits of the
+    numbers in each of four operand places, for the instructions that follow (LLVM, AMDGPULowerVGPREncoding)."""
     has_agprs: bool = False
     """A wave has accumulation registers besides (gfx908 and later GFX9)."""
     unified_vgprs: bool = False
@@ -126,6 +129,10 @@ class Generation:
     on IEEE is gone (RDNA4 ISA, "Mode Register")."""
     mode_switches: range = range(0)
     """Bits of MODE that change what vector instructions mean: GPR_IDX_EN and VSKIP (Vega ISA, "Mode register")."""
+    emulated: bool = True
+    """The emulated device knows what its instructions do."""
+    decodes_all: bool = True
+    """LLVM knows every instruction of the hardware. Else words that it does not know are carried along unread."""
 
     # Vector instructions
     dpp_controls: frozenset[int]
@@ -160,6 +167,12 @@ class Generation:
     matrix_wait_states: int = 0
     """Most that a vector write may have to wait for a matrix instruction still reading or writing its registers (MI200
     and MI300 ISA, "Dependency Resolution: Required Independent Instructions")."""
+    matrix_vector_distance: int = 0
+    """Vector instructions that must stand between a matrix instruction and one that writes its sources or touches its
+    result (LLVM, GCNHazardRecognizer, fixWMMACoexecutionHazards)."""
+    replay_wait: str | None = None
+    """Waits until memory instructions no longer need the registers that they took addresses and data from: they may be
+    started anew after a page fault (LLVM, SIInsertWaitcnts, XCNT)."""
     lane_mask_wait: str | None = None
     """Waits until vector instructions have read the SGPRs they take lane masks from; None where the hardware does."""
 
@@ -303,7 +316,26 @@ GFX12 = replace(
     lane_mask_wait="s_wait_alu 0x0",
 )
 
-GENERATIONS = (GFX9, GFX908, GFX90A, GFX940, GFX10, GFX10_3, GFX11, GFX12)
+GFX1250 = replace(
+    GFX12,
+    generation="GFX1250",
+    opcode_suffixes=("gfx12", "gfx1250"),
+    widest="gfx1250",
+    wave_sizes=(32,),
+    waves_per_simd=16,
+    vgpr_file=VgprFile(512, 8, 8),
+    addressable_vgprs=1024,
+    tied_vector_alignment=2,
+    kernarg_preload=True,
+    matrix_vector_distance=8,
+    preload_prologue=0,
+    getpc_clears_high=False,
+    wait_for_every_load=("s_wait_loadcnt_dscnt 0x0", "s_wait_kmcnt 0x0"),
+    replay_wait="s_wait_xcnt 0x0",
+    emulated=False,
+    decodes_all=False,
+)
+GENERATIONS = (GFX9, GFX908, GFX90A, GFX940, GFX10, GFX10_3, GFX11, GFX12, GFX1250)
 """All generations, in the order in which formats change."""
 
 MAJORS = tuple(sorted({generation.major for generation in GENERATIONS}))

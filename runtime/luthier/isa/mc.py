@@ -234,6 +234,21 @@ class Isa:
             raise DecodeError(f"LLVM has no register {name!r}")
         return self.register(number)
 
+    @functools.lru_cache(maxsize=4096)  # noqa: B019  there is one for each processor, for good
+    def vgpr_places(self, opcode: int) -> tuple[int, ...]:
+        """For each operand of an opcode which two bits of ``s_set_vgpr_msb`` are the upper bits of its VGPR numbers: 0
+        to 3 (src0, src1, src2 and the result of vector operations); -1 for none.
+
+        A source that is tied to the result goes with the result (LLVM, AMDGPULowerVGPREncoding).
+        """
+        places = self._native.vgpr_places(opcode)
+        for position, operand in enumerate(self.opcode(opcode).operands):
+            if not operand.is_def and operand.tied_to >= 0:  # one field of the encoding, or two that must agree
+                if places[operand.tied_to] < 0:
+                    places[operand.tied_to] = places[position]
+                places[position] = places[operand.tied_to]
+        return tuple(places)
+
     def register_at(self, unit: int, count: int = 1) -> int | None:
         """The register number that instructions of this processor use for exactly these units, None where there is
         none."""

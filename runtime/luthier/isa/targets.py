@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luthier.errors import TargetError
-from luthier.isa.generations import GFX9, GFX10, GFX10_3, GFX11, GFX12, GFX90A, GFX908, GFX940, Generation
+from luthier.isa.generations import GFX9, GFX10, GFX10_3, GFX11, GFX12, GFX90A, GFX908, GFX940, GFX1250, Generation
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -127,6 +127,7 @@ def _table() -> dict[str, Target]:
         _target(GFX12, "gfx1200", 0x48, **gfx12),
         _target(GFX12, "gfx1201", 0x4E, **gfx12),
         _target(GFX12, "gfx12-generic", 0x59, is_generic=True),
+        _target(GFX1250, "gfx1250", 0x49, lds_bytes=327680),
     ]
     return {row.name: row for row in rows}
 

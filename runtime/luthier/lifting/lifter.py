@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
 from typing import Literal
 
+import numpy as np
+
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa import registers as r
@@ -18,6 +20,7 @@ from luthier.lifting.code.explore import Explorer, Resolution
 from luthier.lifting.code.graph import Graph, build_graph, leaves_function
 from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
+from luthier.lifting.code.vgpr_banks import VgprBanks
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
 from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import (
@@ -28,6 +31,7 @@ from luthier.lifting.model import (
     Edge,
     Function,
     PcReference,
+    Restriction,
     Unknown,
 )
 from luthier.lifting.representation import LiftedRepresentation
@@ -80,9 +84,11 @@ class _Lifter:
         self.resolutions: dict[int, Resolution] = {}
         self.clobbers: dict[int, int] = {}
         self.found: dict[int, FunctionAddresses] = {}
+        self.vgpr_bits: dict[int, int | None] = {}
 
     def run(self) -> LiftedRepresentation:
         explorer = self.explorer
+        banks: VgprBanks | None = None
         explorer.add_function(self.kernel.entry, None, self.kernel.entry)
         for address in self.hardware_entries[1:]:
             explorer.reach(address, self.kernel.entry)
@@ -90,11 +96,23 @@ class _Lifter:
             code, columns, control, stops = explorer.code()
             roots = {self.kernel.entry: self.hardware_entries}
             graph = build_graph(explorer, columns, control, stops, self.resolutions, roots)
+            if self.object.target.target.addressable_vgprs > self.object.target.target.named_vgprs:
+                banks = VgprBanks(self.isa, columns, graph, self.hardware_entries, explorer.fail)
+                code = banks.meant(code)
+                columns = Columns(code)
             if not self._resolve(columns, graph):
                 break
         else:
             raise explorer.fail("the targets of register jumps do not settle", self.kernel.entry)
         regions = find_regions(graph, self.hardware_entries, columns, self.table, explorer.fail)
+        if not self.isa.target.target.decodes_all:
+            regions.restrictions |= _amid_unknown_words(code)
+        if banks is not None:
+            banks.check_calls()
+            self.vgpr_bits = banks.bits
+            for index, bits in banks.bits.items():
+                if bits is None:
+                    regions.restrictions[index] = "where upper bits of VGPR numbers are not known"
         return self._represent(code, columns, graph, regions)
 
     # Register jumps and calls
@@ -293,6 +311,7 @@ class _Lifter:
             columns=columns,
             effect_table=self.table,
             index_mode=dict(sorted(regions.indexed.items())),
+            vgpr_bits=self.vgpr_bits,
             skipped=frozenset(regions.skipped),
         )
 
@@ -387,3 +406,8 @@ def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:
         return found
 
     return remembered
+
+
+def _amid_unknown_words(code: InstructionArray) -> dict[int, Restriction]:
+    """Words of which it is not known where an instruction begins."""
+    return dict.fromkeys(np.flatnonzero(code.opcode < 0).tolist(), "amid words that are no known instruction")

@@ -14,7 +14,12 @@ from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, 
 from luthier.objects import CodeObject, Kernel
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
-Restriction = Literal["in vector skip mode", "in VGPR index mode"]
+Restriction = Literal[
+    "in vector skip mode",
+    "in VGPR index mode",
+    "where upper bits of VGPR numbers are not known",
+    "amid words that are no known instruction",
+]
 """Why no code can be inserted before an instruction."""
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
 
@@ -316,6 +321,9 @@ class LiftedKernel:
     effect_table: EffectTable = field(repr=False)
     index_mode: Mapping[int, IndexMode]
     """Instructions that run, or may run, in VGPR index mode (s_set_gpr_idx_on)."""
+    vgpr_bits: Mapping[int, int | None]
+    """Instructions before which VGPR numbers have upper bits that are not 0 (s_set_vgpr_msb, whose operand this is), or
+    not known (None). The registers in `code` are those that are meant."""
     skipped: frozenset[int]
     """Instructions that may run in vector skip mode (s_setvskip), in which vector instructions do nothing."""
     read_by_inserted: int = 0

@@ -40,6 +40,22 @@ def lane_text(unit: int) -> tuple[str, int]:
     return unit_text(VGPRS.start + vgpr), lane
 
 
+_NAMED = 256
+"""VGPRs that have a name in every state of ``s_set_vgpr_msb``; payloads run where that is 0."""
+
+
+def vector_text(mnemonic: str, destination: int, source: int) -> str:
+    """Assembly of a vector instruction with one source; where a VGPR is one of those that instructions have no number
+    for, its upper bits are set before (bits 1:0 of the source, 7:6 of the result) and cleared behind."""
+    bits, names = 0, []
+    for unit, place in ((destination, 6), (source, 0)):
+        number = unit - VGPRS.start if unit in VGPRS else 0
+        bits |= number // _NAMED << place
+        names.append(unit_text(unit - number // _NAMED * _NAMED))
+    text = f"{mnemonic} {names[0]}, {names[1]}"
+    return f"s_set_vgpr_msb {bits:#x}\n{text}\ns_set_vgpr_msb 0" if bits else text
+
+
 def copy_text(destination: int, source: int) -> str:
     """Assembly that copies one register unit to another without touching anything else (writing SCC touches only
     SCC)."""
@@ -56,7 +72,7 @@ def copy_text(destination: int, source: int) -> str:
     if source in AGPRS:
         return f"v_accvgpr_read_b32 {to}, {from_}"
     if destination in VGPRS:
-        return f"v_mov_b32_e32 {to}, {from_}"
+        return vector_text("v_mov_b32_e32", destination, source)
     if source in VGPRS:
         raise PatchError(f"a vector register ({from_}) has no single value for {to}")
     return f"s_mov_b32 {to}, {from_}"
@@ -107,7 +123,7 @@ def _in_order(copies: Mapping[int, int], spare: int | None) -> list[str]:
         to, from_ = next(iter(pending.items()))
         reader = next(other for other, source in pending.items() if source == to)
         if to in VGPRS:
-            lines.append(f"v_swap_b32 {unit_text(to)}, {unit_text(from_)}")
+            lines.append(vector_text("v_swap_b32", to, from_))
             del pending[to]
             pending[reader] = from_
             if reader == from_:

@@ -177,22 +177,30 @@ def emit(
         _set_branch(code, place_of[index], start_of[destination])
     if guarded:
         _set_branch(code, 0, size)
-    counters = [number for number, name in enumerate(_mnemonics(isa, template)) if name == "s_getpc_b64"]
+    counters = [number for number, name in enumerate(_mnemonics(isa, template)) if name in _PROGRAM_COUNTER]
 
-    def reference(fixup: Fixup) -> Reference:
+    def reference(fixup: Fixup) -> list[Reference]:
         before = bisect.bisect_left(counters, fixup.instruction)
         if not before:
             raise PatchError(f"hook {template.hook} refers to a symbol without the program counter")
         offset = place_of[fixup.instruction] + fixup.byte
         counter = place_of[counters[before - 1]] + 4
+        if fixup.modifier == "rel64":  # two halves, and each is relative to where it is
+            low = Reference(offset, fixup.symbol, fixup.addend, False, offset - counter)
+            return [low, replace(low, offset=offset + 4, addend=low.addend + 4, high=True, distance=low.distance + 4)]
         high = _is_high(fixup.modifier, template.hook)
-        return Reference(offset, fixup.symbol, fixup.addend, high, offset - counter)
+        return [Reference(offset, fixup.symbol, fixup.addend, high, offset - counter)]
 
-    return BoundPayload(bytes(code), tuple(map(reference, template.fixups)), instructions)
+    return BoundPayload(
+        bytes(code), tuple(field for fixup in template.fixups for field in reference(fixup)), instructions
+    )
 
 
 def _mnemonics(isa: Isa, template: Template) -> list[str]:
     return [isa.opcode(int(number)).mnemonic for number in template.code.opcode]
+
+
+_PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
 
 
 def _is_high(modifier: str, hook: str) -> bool:

@@ -28,8 +28,15 @@ class Seams:
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
         # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
-        wait = lifted.target.lane_mask_wait
-        self._everywhere: tuple[str, ...] = () if wait is None else (wait,)
+        before = lifted.target.lane_mask_wait, lifted.target.replay_wait
+        self._everywhere = tuple(wait for wait in before if wait is not None)
+        replay = lifted.target.replay_wait
+        if distance := lifted.target.matrix_vector_distance:
+            reached = np.array(lifted.block_of) >= 0
+            # A word that is not known may be a matrix instruction as well.
+            if ((lifted.code.flags & _MATRIX != 0) | (lifted.code.opcode < 0))[reached].any():
+                self._everywhere += ("v_nop",) * distance
+        self._behind: tuple[str, ...] = () if replay is None else (replay,)
         self._matrix_waits = lifted.target.matrix_wait_states
         self._matrices: list[int] | None = None
         """[n + 1] matrix instructions before each one; None if control reaches none."""
@@ -37,7 +44,7 @@ class Seams:
             matrix = lifted.code.flags & _MATRIX != 0
             if (matrix & (np.array(lifted.block_of) >= 0)).any():
                 self._matrices = [0, *np.cumsum(matrix).tolist()]
-        self._same = self._matrices is None and not lifted.skipped and not lifted.index_mode
+        self._same = self._matrices is None and not lifted.skipped and not lifted.index_mode and not lifted.vgpr_bits
 
     def at(self, point: int, index: int) -> Seam:
         """The seam of a payload that starts before instruction `point`.
@@ -46,10 +53,13 @@ class Seams:
             index: the instruction whose block the payload is in: `point`, or the one before it.
         """
         if self._same:
-            return self._everywhere, ()
+            return self._everywhere, self._behind
+        bits = self._lifted.vgpr_bits.get(point)
+        if bits is not None:
+            return ("s_set_vgpr_msb 0", *self._waits(point, index)), (*self._behind, f"s_set_vgpr_msb {bits:#x}")
         indexed = self._lifted.index_mode.get(point)
         if indexed is None:
-            return self._waits(point, index), ()
+            return self._waits(point, index), self._behind
         # M0 holds the index and the mask. It is as it was when the payload ends, or dead: turning the mode on again
         # with what is in it changes nothing.
         on = f"s_set_gpr_idx_on m0, {indexed.known}"

@@ -44,7 +44,9 @@ def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
     if highest_vgpr(lifted) >= descriptor.architected_vgprs:
         # In a unified file these are AGPRs by another name. More VGPRs would move the AGPRs and part the two.
         limit = descriptor.architected_vgprs
-    return RegisterBudget(descriptor.usable_sgprs, descriptor.architected_vgprs, target.sgpr_limit, limit)
+    # A payload runs with upper bits of VGPR numbers that are 0.
+    vgprs, limit = min(descriptor.architected_vgprs, target.named_vgprs), min(limit, target.named_vgprs)
+    return RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit)
 
 
 def highest_vgpr(lifted: LiftedRepresentation) -> int:
@@ -125,7 +127,7 @@ class Splicer:
     def __init__(self, task: InstrumentationTask, *, strict: bool) -> None:
         self.lifted = task.lifted
         self.budget = budget_of(task.lifted)
-        vgprs = max(self.budget.vgprs, highest_vgpr(task.lifted) + 1)
+        vgprs = max(task.lifted.kernel.descriptor.architected_vgprs, highest_vgpr(task.lifted) + 1)
         agprs = task.lifted.kernel.descriptor.agprs
         self._files = ((SGPRS, self.budget.sgprs), (VGPRS, vgprs), (AGPRS, agprs))
         self.refusals: list[Refusal] = []

@@ -93,7 +93,7 @@ _MARKER_AT_LABEL = re.compile(
 )
 """A marker, and then a label: they stand before the same instruction, but a branch to the label (a loop) must not come
 by the marker again."""
-_RETURN = re.compile(r"^[ \t]*s_setpc_b64 s\[30:31\][ \t]*\n", re.MULTILINE)
+_RETURN = re.compile(r"^[ \t]*s_set(?:pc_b64|_pc_i64) s\[30:31\][ \t]*\n", re.MULTILINE)
 _WAIT = re.compile(r"s_wait(cnt)?(_\w+)?$")
 _INDEXED = re.compile("movrel|gpr_idx")
 """Instructions through which registers are named by a number that is known only when they run."""
@@ -212,7 +212,8 @@ def _end_of_class(isa: Isa, name: str) -> int:
     """One above the highest VGPR unit that a register of LLVM's class `name` has."""
     registers = isa.registers_in_class(name)
     ends = isa.register_first_unit[registers] + isa.register_unit_count[registers]
-    return int(max((end for end in ends if end in range(VGPRS.start, VGPRS.stop + 1)), default=VGPRS.stop))
+    limit = VGPRS.start + isa.target.target.named_vgprs
+    return int(max((end for end in ends if end in range(VGPRS.start, limit + 1)), default=limit))
 
 
 def _registers(
@@ -277,11 +278,14 @@ def _registers(
     members: dict[int, list[int]] = {}
     for unit in leader:
         members.setdefault(find(unit), []).append(unit)
+    limit = VGPRS.start + isa.target.target.named_vgprs
     groups = []
     for units_of_group in members.values():
         first, last = min(units_of_group), max(units_of_group)
         need = max(alignment[unit] for unit in units_of_group)
-        end = min((below[unit] - (unit - first) for unit in units_of_group if unit in below), default=VGPRS.stop)
+        end = min(
+            (below[unit] - (unit - first) for unit in units_of_group if unit in below), default=limit - (last - first)
+        )
         groups.append(Group(first, last - first + 1, need, end))
     groups.sort(key=lambda group: (-group.count, group.first))
     return tuple(groups), frozenset(written)

@@ -12,6 +12,7 @@
 
 namespace llvm {
 class MCContext;
+class MCInstrDesc;
 class MCSubtargetInfo;
 
 enum class LitModifier { None, Lit, Lit64 };
@@ -27,10 +28,11 @@ public:
 };
 
 namespace AMDGPU {
-enum class OpName : uint32_t;
+enum class OpName : uint8_t; // LLVM keeps tables of them: the size matters
 enum class Subtarget;
 
 int16_t getNamedOperandIdx(uint16_t Opcode, OpName Name);
+std::pair<const OpName *, const OpName *> getVGPRLoweringOperandTables(const MCInstrDesc &Desc);
 int getMCOpcode(uint16_t Opcode, unsigned Gen);
 MCRegister getMCReg(MCRegister Reg, const MCSubtargetInfo &STI);
 MCRegister mc2PseudoReg(MCRegister Reg);

@@ -183,6 +183,35 @@ std::string Isa::mnemonic(unsigned opcode) const {
   return StringRef(text).trim().split(' ').first.split('\t').first.str();
 }
 
+namespace {
+constexpr int Places = 4;
+
+/// What stands in LLVM's tables for a place that no operand has: one above every name of an operand.
+unsigned noOperand(const MCInstrInfo &instructions) {
+  unsigned most = 0;
+  for (unsigned opcode = 0; opcode < instructions.getNumOpcodes(); ++opcode) {
+    const auto [first, second] = AMDGPU::getVGPRLoweringOperandTables(instructions.get(opcode));
+    for (const AMDGPU::OpName *names : {first, second})
+      for (int place = 0; names && place < Places; ++place)
+        most = std::max(most, unsigned(names[place]));
+  }
+  return most;
+}
+} // namespace
+
+std::vector<int> Isa::vgprPlaces(unsigned opcode) const {
+  static const unsigned none = noOperand(*instrInfo_);
+  const MCInstrDesc &desc = instrInfo_->get(opcode);
+  std::vector<int> result(desc.getNumOperands(), -1);
+  const auto [first, second] = AMDGPU::getVGPRLoweringOperandTables(desc);
+  for (const AMDGPU::OpName *names : {first, second})
+    for (int place = 0; names && place < Places; ++place)
+      if (unsigned(names[place]) != none)
+        if (const int at = AMDGPU::getNamedOperandIdx(uint16_t(opcode), names[place]); at >= 0)
+          result.at(size_t(at)) = place;
+  return result;
+}
+
 std::string Isa::registerText(uint32_t number) const {
   // MCInstPrinter::printRegName of this target prints only the number.
   return number ? AMDGPUInstPrinter::getRegisterName(MCRegister(number)) : "";

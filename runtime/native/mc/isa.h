@@ -155,6 +155,9 @@ public:
   /// The first word of what is printed: with its _e32, _e64, _dpp, _sdwa ending.
   std::string mnemonic(unsigned opcode) const;
   std::string registerText(uint32_t number) const;
+  /// For each operand the place (0 to 3: src0, src1, src2, dst, or what stands for them) whose bits of `s_set_vgpr_msb`
+  /// go with its VGPR numbers, -1 where there is none.
+  std::vector<int> vgprPlaces(unsigned opcode) const;
   RegisterUnits registerUnits(uint32_t number) const {
     return luthier::registerUnits(registerInfo_->getName(llvm::MCRegister(number)), generation_ == 9, vgprs_);
   }

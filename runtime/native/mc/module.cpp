@@ -187,6 +187,13 @@ PYBIND11_MODULE(_mc, m) {
           },
           py::arg("source"))
       .def("describe_opcode", &describeOpcode)
+      .def("vgpr_places",
+           [](const Isa &isa, unsigned opcode) {
+             if (opcode >= isa.instructions().getNumOpcodes())
+               throw McError("no such opcode");
+             return isa.vgprPlaces(opcode);
+           },
+           py::arg("opcode"))
       .def_property_readonly("register_count", [](const Isa &isa) { return isa.registers().getNumRegs(); })
       .def("register",
            [](const Isa &isa, unsigned number) {

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
+from luthier.lifting.code.unknown_words import with_unknown_words
 from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.instructions.semantics import Control, control_of
 from luthier.objects import CodeObject
@@ -43,8 +44,12 @@ class Piece:
         self.start = address
         self.end = address + len(data)
         self.code = isa.decode(data, address)
-        self.columns = Columns(self.code)
         control = controls_of(isa, self.code.opcode)
+        if not isa.target.target.decodes_all and (self.code.opcode < 0).any():
+            pieces, unknown = with_unknown_words(isa, data, address, self.code, lambda one: _goes_on(isa, one))
+            self.code = joined(pieces, data, address)
+            control = np.where(np.concatenate(unknown), int(Control.NEXT), controls_of(isa, self.code.opcode))
+        self.columns = Columns(self.code)
         self.control: list[int] = control.tolist()
         self.stops: list[int] = np.flatnonzero(control != int(Control.NEXT)).tolist()
 
@@ -76,6 +81,10 @@ def controls_of(isa: Isa, opcodes: NDArray[np.int32]) -> NDArray[np.int8]:
             table[number] = int(control_of(isa.opcode(number).pseudo))
         control = table[opcodes]
     return control
+
+
+def _goes_on(isa: Isa, opcode: int) -> bool:
+    return bool(controls_of(isa, np.array([opcode], np.int32))[0] == int(Control.NEXT))
 
 
 class Extent(NamedTuple):
@@ -200,6 +209,11 @@ def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
         for piece in pieces:
             image[piece.address - address : piece.address - address + len(piece.code)] = piece.code
         code = bytes(image)
+    return joined(pieces, code, address)
+
+
+def joined(pieces: list[InstructionArray], code: bytes, address: int) -> InstructionArray:
+    """One array of several that lie in ascending order in `code`, which begins at `address`."""
     counts = np.cumsum([0, *(len(piece.operand_value) for piece in pieces)])
     starts = [piece.operand_start[:-1] + base for piece, base in zip(pieces, counts[:-1], strict=True)]
     columns = (

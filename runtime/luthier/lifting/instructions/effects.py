@@ -176,10 +176,12 @@ class EffectTable:
         if known is not None and known[0] is self:
             return known[1]
         code = columns.code
+        if (code.opcode < 0).any() and self._native.missing(np.array([UNKNOWN_OPCODE], np.int32)):
+            self._native.tell(UNKNOWN_OPCODE, _UNKNOWN_FORM)
         for number in self._native.missing(code.opcode):
             self._native.tell(number, _described(opcode_effects(self.isa, number)))
         native = self._native.code(
-            code.opcode,
+            np.where(code.opcode < 0, UNKNOWN_OPCODE, code.opcode).astype(np.int32),
             code.operand_start,
             code.operand_kind,
             code.operand_value,
@@ -307,7 +309,26 @@ def _described(entry: OpcodeEffects) -> dict[str, object]:
     }
 
 
+UNKNOWN_OPCODE = 1 << 16
+"""Stands for -1, a word that LLVM does not know, in the native table; LLVM's numbers have 16 bits."""
 _SPECIAL_OPERANDS = ("row_mask", "bank_mask", "bound_ctrl", "dst_sel", "dst_unused", "simm16")
+
+
+_UNKNOWN_FORM: dict[str, object] = {
+    **dict.fromkeys(("operands", "table"), 0),
+    **dict.fromkeys(("reads", "full_writes", "partial_writes"), ()),
+    "implicit_writes": unit_bytes(r.TRACKED_SCALARS | r.VECTOR_MASK),
+    **dict.fromkeys(("implicit_reads", "implicit_kills"), unit_bytes(0)),
+    **dict.fromkeys(("cross_lane", "ignores_exec", "writes_anywhere", "stores"), True),
+    "special": "everything",
+    **dict.fromkeys(_SPECIAL_OPERANDS, -1),
+    "lanes": int(Lanes(15)),
+    **dict.fromkeys(("lanes_if_ones", "lanes_if_first", "lanes_if_second", "empty_way"), -1),
+    "half_of_exec": False,
+    "mask": "other",
+    "width": 1,
+}
+"""Everything may be read, and may change."""
 
 
 _PRESERVED = ("vdst_in", "old")

@@ -60,7 +60,6 @@ REFUSED_REASONS = {
     "S_ADD_PC_I64": "a computed jump relative to the program counter",
     "S_SWAP_PC_I64": "not supported yet",
     "S_SET_PC_I64": "not supported yet",
-    "S_SET_VGPR_MSB": "vector register numbers depend on a mode",
     "V_ILLEGAL": "control reaches an illegal instruction",
     "S_ILLEGAL": "control reaches an illegal instruction",
 }
