@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -9,20 +10,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from luthier.devices import open_device
+from luthier.tool import find_entry_points
 from run import Row
 
 SOURCE = Path(__file__).with_name("run_program.hip")
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
+_COLD = (
+    """
+import sys
+from pathlib import Path
+from luthier.emulator.native.store import Store
+from luthier.run import patching
+path = Path(sys.argv.pop(1)) / "patched.sqlite"
+patching.patched_store = lambda: Store(path)
+"""
+    + MAIN
+)
 TURNS = 3_000_000
 
 
-def _under_luthier(*command: str) -> str:
-    argv = [sys.executable, "-c", MAIN, "run", "--", *command]
+def _under_luthier(*command: str, options: Sequence[str] = ()) -> str:
+    argv = [sys.executable, "-c", MAIN, "run", *options, "--", *command]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
@@ -39,6 +52,29 @@ def _in_process(program: Path) -> float:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     kernel.launch(out, TURNS, grid=8, block=256)
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
+
+
+def _tools(program: str, plain: float) -> Iterable[Row]:
+    """What a tool costs that instruments nothing, and what a warm cache saves; nothing where the tool is not installed.
+
+    Args:
+        plain: microseconds of a launch without tools.
+    """
+    if "instr_count" not in find_entry_points():
+        return
+    nothing = ["-t", "instr_count", "--kernel", "no kernel", "--allow-nothing"]
+    queued = min(_numbers(_under_luthier(program, "launches", options=nothing))["queued"] for _ in range(3))
+    yield Row("a launch more, with the tool library and nothing instrumented", max(queued - plain, 0.0), "us")
+    with tempfile.TemporaryDirectory() as folder:
+        for what in ("cold", "warm"):
+            results = Path(folder) / "results.json"
+            began = time.perf_counter()
+            argv = [sys.executable, "-c", _COLD, folder, "run", "-t", "instr_count", "--json", str(results), "--"]
+            subprocess.run([*argv, program, "short"], check=True, capture_output=True)
+            took = time.perf_counter() - began
+            kernels = json.loads(results.read_text())["kernels"]
+            patched = sum(not kernel["skipped"] and not kernel["from_cache"] for kernel in kernels)
+            yield Row(f"that program under instr_count, {what} cache of patched kernels, {patched} patched", took, "s")
 
 
 def measure() -> Iterable[Row]:
@@ -61,6 +97,7 @@ def measure() -> Iterable[Row]:
             ("start", "from hipLaunchKernel to the first instruction"),
         ):
             yield Row(what, min(row[name] for row in times), "us")
+        yield from _tools(str(program), min(row["queued"] for row in times))
         ours = min(_numbers(_under_luthier(str(program), "long", str(TURNS)))["cpu"] for _ in range(3))
         theirs = min(_in_process(program) for _ in range(3))
         yield Row("a long kernel: CPU time of the threads that execute", ours, "s", "in Python's process", theirs)
