@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from luthier.cli.common import add_tool_argument, write_atomically
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runtime-kernels", action="store_true", help="also what HIP launches of its own to copy and fill memory"
     )
     results = parser.add_argument_group("results")
+    results.add_argument("-o", "--output", metavar="RUN", help="a new folder for results: see `luthier report`")
     results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
     results.add_argument(
         "--executed", action="store_true", help="print how many instructions the virtual devices executed, by kernel"
@@ -115,7 +117,7 @@ def _report(instrumentation: Instrumentation, command: list[str], code: int, arg
     Raises:
         LuthierError: nothing was instrumented, though it had to be.
     """
-    from luthier.run import results
+    from luthier.run import record, results
 
     reported = list(results.tables(instrumentation))
     if args.json != "-":
@@ -126,6 +128,9 @@ def _report(instrumentation: Instrumentation, command: list[str], code: int, arg
             print("== coverage", results.coverage(found).text(), sep="\n", file=sys.stderr)
         for fault in instrumentation.faults:
             print(f"luthier: {fault}", file=sys.stderr)
+    if args.output:
+        summary = results.summary(instrumentation, command, code, reported)
+        record.write(Path(args.output), summary, instrumentation.sessions)
     if args.json:
         text = json.dumps(results.summary(instrumentation, command, code, reported), indent=2)
         if args.json == "-":

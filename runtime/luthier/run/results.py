@@ -8,11 +8,9 @@ from typing import Any
 from luthier.errors import LuthierError, ToolError
 from luthier.patch import by_kind
 from luthier.run.instrumentation import Instrumentation
+from luthier.run.record import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.table import Table
-
-SCHEMA = 1
-"""Of `summary`; it grows when something in it changes its meaning or goes."""
 
 
 def kernels(instrumentation: Instrumentation) -> list[KernelResult]:
