@@ -224,8 +224,6 @@ class EmulatedDevice:
         self, target: TargetId | str, threads: int | None = None, check: str | Collection[str] | None = None
     ) -> None:
         self.target = TargetId.parse(target) if isinstance(target, str) else target
-        if not self.target.target.emulated:
-            raise DeviceError(f"the emulated device cannot be a {self.target.target.name}", target=str(self.target))
         self.threads = threads or len(os.sched_getaffinity(0))
         if self.threads < 1:
             raise DeviceError(f"{threads} threads")

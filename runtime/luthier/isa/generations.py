@@ -40,6 +40,8 @@ class LaunchTtmps(NamedTuple):
     """Number of the one with the wave's number in its work-group."""
     wave_id_shift: int
     """The lowest of that number's five bits."""
+    cluster: int | None = None
+    """Number of the one with the work-group's place in its cluster, where there are clusters."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,10 +131,18 @@ class Generation:
     on IEEE is gone (RDNA4 ISA, "Mode Register")."""
     mode_switches: range = range(0)
     """Bits of MODE that change what vector instructions mean: GPR_IDX_EN and VSKIP (Vega ISA, "Mode register")."""
-    emulated: bool = True
-    """The emulated device knows what its instructions do."""
+    extends_major: bool = False
+    """It has instructions that others of its `major` do not have, and some that mean something else there. Emulated
+    operations are declared by `major`: those that it does not share are refused (emulator/operations/gfx1250.py)."""
     decodes_all: bool = True
     """LLVM knows every instruction of the hardware. Else words that it does not know are carried along unread."""
+
+    # Memory
+    signed_vector_offset: bool = False
+    """The 32-bit VGPR that is added to a global address in SGPRs is signed (LLVM, hasSignedGVSOffset)."""
+    private_aperture: bool = True
+    """Flat addresses of scratch lie in an aperture; else scratch has global addresses (LLVM,
+    FeatureGloballyAddressableScratch)."""
 
     # Vector instructions
     dpp_controls: frozenset[int]
@@ -332,7 +342,10 @@ GFX1250 = replace(
     getpc_clears_high=False,
     wait_for_every_load=("s_wait_loadcnt_dscnt 0x0", "s_wait_kmcnt 0x0"),
     replay_wait="s_wait_xcnt 0x0",
-    emulated=False,
+    extends_major=True,
+    launch_ttmps=GFX12.launch_ttmps and GFX12.launch_ttmps._replace(cluster=6),
+    signed_vector_offset=True,
+    private_aperture=False,
     decodes_all=False,
 )
 GENERATIONS = (GFX9, GFX908, GFX90A, GFX940, GFX10, GFX10_3, GFX11, GFX12, GFX1250)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from luthier.isa import Isa
 from luthier.isa.registers import VCC
 from luthier.patch.copies import unit_text
-from luthier.patch.emission import BoundPayload, Reference, join
+from luthier.patch.emission import PROGRAM_COUNTER, BoundPayload, Reference, join
 from luthier.payload.codegen import PayloadAssembly
 from luthier.payload.template import Template, make_template
 
@@ -322,7 +322,7 @@ def _assemble(isa: Isa, text: str, symbols: tuple[tuple[str, str], ...]) -> Boun
         counter = next(
             index
             for index in range(fixup.instruction, -1, -1)
-            if isa.opcode(int(code.opcode[index])).mnemonic == "s_getpc_b64"
+            if isa.opcode(int(code.opcode[index])).mnemonic in PROGRAM_COUNTER
         )
         distance = field - int(code.offset[counter]) - int(code.size[counter])
         high = fixup.modifier == "rel32@hi"

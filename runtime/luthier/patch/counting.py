@@ -313,7 +313,9 @@ class _Planner:
         for first, count in lifted.kernel.descriptor.sgpr_inputs.values():
             inputs |= (1 << count) - 1 << first
         scalars = [u for u in SGPRS[: self.budget.sgpr_limit] if not (self.touched | inputs) >> u & 1]
-        vectors = [u for u in VGPRS[: self.budget.vgpr_limit] if not self.touched >> u & 1]
+        # Where upper bits of VGPR numbers are not always 0, additions to a VGPR would not always find it.
+        named = VGPRS[: 0 if lifted.vgpr_bits else self.budget.vgpr_limit]
+        vectors = [u for u in named if not self.touched >> u & 1]
         return scalars[: self.limits.sgprs], vectors[: self.limits.vgprs]
 
     # Code
@@ -364,13 +366,12 @@ class _Planner:
         scalars, fresh = self._address_registers(storage)
         vectors, waits = self._vectors(storage)
         for index in self.exits:
-            before, after = seams.at(index, index)
-            assert not after  # never in index mode: `_free`
+            before, _ = seams.at(index, index)  # what would be behind restores what a wave that ends needs no more
             lines = [*before, *waits]
             for batch in batches:
                 payload = self.code.flush(batch, vectors, scalars, lines, fresh=fresh)
                 plan.splices.append(Splice(index, Zone.BEFORE, payload))
-                lines = []
+                lines = [] if (replay := self.lifted.target.replay_wait) is None else [replay]
             if index in self.lifted.releases:
                 # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
                 plan.splices.append(Splice(index, Zone.BEFORE, self.code.assemble(["s_nop 0"])))

@@ -16,6 +16,9 @@ from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
 from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
 from luthier.payload.template import Template
 
+PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
+"""What LLVM calls the instruction that reads it, by generation."""
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -177,7 +180,7 @@ def emit(
         _set_branch(code, place_of[index], start_of[destination])
     if guarded:
         _set_branch(code, 0, size)
-    counters = [number for number, name in enumerate(_mnemonics(isa, template)) if name in _PROGRAM_COUNTER]
+    counters = [number for number, name in enumerate(_mnemonics(isa, template)) if name in PROGRAM_COUNTER]
 
     def reference(fixup: Fixup) -> list[Reference]:
         before = bisect.bisect_left(counters, fixup.instruction)
@@ -198,9 +201,6 @@ def emit(
 
 def _mnemonics(isa: Isa, template: Template) -> list[str]:
     return [isa.opcode(int(number)).mnemonic for number in template.code.opcode]
-
-
-_PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
 
 
 def _is_high(modifier: str, hook: str) -> bool:

@@ -10,7 +10,7 @@ from luthier.emulator.binding.shapes import MODIFIER, Fill, Registers, Step
 from luthier.emulator.constants import inline_offset
 from luthier.emulator.ir.declare import Form, OperandSpec, Operation, Unsupported
 from luthier.emulator.ir.variant import Access, Dpp, FloatMode, Variant
-from luthier.emulator.operations import compiled_for, operations_of
+from luthier.emulator.operations import compiled_for, gfx1250, operations_of
 from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.isa import InstructionArray, Isa, Opcode
 from luthier.isa.instructions import InstructionFlag, OperandKind
@@ -70,6 +70,8 @@ class _Plan:
     """Modifiers that are in the opcode, not in an operand."""
     writes_exec: bool
     results_dropped: bool
+    checked: tuple[tuple[str, int], ...]
+    """Operands whose values may be refused: name and operand index."""
     roles: tuple[tuple[int, int], ...]
     """Operand positions that decide the code, each with its role."""
 
@@ -159,6 +161,8 @@ class Binder:
         operation = table.get(name) or table.get(f"{name}_dual")
         if operation is None:
             raise Unsupported(reason(name))
+        if self.target.extends_major and (why := gfx1250.refused_opcode(opcode, name)):
+            raise Unsupported(why)
         for (refused, form), why in FORMS.items():
             if name == refused and form in opcode.name:
                 raise Unsupported(why)
@@ -187,6 +191,11 @@ class Binder:
         if "addressing" in operation.static:
             kind = re.search(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)_", f"{opcode.name}_")
             extra.append(("addressing", _ADDRESSING[kind[1]] if kind else 0))
+        if self.target.signed_vector_offset and name.startswith("global_") and "saddr" in positions:
+            extra.append(("signed", 1))
+        checked = []
+        if self.target.extends_major:
+            checked = [(key, positions[key]) for key in gfx1250.checked_operands(name) if key in positions]
         writes_exec = name.startswith("v_cmpx_")
         return _Plan(
             operation,
@@ -202,7 +211,8 @@ class Binder:
             tuple(extra),
             writes_exec,
             writes_exec and not self.target.cmpx_writes_mask,
-            self._roles(operation, (*results, *sources), positions, static),
+            tuple(checked),
+            self._roles(operation, (*results, *sources), positions, (*static, *checked)),
         )
 
     @staticmethod
@@ -254,6 +264,9 @@ class Binder:
         mode: FloatMode,
     ) -> Variant:
         operation = plan.operation
+        checked = {key: operands[at][1] for key, at in plan.checked if operands[at][0] != _REGISTER}
+        if self.target.extends_major and (why := gfx1250.refused_operands(plan.name, checked)):
+            raise Unsupported(why)
         results = tuple(
             self._access(plan, spec, place, operands, recipe, target, mode.relative)
             for spec, place in zip(operation.results, plan.results, strict=True)
@@ -273,6 +286,8 @@ class Binder:
                 continue
             if value or key in ("dst_sel", "dst_unused"):
                 modifiers.append((key, value))
+        if self.target.extends_major and gfx1250.is_replay_mode(plan.name, checked):
+            modifiers.append(("replay_mode", 1))
         if plan.writes_exec:
             modifiers.append(("writes_exec", 1))
         if operation.form is Form.CONTROL and target is not None and target <= 0:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from luthier.emulator import layout
 from luthier.isa import Isa
-from luthier.isa.registers import AGPRS, EXEC_HI, VGPRS
+from luthier.isa.registers import AGPRS, EXEC_HI, TTMPS, VGPRS
 
 MODIFIER = 1
 """Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be."""
@@ -59,6 +59,10 @@ class Registers:
 
     def __init__(self, isa: Isa) -> None:
         self._isa = isa
+        ttmps = isa.target.target.launch_ttmps
+        self._unknown = None if ttmps is None or ttmps.cluster is None else TTMPS[ttmps.cluster]
+        """Unit of a register that is not modelled: there are no clusters here."""
+        self._aperture = isa.target.target.private_aperture
         self._agprs = layout.agprs(isa.wave_size)
         self._places: dict[int, RegisterPlace] = {}
 
@@ -82,7 +86,7 @@ class Registers:
         if unit in VGPRS:
             index = unit - VGPRS.start
             return RegisterPlace(f"v{half}", layout.VECTORS + index * row, vgprs=index + count)
-        if name.endswith(("VCCZ", "EXECZ")):
+        if name.endswith(("VCCZ", "EXECZ")) or self._unknown in range(unit, unit + count):
             return RegisterPlace(f"?{name}", 0)
         if 0 <= unit <= EXEC_HI:
             return RegisterPlace(f"s{half}", 4 * unit)
@@ -91,6 +95,6 @@ class Registers:
         if name.startswith("SGPR_NULL"):
             return RegisterPlace("0", layout.WAVE["zero"])
         for prefix, field in _SPECIAL.items():
-            if name.startswith(prefix):
+            if name.startswith(prefix) and (self._aperture or not field.startswith("private")):
                 return RegisterPlace("s", layout.WAVE[field] + (4 if name.endswith("_HI") else 0))
         return RegisterPlace(f"?{name}", 0)

@@ -109,13 +109,13 @@ def s_cbranch_debug(w: WaveBuilder, target: Slot) -> None:
     w.next()
 
 
-@operations.control("s_setpc_b64", "u64 ->")
+@operations.control("s_setpc_b64 s_set_pc_i64", "u64 ->")
 def s_setpc_b64(w: WaveBuilder, source: Slot) -> None:
     """PC = S0."""
     go_to_address(w, source.scalar())
 
 
-@operations.control("s_swappc_b64", "u64 #following -> sdst:u64")
+@operations.control("s_swappc_b64 s_swap_pc_i64", "u64 #following -> sdst:u64")
 def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot) -> None:
     """D = PC of the next instruction; PC = S0."""
     address = source.scalar()
@@ -123,14 +123,14 @@ def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot) ->
     go_to_address(w, address)
 
 
-@operations.control("s_call_b64", "#target #following -> sdst:u64")
+@operations.control("s_call_b64 s_call_i64", "#target #following -> sdst:u64")
 def s_call_b64(w: WaveBuilder, result: Slot, target: Slot, following: Slot) -> None:
     """D = PC of the next instruction; PC = target."""
     result.write_scalar(code_address(w, following))
     take(w, target)
 
 
-@operations.wave("s_getpc_b64", "#following -> sdst:u64")
+@operations.wave("s_getpc_b64 s_get_pc_i64", "#following -> sdst:u64")
 def s_getpc_b64(w: WaveBuilder, result: Slot, following: Slot) -> None:
     """D = PC of the next instruction."""
     result.write_scalar(code_address(w, following))
@@ -214,7 +214,8 @@ def s_sleep(w: WaveBuilder) -> None:
 @operations.wave(
     "s_nop s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt s_waitcnt_depctr s_wait_idle "
     "s_wait_event s_wait_alu s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt "
-    "s_wait_kmcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_setprio s_inst_prefetch s_set_inst_prefetch_distance "
+    "s_wait_kmcnt s_wait_xcnt s_set_vgpr_msb s_wait_loadcnt_dscnt s_wait_storecnt_dscnt "
+    "s_setprio s_inst_prefetch s_set_inst_prefetch_distance "
     "s_clause s_delay_alu s_icache_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_gl1_inv s_code_end "
     "s_atc_probe s_atc_probe_buffer s_dcache_discard s_dcache_discard_x2 "
     "s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm s_version s_prefetch_inst s_prefetch_inst_pc_rel "
@@ -330,6 +331,9 @@ def _hardware_register(w: WaveBuilder, register: int) -> Value:
 
 
 def _set_field(w: WaveBuilder, source: Value) -> None:
+    if w.modifiers.get("replay_mode"):  # what is done anew after page faults, which do not happen here
+        w.next()
+        return
     register, low, count = _field(w.modifiers)
     mask = ((1 << count) - 1) << low & 0xFFFFFFFF
     if register == _HW_MODE:

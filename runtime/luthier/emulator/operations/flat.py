@@ -35,7 +35,10 @@ def _address(w: WaveBuilder, vaddr: Slot, saddr: Slot, offset: Slot) -> Value:
     if saddr.present:
         total = total + w.splat(saddr.scalar())
         if vaddr.present:
-            total = total + vaddr.row(0).to("u64")
+            offsets = vaddr.row(0)
+            total = total + (
+                offsets.as_("i32").to("i64").as_("u64") if w.modifiers.get("signed") else offsets.to("u64")
+            )
     else:
         low, high = vaddr.row(0), vaddr.row(1)
         total = total + (low.to("u64") | (high.to("u64") << 32))

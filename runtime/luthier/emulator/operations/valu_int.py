@@ -134,6 +134,18 @@ def lshl_add_u64(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return (x << (y & 7).to("u64")) + z
 
 
+@operations.lane("v_add_nc_u64", "u64 u64 -> u64", majors=(12,))
+def add_nc_u64(b: Builder, x: Value, y: Value) -> Value:
+    """D = S0 + S1; not declared for clamp."""
+    return x + y
+
+
+@operations.lane("v_sub_nc_u64", "u64 u64 -> u64", majors=(12,))
+def sub_nc_u64(b: Builder, x: Value, y: Value) -> Value:
+    """D = S0 - S1; not declared for clamp."""
+    return x - y
+
+
 # Multiplication -----------------------------------------------------------------------------------------------------
 
 

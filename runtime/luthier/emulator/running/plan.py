@@ -75,7 +75,7 @@ def kernel_plan(kernel: Kernel, target: Target, code: Code) -> dict[str, int]:
     return {
         **code_plan(code, entry_of(kernel, code), initial_mode(kernel), target),
         "code_delta": code.base - kernel.descriptor_address,
-        "vgpr_bytes": min(target.addressable_vgprs, max(descriptor.vgprs, 1)) * row,
+        "vgpr_bytes": min(target.named_vgprs, max(descriptor.vgprs, 1)) * row,
         "agpr_bytes": descriptor.agprs * row,
         "work_item_ids": min(descriptor.enable_vgpr_workitem_id, 2) + 1,
         "packed_ids": target.packed_work_item_ids,

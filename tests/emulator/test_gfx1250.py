@@ -1,0 +1,311 @@
+"""gfx1250 on the emulated device: what GFX12 shares runs, what is new or different is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from kept import compiled, kept
+from luthier.counts import CounterBudget
+from luthier.devices import open_device
+from luthier.emulator.inspection.coverage import coverage
+from luthier.emulator.inspection.samples import samples
+from luthier.errors import EmulationError
+from luthier.isa import Isa
+from luthier.launch_plan import LaunchPlan
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask
+from luthier.verify import verify_kernel
+from numpy.typing import NDArray
+
+from luthier_build.toolchain import Toolchain
+
+TARGET = "gfx1250"
+SOURCE = """
+#include <stdint.h>
+
+extern "C" __attribute__((global)) void add(const uint8_t *a, const uint8_t *b, uint8_t *c, int n) {
+  int i = __builtin_amdgcn_workitem_id_x();
+  if (i < n)
+    c[i] = a[i] + b[i];
+}
+
+__attribute__((shared)) uint8_t staged[64];
+
+extern "C" __attribute__((global)) void mix(const uint8_t *a, uint8_t *c) {
+  int i = __builtin_amdgcn_workitem_id_x();
+  staged[i] = a[i];
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  unsigned sum = 0;
+#pragma clang loop unroll(disable) vectorize(disable)
+  for (int k = 0; k <= i; k++) {
+    if (staged[k] & 1)
+      sum += staged[k] * k;
+    else
+      sum ^= staged[k];
+  }
+  c[i] = sum;
+}
+"""
+BYTES = {"buffer": "uint8", "count": 64, "fill": "random"}
+RESULT = {"buffer": "uint8", "count": 64, "fill": "zero"}
+PLANS = {
+    "add": LaunchPlan("add", (1, 1, 1), (64, 1, 1), (BYTES, BYTES, RESULT, 50)),
+    "mix": LaunchPlan("mix", (1, 1, 1), (64, 1, 1), (BYTES, RESULT)),
+}
+ASSEMBLY = """
+.amdgcn_target "amdgcn-amd-amdhsa--gfx1250"
+.text
+.globl k
+.p2align 8
+.type k,@function
+k:
+  s_load_b64 s[4:5], s[0:1], 0x0
+  v_lshlrev_b32 v1, 3, v0
+  s_wait_kmcnt 0x0
+{body}
+  s_endpgm
+.rodata
+.p2align 6
+.amdhsa_kernel k
+  .amdhsa_next_free_vgpr 32
+  .amdhsa_next_free_sgpr 40
+  .amdhsa_user_sgpr_kernarg_segment_ptr 1
+.end_amdhsa_kernel
+.amdgpu_metadata
+---
+amdhsa.version: [1, 2]
+amdhsa.target: amdgcn-amd-amdhsa--gfx1250
+amdhsa.kernels:
+  - {{.name: k, .symbol: k.kd, .kernarg_segment_size: 8, .kernarg_segment_align: 8, .wavefront_size: 32,
+      .group_segment_fixed_size: 0, .private_segment_fixed_size: 0, .sgpr_count: 40, .vgpr_count: 32,
+      .max_flat_workgroup_size: 64,
+      .args: [{{.name: out, .size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}]}}
+...
+.end_amdgpu_metadata
+"""
+Compile = Callable[..., CodeObject]
+
+
+@pytest.fixture(scope="module")
+def object(compile_object) -> CodeObject:
+    return load_object(compile_object(SOURCE, TARGET, "-O1"))
+
+
+def assembled(body: str) -> CodeObject:
+    text = ASSEMBLY.format(body=body)
+    path = kept(text, lambda path: path.write_text(text), "kernel.s")
+    command = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={TARGET}", "-mcode-object-version=5"]
+    return load_object(compiled([*command, "-x", "assembler", path], [path], f"{TARGET}.hsaco"))
+
+
+def stored(body: str, lanes: int = 32) -> NDArray[np.uint64]:
+    """What a kernel leaves in a buffer of 64 bits a lane, which are at s[4:5] + v1."""
+    out = np.zeros(lanes, np.uint64)
+    open_device(f"emu:{TARGET}").load(assembled(body)).kernel("k").launch(out, grid=1, block=lanes)
+    return out
+
+
+def launched(data: CodeObject | bytes, plan: LaunchPlan):
+    module = open_device(f"emu:{TARGET}").load(data)
+    arguments = plan.materialise()
+    stats = module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block)
+    return arguments, module, stats
+
+
+# What runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_compiled_kernels(object: CodeObject) -> None:
+    a, b, c, n = launched(object, PLANS["add"])[0]
+    expected = a + b
+    expected[n:] = 0
+    np.testing.assert_array_equal(c, expected)
+    a, c = launched(object, PLANS["mix"])[0]
+    sums = np.zeros(64, np.uint32)
+    for k, value in enumerate(a.astype(np.uint32)):
+        sums[k:] = sums[k:] + value * k if value & 1 else sums[k:] ^ value
+    np.testing.assert_array_equal(c, sums.astype(np.uint8))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_hooks_count_the_truth(object: CodeObject, counter, name: str) -> None:
+    for per_wave in (False, True):
+        verdict = verify_kernel(object, counter(per_wave=per_wave), PLANS[name], strict=True)
+        assert verdict.problems == ()
+        assert verdict.expected["counter"] == verdict.counters["counter"] > 30
+        assert verdict.compared_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [CounterBudget(), CounterBudget(sgprs=3), CounterBudget(sgprs=0, vgprs=0)],
+    ids=["sgprs", "vgpr", "memory"],
+)
+@pytest.mark.parametrize("name", PLANS)
+def test_counters_in_registers_are_the_truth(object: CodeObject, name: str, budget: CounterBudget) -> None:
+    tasks = []
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.counter_budget = budget
+        task.count(task.instructions)
+        task.count(task.instructions, per="lane")
+        tasks.append(task)
+
+    patched = patch_object(object, instrument, [name], strict=True)
+    before, _, stats = launched(object, PLANS[name])
+    after, module, _ = launched(patched.data, PLANS[name])
+    np.testing.assert_array_equal(before[-1] if name == "mix" else before[2], after[-1] if name == "mix" else after[2])
+    counts = patched.counters[name].read(module, stats.waves)
+    places = np.searchsorted(tasks[0].lifted.code.addresses, stats.by_address.addresses)
+    for found, truth in (
+        (counts.executions, stats.by_address.executions),
+        (counts.active_lanes, stats.by_address.active_lanes),
+    ):
+        expected = np.zeros(len(tasks[0].lifted.code.addresses), np.int64)
+        expected[places] = truth
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_counters_stay_out_of_vgprs_whose_numbers_change() -> None:
+    """An addition to a lane of a VGPR would go elsewhere where upper bits of VGPR numbers are set."""
+
+    def count(task: InstrumentationTask) -> None:
+        task.counter_budget = CounterBudget(sgprs=3)
+        task.count(task.instructions)
+        task.count(task.instructions, per="lane")
+
+    def text(bits: int) -> str:
+        branch = (
+            f"s_set_vgpr_msb {bits}\n v_mov_b32 v2, v1\n s_cbranch_scc0 1f\n v_mov_b32 v3, v1\n 1: s_set_vgpr_msb 0"
+        )
+        patched = load_object(patch_object(assembled(branch), count, ["k"], strict=True).data)
+        isa = Isa.of(TARGET)
+        pieces = [isa.decode(patched.read(start, size), start) for start, size in patched.text_ranges]
+        return "\n".join(line for piece in pieces for line in isa.texts(piece))
+
+    assert "v_readlane_b32" in text(0)
+    assert "v_readlane_b32" not in text(0x40)
+
+
+def test_offsets_to_scalar_addresses_are_signed() -> None:
+    """The last lane first, from the end of the buffer."""
+    body = """
+      s_add_nc_u64 s[6:7], s[4:5], 248
+      v_sub_nc_u32 v2, 0, v1
+      v_mov_b32 v4, v0
+      v_mov_b32 v5, 0
+      global_store_b64 v2, v[4:5], s[6:7]
+    """
+    np.testing.assert_array_equal(stored(body), np.arange(32, dtype=np.uint64)[::-1])
+
+
+PUT = "\n  global_store_b64 v1, v[2:3], s[4:5]"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("s_mov_b64 s[6:7], 0x123456789abcdef0\n v_mov_b64 v[2:3], s[6:7]", 0x123456789ABCDEF0),
+        (
+            "s_mov_b64 s[6:7], 5\n s_add_nc_u64 s[6:7], s[6:7], 0xffffffff00000000\n v_mov_b64 v[2:3], s[6:7]",
+            -(1 << 32) + 5,
+        ),
+        ("v_mov_b64 v[2:3], 0x123456789abcdef0", 0x123456789ABCDEF0),
+        ("v_mov_b64 v[2:3], 0x12345678", 0x12345678),
+        ("v_mov_b64 v[2:3], -7", -7),
+        ("v_mov_b64 v[4:5], 1.0\n v_add_f64 v[2:3], 0x3ff8000000000001, v[4:5]", 0x4004000000000000),
+        ("v_mov_b64 v[4:5], -1\n v_add_nc_u64 v[2:3], v[4:5], v[4:5]", -2),
+        ("v_mov_b64 v[4:5], 3\n v_sub_nc_u64 v[2:3], 0, v[4:5]", -3),
+        ("s_set_vgpr_msb 0\n s_set_vgpr_msb 0x4100\n v_mov_b64 v[2:3], 9\n s_wait_xcnt 0x0", 9),
+        ("s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 25, 1), 1\n v_mov_b64 v[2:3], 9", 9),
+        (
+            "v_mov_b64 v[2:3], 9\n global_store_b64 v1, v[2:3], s[4:5] scope:SCOPE_SYS nv\n v_mov_b64 v[2:3], 0\n"
+            "global_load_b64 v[2:3], v1, s[4:5] th:TH_LOAD_NT nv",
+            9,
+        ),
+        ("v_dual_mov_b32 v2, 5 :: v_dual_mov_b32 v3, 6", 6 << 32 | 5),
+        (
+            "s_get_pc_i64 s[6:7]\nhere:\n s_add_nc_u64 s[6:7], s[6:7], there-here\n s_swap_pc_i64 s[8:9], s[6:7]\n"
+            "s_branch done\nthere:\n v_mov_b64 v[2:3], 11\n s_set_pc_i64 s[8:9]\ndone:",
+            11,
+        ),
+        ("s_call_i64 s[8:9], there\n s_branch done\nthere:\n v_mov_b64 v[2:3], 12\n s_set_pc_i64 s[8:9]\ndone:", 12),
+    ],
+)
+def test_what_is_known_runs(body: str, expected: int) -> None:
+    np.testing.assert_array_equal(stored(body + PUT), np.full(32, expected & (1 << 64) - 1, np.uint64))
+
+
+# What does not --------------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "s_set_vgpr_msb 0x41": "VGPRs beyond v255",
+    "global_load_b32 v2, v0, s[4:5] scale_offset": "scale_offset",
+    "global_store_b32 v0, v2, s[4:5] scale_offset": "scale_offset",
+    "s_load_b32 s6, s[4:5], s7 offset:0 scale_offset": "scale_offset",
+    "s_getreg_b32 s6, hwreg(HW_REG_IB_STS2, 6, 4)": "hardware register 28",
+    "s_getreg_b32 s6, hwreg(HW_REG_WAVE_MODE)": "hardware register 1",
+    "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 12, 8), 1": "hardware register 1",
+    "s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 0, 32), s6": "hardware register 1",
+    "s_bfe_u32 s6, ttmp6, 0x4000c": "register TTMP6",
+    "s_mov_b64 s[6:7], ttmp[6:7]": "register TTMP6_TTMP7",
+    "s_mov_b64 s[6:7], src_flat_scratch_base_lo": "FLAT_SCRATCH_BASE",
+    "s_mov_b64 s[6:7], src_private_base": "SRC_PRIVATE_BASE",
+    "s_barrier_signal -3": "barriers of clusters",
+    "s_barrier_wait -3": "barriers of clusters",
+    "s_barrier_signal m0": "barriers of clusters",
+    "buffer_load_b32 v2, v1, s[8:11], null offen": "buffer descriptors",
+    "s_buffer_load_b32 s6, s[8:11], 0": "buffer descriptors",
+    "flat_load_b32 v2, v1, s[4:5]": "flat_load_b32",
+    "global_load_d16_b16 v2, v1, s[4:5]": "other 16 bits",
+    "ds_load_u8_d16 v2, v1": "other 16 bits",
+    "v_movrels_b32 v2, v3": "counts VGPRs",
+    "v_cvt_pk_fp8_f32 v2, v3, v4": "8 bits",
+    "v_pk_add_f32 v[2:3], v[4:5], v[6:7]": "halves of SGPRs",
+    "v_wmma_f32_16x16x32_f16 v[16:23], v[0:7], v[8:15], v[16:23]": "v_wmma_f32_16x16x32_f16",
+    "v_dual_add_f32 v2, v3, v4 :: v_dual_fma_f32 v5, v6, v7, v8": "GFX12 has no such",
+    "v_add_nc_u64 v[2:3], v[4:5], v[6:7] clamp": "clamp",
+    "v_tanh_f32 v2, v3": "v_tanh_f32",
+    "v_bitop3_b32 v2, v3, v4, v5 bitop3:0x1b": "v_bitop3_b32",
+    "global_load_async_to_lds_b32 v2, v1, s[4:5]": "global_load_async_to_lds_b32",
+    "ds_add_f64 v2, v[4:5]": "ds_add_f64",
+    "s_sendmsg_rtn_b32 s6, sendmsg(MSG_RTN_GET_CLUSTER_BARRIER_STATE)": "s_sendmsg_rtn_b32",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refusals_name_the_instruction(text: str) -> None:
+    refused = assembled(f"here:\n  {text}")
+    kernel = open_device(f"emu:{TARGET}").load(refused).kernel("k")
+    (address,) = kernel.refused()
+    assert REFUSED[text] in kernel.refused()[address]
+    with pytest.raises(EmulationError) as caught:
+        kernel.launch(np.zeros(32, np.uint64), grid=1, block=32)
+    mnemonic = text.rsplit("\n", 1)[-1].split()[0]
+    assert caught.value.offset == address
+    assert f"({mnemonic}" in str(caught.value)
+    assert REFUSED[text] in str(caught.value)
+
+
+def test_all_that_runs_is_of_gfx12() -> None:
+    """Beside what LLVM has one opcode for, only what is known to be the same."""
+    found = coverage(TARGET)
+    run = {name for names in (found.exact, found.bounded) for opcodes in names.values() for name in opcodes}
+    isa = Isa.of("gfx1200", 32)
+    shared = {isa.opcode(number).name for number in samples(isa)}
+    own = {name for name in run - shared if not name.startswith("V_DUAL_")}
+    assert len(run & shared) > 2000
+    assert own == {
+        *("S_GETPC_B64_gfx1250", "S_SETPC_B64_gfx1250", "S_SWAPPC_B64_gfx1250", "S_CALL_B64_gfx1250"),
+        *("S_WAIT_XCNT_gfx12", "V_MOV_B64_e32_gfx1250", "V_MOV_B64_e64_gfx1250"),
+        *("V_ADD_U64_e32_gfx1250", "V_ADD_U64_e64_gfx1250", "V_SUB_U64_e32_gfx1250", "V_SUB_U64_e64_gfx1250"),
+        *(f"V_MUL_{kind}_e64_gfx1250" for kind in ("LO_U32", "HI_U32", "HI_I32")),
+        *("V_ASHRREV_I64_e64_gfx1250", "V_LSHRREV_B64_e64_gfx1250"),
+        *(f"V_{kind}_F64_e64_gfx1250" for kind in ("FMA", "LDEXP", "DIV_SCALE", "DIV_FMAS", "DIV_FIXUP")),
+    }
+    assert not any("_e96_" in name for name in run)
