@@ -128,6 +128,7 @@ def _table() -> dict[str, Target]:
         _target(GFX12, "gfx1201", 0x4E, **gfx12),
         _target(GFX12, "gfx12-generic", 0x59, is_generic=True),
         _target(GFX1250, "gfx1250", 0x49, lds_bytes=327680),
+        _target(GFX1250, "gfx1251", 0x5A, lds_bytes=327680),
     ]
     return {row.name: row for row in rows}
 
