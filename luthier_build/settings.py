@@ -1,7 +1,7 @@
 """What a tool's author can say about its build: one dataclass, read from four places.
 
 A value given in several places is taken from the first of: a command-line flag, a configuration setting of the build
-frontend (``pip install -C luthier.isa.targets=gfx942 .``), the environment (``LUTHIER_TARGETS``), the project's
+frontend (``pip install -C luthier.targets=gfx942 .``), the environment (``LUTHIER_TARGETS``), the project's
 ``pyproject.toml`` or `setup.py`.
 """
 

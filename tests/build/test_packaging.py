@@ -285,7 +285,7 @@ def test_where_settings_come_from(sample: Path) -> None:
     assert bundled(config, LUTHIER_TARGETS="gfx906") == ["gfx908"]
     assert bundled(flag, config, LUTHIER_TARGETS="gfx906") == ["gfx90a"]
     output = build(sample, "--wheel", config, LUTHIER_VERBOSE="1", LUTHIER_JOBS="1")
-    assert "targets = ('gfx908',) (from config setting luthier.isa.targets)" in output
+    assert "targets = ('gfx908',) (from config setting luthier.targets)" in output
     assert "jobs = 1 (from environment LUTHIER_JOBS)" in output
     assert "include-dirs = ('include',) (from pyproject.toml)" in output
     assert "compress = False (from default)" in output

@@ -55,7 +55,7 @@ def test_values_come_from_the_table() -> None:
     ("given", "value", "origin"),
     [
         (("flag", "config", "environment", "table"), "gfx900", "flag --targets"),
-        (("config", "environment", "table"), "gfx906", "config setting luthier.isa.targets"),
+        (("config", "environment", "table"), "gfx906", "config setting luthier.targets"),
         (("environment", "table"), "gfx908", "environment LUTHIER_TARGETS"),
         (("table",), "gfx90a", "pyproject.toml"),
     ],
@@ -64,7 +64,7 @@ def test_precedence_and_origin(given: tuple[str, ...], value: str, origin: str) 
     settings = load_settings(
         {**MODULES, **({"targets": ["gfx90a"]} if "table" in given else {})},
         flags={"targets": "gfx900" if "flag" in given else None},
-        config={"luthier.isa.targets": "gfx906"} if "config" in given else {},
+        config={"luthier.targets": "gfx906"} if "config" in given else {},
         environment={"LUTHIER_TARGETS": "gfx908"} if "environment" in given else {},
     )
     assert settings.targets == (value,)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
+from luthier.emulator.native.machine import machine_code
 from luthier.run import parse_devices, results, run_program
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
@@ -90,10 +91,12 @@ class RunUnderTools:
 
 
 def apart(work: Callable[[], Any]) -> Any:
-    """What `work` returns in a forked process: memory for a run can be had once in a process."""
+    """What `work` returns in a forked process: memory for a run can be had once in a process, and only where no machine
+    code is loaded yet, as it is here when other tests have run before."""
     reading, writing = multiprocessing.get_context("fork").Pipe(duplex=False)
 
     def child() -> None:
+        machine_code.cache_clear()
         try:
             writing.send((True, work()))
         except BaseException as problem:
