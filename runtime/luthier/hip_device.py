@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier import storage
 from luthier.emulator.running.start import Geometry, as_triple, explicit_size, pack_explicit
 from luthier.errors import DeviceError, ObjectError
 from luthier.isa.targets import TargetId
@@ -25,12 +26,6 @@ _PROPERTIES = 16384
 """Bytes that have room for hipDeviceProp_t of any version."""
 _BUFFER, _SIZE, _END = 1, 2, 3
 """HIP_LAUNCH_PARAM_…: how a launch names the bytes of its arguments."""
-
-
-def _as_bytes(data: bytes | NDArray[Any]) -> NDArray[np.uint8]:
-    if isinstance(data, bytes):
-        return np.frombuffer(data, np.uint8)
-    return np.ascontiguousarray(data).view(np.uint8).ravel()
 
 
 class Hip:
@@ -102,84 +97,51 @@ class Hip:
         raise DeviceError(f"the properties of hip:{self.number} name no target")
 
 
-class HipBuffer:
+class HipBuffer(storage.Buffer):
     """Memory of a device."""
 
     def __init__(self, hip: Hip, size: int) -> None:
+        super().__init__(size)
         self._hip = hip
-        self.size = size
-        """Bytes."""
         self._memory = hip.call("hipMalloc", max(size, 1))
         self._freed = False
         hip.call("hipMemset", self._memory, 0, max(size, 1))
 
-    @property
-    def address(self) -> int:
-        """Device address of the first byte."""
+    def _place(self) -> int:
         if self._freed:
             raise DeviceError("the buffer was freed")
         return int(self._memory)
 
-    def read(self, dtype: Any = None) -> Any:
-        """The contents: bytes, or an array of `dtype`."""
-        data = self._hip.read(self.address, self.size)
-        return data if dtype is None else np.frombuffer(data, dtype).copy()
+    def _load(self) -> bytes:
+        return self._hip.read(self.address, self.size)
 
-    def write(self, data: bytes | NDArray[Any], offset: int = 0) -> None:
-        """Replace contents from byte `offset`.
+    def _store(self, offset: int, data: NDArray[np.uint8]) -> None:
+        self._hip.write(self.address + offset, data)
 
-        Raises:
-            DeviceError: it does not fit.
-        """
-        raw = _as_bytes(data)
-        if offset < 0 or offset + raw.size > self.size:
-            raise DeviceError(f"{raw.size} bytes at {offset} do not fit a buffer of {self.size}")
-        self._hip.write(self.address + offset, raw)
-
-    def free(self) -> None:
-        """Give the memory back."""
+    def _release(self) -> None:
         self._hip.call("hipFree", self.address)
         self._freed = True
 
 
-class HipVariable:
+class HipVariable(storage.Variable):
     """A variable of a loaded module."""
 
     def __init__(self, hip: Hip, name: str, address: int, size: int, is_loaded: Callable[[], bool]) -> None:
+        super().__init__(name, size)
         self._hip = hip
         self._is_loaded = is_loaded
-        self.name = name
         self.address = address
-        self.size = size
 
     def _place(self) -> int:
         if not self._is_loaded():
             raise DeviceError(f"the module of variable {self.name} was unloaded")
         return self.address
 
-    def read(self, dtype: Any = None) -> Any:
-        """Contents: bytes, an array of `dtype`, or with `dtype` int the little-endian unsigned number.
+    def _load(self) -> bytes:
+        return self._hip.read(self._place(), self.size)
 
-        Raises:
-            DeviceError: the module was unloaded.
-        """
-        data = self._hip.read(self._place(), self.size)
-        if dtype is None:
-            return data
-        return int.from_bytes(data, "little") if dtype is int else np.frombuffer(data, dtype).copy()
-
-    def write(self, data: bytes | int | NDArray[Any]) -> None:
-        """Replace the contents (a number fills the whole variable, little-endian).
-
-        Raises:
-            DeviceError: the sizes differ, or the module was unloaded.
-        """
-        if isinstance(data, (int, np.integer)):
-            data = (int(data) & ((1 << 8 * self.size) - 1)).to_bytes(self.size, "little")
-        raw = _as_bytes(data)
-        if raw.size != self.size:
-            raise DeviceError(f"variable {self.name} has {self.size} bytes, not {raw.size}")
-        self._hip.write(self._place(), raw)
+    def _store(self, data: NDArray[np.uint8]) -> None:
+        self._hip.write(self._place(), data)
 
 
 class HipModule:

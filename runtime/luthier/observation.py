@@ -4,52 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier import storage
 from luthier.counts import KernelCounts
-from luthier.errors import DeviceError
 from luthier.module import DeviceVariable
 from luthier.objects import CodeObject, Kernel
 
 
-class LiveVariable:
+class LiveVariable(storage.Variable):
     """A tool's variable on one device of one process: its memory is read and written as it is now, while kernels run
     and after."""
 
     def __init__(self, variable: DeviceVariable, pid: int, gpu: int, memory: NDArray[np.uint8]) -> None:
-        self.name = variable.name
+        super().__init__(variable.name, variable.size)
         self.pid = pid
         """Process."""
         self.gpu = gpu
         """Number of the device."""
-        self.size = variable.size
-        """Bytes."""
         self._initial = variable.storage.initial
         self._memory = memory
 
-    def read(self, dtype: Any = None) -> Any:
-        """The contents: bytes, or an array of `dtype`."""
-        data = self._memory.tobytes()
-        return data if dtype is None else np.frombuffer(data, dtype).copy()
+    def _load(self) -> bytes:
+        return self._memory.tobytes()
+
+    def _store(self, data: NDArray[np.uint8]) -> None:
+        self._memory[:] = data
 
     @property
     def value(self) -> int:
         """The contents as an unsigned integer."""
-        return int.from_bytes(self._memory, "little")
-
-    def write(self, data: bytes | NDArray[Any]) -> None:
-        """Replace the contents.
-
-        Raises:
-            DeviceError: of another size.
-        """
-        raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8)
-        if raw.size != self.size:
-            raise DeviceError(f"variable {self.name} has {self.size} bytes, not {raw.size}")
-        self._memory[:] = raw.ravel()
+        return int(self.read(int))
 
     def reset(self) -> None:
         """Give it its initial value."""

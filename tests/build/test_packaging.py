@@ -204,20 +204,20 @@ def test_sdist_carries_every_header_that_is_included(sample: Path) -> None:
         "sample_tool/detail/deep/a.h": '#include "../b.def"\n',
         "sample_tool/detail/b.def": "  #  include <c>\n",
         "include/c": "#define STEP step\n",
-        "shared/d.h": "",
-        "shared/not_included.txt": "",
+        "common/d.h": "",
+        "common/not_included.txt": "",
     }.items():
         (sample / name).parent.mkdir(parents=True, exist_ok=True)
         (sample / name).write_text(text)
     source = sample / "sample_tool/device.hip"
     source.write_text(
-        '#include "detail/deep/a.h"\n#include "../shared/d.h"\n' + source.read_text().replace("step)", "STEP)")
+        '#include "detail/deep/a.h"\n#include "../common/d.h"\n' + source.read_text().replace("step)", "STEP)")
     )
     build(sample)  # the wheel is built from the unpacked source distribution
     with tarfile.open(sample / "dist/sample_tool-1.0.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"sample_tool/detail/deep/a.h", "sample_tool/detail/b.def", "include/c", "shared/d.h"} <= names
-    assert "shared/not_included.txt" not in names
+    assert {"sample_tool/detail/deep/a.h", "sample_tool/detail/b.def", "include/c", "common/d.h"} <= names
+    assert "common/not_included.txt" not in names
 
 
 def test_a_renamed_module_is_in_no_later_wheel(sample: Path) -> None:
