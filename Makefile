@@ -15,7 +15,7 @@ demo: setup ## build the instr_count tool, instrument real kernels, prove output
 	@$(PYTHON) examples/demo.py
 
 test: setup ## run the tests, of the largest tables a sample that changes daily
-	@scripts/bootstrap build dev scons test
+	@scripts/bootstrap build dev scons test hip
 	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 
 test-all: export LUTHIER_TEST_ALL = 1
