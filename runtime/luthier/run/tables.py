@@ -1,0 +1,333 @@
+"""Tables of a run directory: Parquet, written and read batch by batch, so that none need fit into memory.
+
+A table is described by a `Schema`, which is also in the file: the number of the layout, and what each column means, as
+metadata of the fields. A file gets its name when it is whole; ``NAME.parquet.partial`` is one that is being written, or
+that a killed run has left.
+
+pyarrow takes 0.2 s to import, so it is imported when something is written or read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.errors import LuthierError
+
+SCHEMA = 2
+"""Of run directories that are written and read; it grows when something in them changes its meaning or goes."""
+SUFFIX = ".parquet"
+_KEY = b"luthier.schema"
+_GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 24
+"""What is held back at most before it is written, as a row group."""
+_LARGEST_GROUP = 1 << 30
+"""Bytes of a row group that is read, uncompressed: 64 times what is written leaves room for other writers."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    type: str
+    """Arrow's name of it (``int64``, ``bool``, ``string``, ``binary``), with ``[n]`` behind it for n of them in each
+    row, or ``[]`` for any number. Any value may be null."""
+    what: str
+    """What it means, with its unit."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One table."""
+
+    name: str
+    """Of the file, without `SUFFIX`."""
+    what: str
+    columns: Sequence[Column]
+
+    @classmethod
+    def of_dtype(cls, name: str, what: str, dtype: np.dtype[np.void], meanings: Mapping[str, str]) -> Schema:
+        """A table of records; fields that `meanings` does not name are left out.
+
+        Args:
+            dtype: structured, each field of numbers or a one-dimensional array of them.
+        """
+        columns = []
+        for field, meaning in meanings.items():
+            base, shape = dtype[field].base, dtype[field].shape
+            columns.append(Column(field, base.name + "".join(f"[{size}]" for size in shape), meaning))
+        return cls(name, what, tuple(columns))
+
+    @cached_property
+    def arrow(self) -> Any:
+        """As pyarrow has it."""
+        import pyarrow as pa
+
+        fields = [pa.field(one.name, _arrow_type(one.type), metadata={"what": one.what}) for one in self.columns]
+        return pa.schema(fields, {_KEY: str(SCHEMA), b"luthier.what": self.what})
+
+
+def _arrow_type(name: str) -> Any:
+    import pyarrow as pa
+
+    base, bracket, count = name.partition("[")
+    type = pa.type_for_alias(base)
+    return pa.list_(type, int(count[:-1] or -1)) if bracket else type
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A column of few values, as ``names[index]`` for each row."""
+
+    names: Sequence[str | None]
+    index: NDArray[Any]
+
+
+class TableWriter:
+    """Writes a table. Safe from several threads.
+
+    As a context manager it leaves a whole file, or none if the block raises.
+
+    Args:
+        folder: the run directory.
+
+    Raises:
+        LuthierError: the file cannot be made.
+    """
+
+    def __init__(self, folder: Path, schema: Schema) -> None:
+        import pyarrow.parquet as pq
+
+        self.schema = schema
+        self.path = folder / f"{schema.name}{SUFFIX}"
+        self.rows = 0
+        """Appended so far."""
+        self._partial = folder / f"{schema.name}{SUFFIX}.partial"
+        self._lock = threading.Lock()
+        self._held: list[Any] = []
+        self._held_rows = self._held_bytes = 0
+        self._file: BinaryIO | None = None
+        with _writing(self._partial):
+            self._file = self._partial.open("xb")
+            self._writer = pq.ParquetWriter(
+                self._file, schema.arrow, compression="zstd", write_page_checksum=True, write_statistics=True
+            )
+
+    def append(self, columns: Mapping[str, Any] | NDArray[np.void], **same: Any) -> None:
+        """Add rows.
+
+        Args:
+            columns: for each column an array, a masked one where there are nulls, a list, or a `Picked`; columns that
+                are not given are null. Or records: fields that are no columns are left out.
+            same: columns that have one value in all of these rows.
+
+        Raises:
+            LuthierError: it cannot be written, or the values do not fit the columns. The table is lost then.
+        """
+        import pyarrow as pa
+
+        if isinstance(columns, np.ndarray):
+            records = columns
+            columns = {one.name: records[one.name] for one in self.schema.columns if one.name not in same}
+        lengths = {len(value.index if isinstance(value, Picked) else value) for value in columns.values()}
+        if len(lengths) != 1:
+            raise LuthierError(f"columns of {self.path.name} have different lengths: {sorted(lengths)}")
+        (count,) = lengths
+        with self._lock, _writing(self.path, self._give_up):
+            if self._file is None:
+                raise LuthierError(f"{self.path.name} has been closed")
+            arrays = []
+            for field in self.schema.arrow:
+                value = columns[field.name] if field.name in columns else same.get(field.name)
+                whole = field.name in columns
+                arrays.append(_array(value, field.type) if whole else pa.repeat(pa.scalar(value, field.type), count))
+            batch = pa.record_batch(arrays, self.schema.arrow)
+            self.rows += count
+            self._held.append(batch)
+            self._held_rows += count
+            self._held_bytes += batch.nbytes
+            if self._held_rows >= _GROUP_ROWS or self._held_bytes >= _GROUP_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held, self.schema.arrow), row_group_size=_GROUP_ROWS)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+    def close(self) -> None:
+        """Give the file its name; once.
+
+        Raises:
+            LuthierError: it cannot be written.
+        """
+        with self._lock, _writing(self.path, self._give_up):
+            if self._file is not None:
+                self._flush()
+                self._writer.close()
+                self._file.close()
+                self._file = None
+                self._partial.rename(self.path)
+
+    def discard(self) -> None:
+        """Leave no file, unless it was closed."""
+        with self._lock:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        file, self._file, self._held = self._file, None, []
+        if file is not None:
+            with suppress(Exception):
+                self._writer.close()
+            self._writer.is_open = False  # or it would try again when it is collected
+            with suppress(OSError):
+                file.close()
+            self._partial.unlink(missing_ok=True)
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.close() if kind is None else self.discard()
+
+
+def _array(value: Any, type: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(value, Picked):
+        return pa.array(value.names, type).take(pa.array(value.index, pa.int64()))
+    if isinstance(value, np.ma.MaskedArray):
+        return pa.array(np.ma.getdata(value), type, mask=np.ma.getmaskarray(value))
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(value).reshape(-1), type.value_type)
+        return pa.FixedSizeListArray.from_arrays(flat, value.shape[1]).cast(type)
+    return pa.array(np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value, type)
+
+
+@contextmanager
+def _writing(path: Path, give_up: Any = None) -> Iterator[None]:
+    """What goes wrong inside becomes a `LuthierError`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
+        if give_up is not None:
+            give_up()
+        reason = getattr(problem, "strerror", None) or problem
+        raise LuthierError(f"cannot write {path}: {reason}") from problem
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def table_names(folder: Path) -> list[str]:
+    """The tables that are in a run directory.
+
+    Raises:
+        LuthierError: it cannot be read.
+    """
+    try:
+        return sorted(path.name.removesuffix(SUFFIX) for path in folder.iterdir() if path.name.endswith(SUFFIX))
+    except OSError as problem:
+        raise LuthierError(f"cannot read the run {folder}: {problem.strerror or problem}") from None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file of a run directory, which may come from strangers: no link out of it, nothing that blocks.
+
+    Raises:
+        LuthierError: it is something else, or cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise LuthierError(f"{path} is no regular file")
+        return os.fdopen(descriptor, "rb")
+    except OSError as problem:
+        reason = "it is a link" if path.is_symlink() else problem.strerror or problem
+        raise LuthierError(f"cannot read {path}: {reason}") from None
+
+
+class TableReader:
+    """Reads a table of a run directory.
+
+    Args:
+        folder: the run directory.
+        name: the table's.
+        schema: what must be in it; without, whatever is.
+
+    Raises:
+        LuthierError: there is no such table, it is damaged, of another layout, or lacks columns.
+    """
+
+    def __init__(self, folder: Path, name: str, schema: Schema | None = None) -> None:
+        import pyarrow.parquet as pq
+
+        self.path = folder / f"{name}{SUFFIX}"
+        self._open = open_regular(self.path)
+        with self._reading():
+            self._file = pq.ParquetFile(self._open, page_checksum_verification=True)
+            self.arrow = self._file.schema_arrow
+            self.rows = int(self._file.metadata.num_rows)
+            metadata = self._file.metadata
+            sizes = [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
+        layout = (self.arrow.metadata or {}).get(_KEY, b"none").decode(errors="replace")
+        if layout != str(SCHEMA):
+            raise LuthierError(f"{self.path} has schema {layout}, this Luthier reads {SCHEMA}")
+        if any(not 0 <= size <= _LARGEST_GROUP for size in sizes):
+            raise LuthierError(f"{self.path} is damaged: a row group claims {max(sizes)} bytes")
+        for column in () if schema is None else schema.columns:
+            if column.name not in self.arrow.names:
+                raise LuthierError(f"{self.path} lacks the column {column.name}")
+            found = self.arrow.field(column.name).type
+            if found != _arrow_type(column.type):
+                raise LuthierError(f"{self.path} has {found} in the column {column.name}, not {column.type}")
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names."""
+        return list(self.arrow.names)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """The rows, some at a time, as `pyarrow.RecordBatch`.
+
+        Args:
+            columns: names of those that are wanted; None is all.
+
+        Raises:
+            LuthierError: the file is damaged.
+        """
+        with self._reading():
+            yield from self._file.iter_batches(1 << 16, columns=None if columns is None else list(columns))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._open.close()
+
+    def __enter__(self) -> TableReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        import pyarrow as pa
+
+        try:
+            yield
+        except (OSError, pa.ArrowException, ValueError, TypeError, OverflowError, MemoryError) as problem:
+            raise LuthierError(f"{self.path} is damaged: {problem}") from None
