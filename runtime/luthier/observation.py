@@ -25,6 +25,8 @@ class LiveVariable(storage.Variable):
         """Process."""
         self.gpu = gpu
         """Number of the device."""
+        self.type = variable.type
+        """C++ type, or empty when it is not known."""
         self._initial = variable.storage.initial
         self._memory = memory
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
 from luthier.emulator.native.machine import machine_code
+from luthier.objects import load_object
 from luthier.run import parse_devices, results, run_program
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
+from luthier.run.record import Recorder
 from luthier.run.selection import Selection
 from luthier.tool import ToolGroup
-from numpy.typing import NDArray
 
 PROGRAMS = Path(__file__).parent / "programs"
 TARGETS = ("gfx906", "gfx90a", "gfx1030")
@@ -58,6 +58,24 @@ def build_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
 
 
 @pytest.fixture
+def raw_program(tmp_path: Path) -> Callable[[str], list[Path]]:
+    """``raw_program(target)``: the program that uses HSA without HIP, and its code object: what to run."""
+
+    def build(target: str) -> list[Path]:
+        program, code = tmp_path / "raw", tmp_path / "raw.hsaco"
+        environment = {**os.environ, "HIP_PLATFORM": "amd"}
+        flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", "-mcode-object-version=4"]
+        command = ["hipcc", *flags, str(PROGRAMS / "raw_kernel.hip"), "-o", str(tmp_path / "bundle")]
+        subprocess.run(command, check=True, env=environment)
+        code.write_bytes(load_object(tmp_path / "bundle", target=target).data)
+        compile_host = ["g++", "-std=c++17", str(PROGRAMS / "raw.cpp"), "-o", str(program), "-lhsa-runtime64"]
+        subprocess.run(compile_host, check=True)
+        return [program, code]
+
+    return build
+
+
+@pytest.fixture
 def luthier_run() -> Callable[..., Outcome]:
     """``luthier_run(devices, *command)``: run a program under `luthier run`."""
 
@@ -82,8 +100,6 @@ class RunUnderTools:
     """As `luthier run --json` writes it."""
     variables: Mapping[str, Sequence[tuple[int, str, int]]]
     """By tool: device, name and value."""
-    launches: Sequence[NDArray[np.void]]
-    """Records of launches, by process."""
 
     def kernels(self) -> dict[str, dict[str, Any]]:
         """What is said of each kernel."""
@@ -116,27 +132,36 @@ def apart(work: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def under_tools(capfd: pytest.CaptureFixture[str]) -> Callable[..., RunUnderTools]:
-    """``under_tools(devices, tools, *command)``: run a program under tools, each run in a process of its own."""
+    """``under_tools(devices, tools, *command)``: run a program under tools, each run in a process of its own; with
+    ``folder`` it leaves a run directory there."""
 
     def run(
-        devices: str, tools: Sequence[Tool], *command: str | Path, selection: Selection | None = None
+        devices: str,
+        tools: Sequence[Tool],
+        *command: str | Path,
+        selection: Selection | None = None,
+        folder: Path | None = None,
     ) -> RunUnderTools:
         argv = [str(part) for part in command]
 
         def work() -> tuple[Any, ...]:
-            instrumentation = Instrumentation(ToolGroup(tools), selection or Selection())
+            recorder = None if folder is None else Recorder(folder)
+            instrumentation = Instrumentation(ToolGroup(tools), selection or Selection(), recorder)
             instrumentation.begin()
             code = run_program(argv, parse_devices(devices), instrumentation)
             instrumentation.end()
-            summary = results.summary(instrumentation, argv, code, results.tables(instrumentation))
+            reported = list(results.tables(instrumentation))
+            if recorder is not None:
+                recorder.finish(instrumentation, results.head(instrumentation, argv, code, reported))
+            summary = results.summary(instrumentation, argv, code, reported)
             variables = {
                 tool.name: [(v.gpu, v.name, v.value) for v in instrumentation.view(tool).variables()] for tool in tools
             }
-            return code, summary, variables, [session.launches.copy() for session in instrumentation.sessions]
+            return code, summary, variables
 
-        code, summary, variables, launches = apart(work)
+        code, summary, variables = apart(work)
         out, err = capfd.readouterr()
-        return RunUnderTools(code, out, err, summary, variables, launches)
+        return RunUnderTools(code, out, err, summary, variables)
 
     return run
 

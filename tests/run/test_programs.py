@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from luthier.objects import load_object
 
-from .conftest import PROGRAMS, TARGETS, Outcome
+from .conftest import TARGETS, Outcome
 
 pytestmark = pytest.mark.rotating(3)
 
@@ -85,15 +82,7 @@ def test_copies_without_copy_engines(build_program: Build, luthier_run: Run) -> 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_hsa_without_hip(tmp_path: Path, luthier_run: Run, target: str) -> None:
-    program, code = tmp_path / "raw", tmp_path / "raw.hsaco"
-    environment = {**os.environ, "HIP_PLATFORM": "amd"}
-    flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", "-mcode-object-version=4"]
-    command = ["hipcc", *flags, str(PROGRAMS / "raw_kernel.hip"), "-o", str(tmp_path / "bundle")]
-    subprocess.run(command, check=True, env=environment)
-    code.write_bytes(load_object(tmp_path / "bundle", target=target).data)
-    compile_host = ["g++", "-std=c++17", str(PROGRAMS / "raw.cpp"), "-o", str(program), "-lhsa-runtime64"]
-    subprocess.run(compile_host, check=True)
-    outcome = luthier_run(f"emu:{target}", program, code)
+def test_hsa_without_hip(raw_program: Callable[[str], list[Path]], luthier_run: Run, target: str) -> None:
+    outcome = luthier_run(f"emu:{target}", *raw_program(target))
     assert (outcome.code, outcome.out) == (0, "2100 items\nqueue error 0x1003\n"), outcome
     assert "1048576 bytes of LDS; there are 65536" in outcome.err

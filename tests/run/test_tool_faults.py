@@ -18,6 +18,7 @@ from luthier.emulator.native.store import Store
 from luthier.errors import LuthierError
 from luthier.observation import Launch
 from luthier.run import instrumentation, patching
+from luthier.run.folder import RunFolder
 
 from .conftest import RunUnderTools
 from .test_programs import SAYS
@@ -44,7 +45,7 @@ def test_a_kernel_that_faults(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_program_that_is_killed_in_a_kernel(
-    build_program: Build, under_tools: UnderTools, counter: type[Tool], number: int
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], number: int, tmp_path: Path
 ) -> None:
     """A kernel that never ends, and Ctrl-C or worse: what was counted is kept."""
     script = f"""
@@ -54,11 +55,13 @@ time.sleep(4)
 program.send_signal({int(number)})
 sys.exit(-program.wait(60))
 """
-    ran = under_tools("emu:gfx90a", [counter()], sys.executable, "-c", script, build_program("faults"))
+    command = (sys.executable, "-c", script, build_program("faults"))
+    ran = under_tools("emu:gfx90a", [counter()], *command, folder=tmp_path / "run")
     assert (ran.code, ran.out) == (number, "ready\n")
     ((_, _, value),) = ran.variables[""]
     assert value > 1000
-    assert [row["number"] for row in ran.launches[0]] == [0]
+    ((launch, ended),) = ((row["number"], row["end_ns"]) for row in RunFolder(tmp_path / "run").rows("launches"))
+    assert (launch, ended) == (0, None)
 
 
 @pytest.fixture

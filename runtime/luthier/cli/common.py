@@ -7,9 +7,10 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from luthier.errors import LuthierError, ToolError
 from luthier.objects import CodeObject
@@ -77,12 +78,23 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         LuthierError: the folder is missing or cannot be written.
     """
+    with writing_atomically(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def writing_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to be written: it gets its name if the block ends well.
+
+    Raises:
+        LuthierError: the folder is missing or cannot be written.
+    """
     target = Path(path)
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
             temporary = Path(file.name)
             try:
-                file.write(data)
+                yield file
                 file.flush()
                 temporary.chmod(0o666 & ~_umask())
                 temporary.replace(target)

@@ -18,6 +18,7 @@ from luthier.errors import LuthierError
 if TYPE_CHECKING:
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
+    from luthier.run.record import Recorder
     from luthier.run.selection import Selection
 
 PRESETS = {"once": ("0:1", False), "grids": (None, True), "sample": ("::100", False)}
@@ -83,12 +84,17 @@ def run(args: argparse.Namespace) -> int:
     from luthier.run.instrumentation import Instrumentation
     from luthier.tool import parse_tools
 
-    instrumentation = Instrumentation(parse_tools(args.tool), _selection(args))
+    recorder = None
+    if args.output:
+        from luthier.run.record import Recorder
+
+        recorder = Recorder(Path(args.output))
+    instrumentation = Instrumentation(parse_tools(args.tool), _selection(args), recorder)
     instrumentation.begin()
     code = run_program(command, devices, instrumentation, executed)
     instrumentation.end()
     _print_executed(executed)
-    _report(instrumentation, command, code, args)
+    _report(instrumentation, recorder, command, code, args)
     return _end(code)
 
 
@@ -111,13 +117,15 @@ def _selection(args: argparse.Namespace) -> Selection:
     return Selection(tuple(args.kernel), first, end, step, args.unique_grid or unique, devices, args.runtime_kernels)
 
 
-def _report(instrumentation: Instrumentation, command: list[str], code: int, args: argparse.Namespace) -> None:
+def _report(
+    instrumentation: Instrumentation, recorder: Recorder | None, command: list[str], code: int, args: argparse.Namespace
+) -> None:
     """On standard error, since standard output is the program's.
 
     Raises:
         LuthierError: nothing was instrumented, though it had to be.
     """
-    from luthier.run import record, results
+    from luthier.run import results
 
     reported = list(results.tables(instrumentation))
     if args.json != "-":
@@ -128,9 +136,9 @@ def _report(instrumentation: Instrumentation, command: list[str], code: int, arg
             print("== coverage", results.coverage(found).text(), sep="\n", file=sys.stderr)
         for fault in instrumentation.faults:
             print(f"luthier: {fault}", file=sys.stderr)
-    if args.output:
-        summary = results.summary(instrumentation, command, code, reported)
-        record.write(Path(args.output), summary, instrumentation.sessions)
+    if recorder is not None:
+        summary = {**results.head(instrumentation, command, code, reported), "devices": args.device.split(",")}
+        recorder.finish(instrumentation, summary)
     if args.json:
         text = json.dumps(results.summary(instrumentation, command, code, reported), indent=2)
         if args.json == "-":

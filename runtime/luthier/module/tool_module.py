@@ -33,6 +33,7 @@ class ToolModule:
         self.name = name
         self._contents = contents
         self._described: Mapping[str, Hook] = {}
+        self._told: Mapping[str, DeviceVariable] = {}
 
     @classmethod
     def from_package(cls, package: str, module: str = "device") -> ToolModule:
@@ -101,7 +102,8 @@ class ToolModule:
         return hooks
 
     def describe(self, manifest: Manifest) -> None:
-        """Take what the build read in the sources from its manifest: bitcode may lack names and signs of parameters.
+        """Take what the build read in the sources from its manifest: bitcode may lack names and signs of parameters,
+        and has no types of variables.
 
         Raises:
             ToolError: not a manifest of this module.
@@ -113,6 +115,7 @@ class ToolModule:
             if told is None or [p.llvm for p in told.parameters] != [p.llvm for p in hook.parameters]:
                 raise ToolError(f"its manifest does not fit its bitcode: hook {symbol} is another", object=self.name)
         self._described = described
+        self._told = {variable.symbol: variable for variable in manifest.variables}
 
     def hook(self, name: str) -> Hook:
         """The hook with this symbol or source name.
@@ -140,7 +143,13 @@ class ToolModule:
     @functools.cached_property
     def variables(self) -> Mapping[str, DeviceVariable]:
         """Symbol name -> variable."""
-        return {variable.symbol: variable for variable in self._contents[0].variables}
+        found = {}
+        for variable in self._contents[0].variables:
+            told = self._told.get(variable.symbol)
+            if told is not None and told.size == variable.size:
+                variable = replace(variable, type=told.type, documentation=told.documentation)
+            found[variable.symbol] = variable
+        return found
 
     def contents_for(self, target: TargetId) -> DeviceContents:
         """What was compiled for applications of this target.

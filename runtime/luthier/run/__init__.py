@@ -11,6 +11,8 @@ comes from a service in the process of `luthier run`:
 | `planner` | a kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
 | `faults` | the state in which a kernel stopped -> words |
 | `protocol`, `service` | messages, connections |
+| `instrumentation`, `patching`, `sessions`, `selection` | tools at work on the program's processes |
+| `tables`, `schema`, `record`, `folder`, `export` | run directories: written, read, in other formats |
 | `program` | starting the program, its environment, its end |
 """
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
@@ -13,22 +14,42 @@ from luthier.objects import CodeObject
 from luthier.observation import Launch, LoadedObject
 from luthier.patch.companion import ORIGINAL
 from luthier.run.loaded import LoadedCompanion
-from luthier.run.patching import Patched, Patcher
+from luthier.run.patching import Asked, Patched, Patcher
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, LaunchedKernel, Session
 from luthier.run.view import View
 from luthier.tool import Tool, ToolGroup
 
+_RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"SLURM_PROCID", b"RANK")
+"""Environment variables by which launchers tell a process its rank."""
+
+
+class Recording(Asked, Protocol):
+    """Who writes down what happens while the program runs."""
+
+    def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
+        """The program is about to start.
+
+        Args:
+            sessions: its processes; more will come.
+            tools: their names.
+        """
+
 
 class Instrumentation:
-    """The tools of a run, at work on all processes of the program. Safe from several threads."""
+    """The tools of a run, at work on all processes of the program. Safe from several threads.
 
-    def __init__(self, tools: ToolGroup, selection: Selection) -> None:
+    Args:
+        recorder: writes down sites and launches while the program runs.
+    """
+
+    def __init__(self, tools: ToolGroup, selection: Selection, recorder: Recording | None = None) -> None:
         self.tools = tools
         self.selection = selection
-        self.patcher = Patcher(tools)
         self.sessions: list[Session] = []
+        self.patcher = Patcher(tools, recorder)
+        self._recorder = recorder
         self.faults: list[str] = []
         """What went wrong in the program's processes; the originals ran."""
         self._lock = threading.RLock()
@@ -52,6 +73,8 @@ class Instrumentation:
         Raises:
             ToolError: a tool fails.
         """
+        if self._recorder is not None:
+            self._recorder.begin(self.sessions, [tool.name or type(tool).__name__ for tool in self.tools.tools])
         for tool in self.tools.tools:
             try:
                 tool.at_init(self.view(tool))
@@ -79,13 +102,15 @@ class Instrumentation:
 
     def connect(self, request: Reader) -> tuple[Session, Writer, list[int]]:
         """A process has loaded the library."""
-        session = Session(request.number(), request.text())
+        pid, command = request.number(), request.text()
+        records = 0 if self._recorder is None else RECORDS
+        session = Session(pid, command, records, about_process(pid))
         with self._lock:
             self.sessions.append(session)
         selection = self.selection
         reply = Writer().number(selection.first, selection.end, selection.step, selection.unique_grid)
         reply.number(self.watches_launches, self.watches_objects)
-        return session, reply.number(ROWS, RECORDS), [session.ledger.fd]
+        return session, reply.number(ROWS, records), [session.ledger.fd]
 
     def answer(self, session: Session, kind: int, request: Reader) -> tuple[Writer, list[int]]:
         """Do what a process asks."""
@@ -202,6 +227,20 @@ class Instrumentation:
             if session.pid == pid and (gpu, delta) in session.companions:
                 return session.companions[gpu, delta]
         return None
+
+
+def about_process(pid: int) -> dict[str, int | None]:
+    """The parent of a process and its rank under MPI or Slurm; None for what is not known."""
+    found: dict[str, int | None] = {"parent": None, "rank": None}
+    with suppress(OSError, ValueError):
+        # After the command's name, which may hold anything but is in parentheses: state, parent.
+        found["parent"] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            name, _, value = variable.partition(b"=")
+            if name in _RANKS:
+                found["rank"] = int(value)
+                break
+    return found
 
 
 def overrides(tool: Tool, name: str) -> bool:

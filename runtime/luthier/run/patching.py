@@ -12,11 +12,11 @@ import functools
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from luthier.cache import cache_root
 from luthier.emulator.native.store import Store
@@ -27,7 +27,7 @@ from luthier.objects import CodeObject
 from luthier.patch import KernelReport, Refusal, RefusedError
 from luthier.patch.companion import Companion, VariableBlock, patch_task
 from luthier.task import InstrumentationTask
-from luthier.tool import ToolGroup
+from luthier.tool import Share, ToolGroup
 
 _ROOT = Path(__file__).parents[1]
 _SOURCES = ("isa", "lifting", "module", "objects", "patch", "payload", "run")
@@ -64,28 +64,52 @@ def patched_store() -> Store | None:
     return None if root is None else Store(root / "patched" / f"{_fingerprint()}.sqlite")
 
 
-class Patcher:
-    """Instruments kernels with the tools of a run, each kernel of an object once. Safe from several threads."""
+@functools.lru_cache(maxsize=256)
+def digest_of(object: CodeObject) -> str:
+    """Of its contents, hexadecimal: what names it in caches and results."""
+    return hashlib.blake2b(object.data, digest_size=16).hexdigest()
 
-    def __init__(self, tools: ToolGroup) -> None:
+
+class Asked(Protocol):
+    """Who is told what tools asked for in a kernel."""
+
+    def asked(
+        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
+    ) -> None:
+        """
+        Args:
+            shares: of each tool.
+            report: what became of it; None if the kernel could not be patched at all.
+        """
+
+
+class Patcher:
+    """Instruments kernels with the tools of a run, each kernel of an object once. Safe from several threads.
+
+    Args:
+        told: is told what tools asked for.
+    """
+
+    def __init__(self, tools: ToolGroup, told: Asked | None = None) -> None:
         self.tools = tools
+        self._told = told
         self.modules_of: list[dict[int, LoadedModule]] = [{} for _ in tools.tools]
         """For each tool the modules whose hooks it inserted or whose variables it counts into, by identity."""
         self._store = patched_store()
         self._lock = threading.Lock()
-        self._done: dict[tuple[bytes, str], Patched] = {}
+        self._done: dict[tuple[str, str], Patched] = {}
         self._blocks: dict[int, VariableBlock] = {}
 
     def patch(self, object: CodeObject, kernel: str) -> Patched:
         """What is to be launched in the place of a kernel."""
-        key = hashlib.blake2b(object.data).digest(), kernel
+        key = digest_of(object), kernel
         with self._lock:
             found = self._done.get(key)
             if found is None:
                 found = self._done[key] = self._patch(object, kernel, key[0])
             return found
 
-    def _patch(self, object: CodeObject, kernel: str, digest: bytes) -> Patched:
+    def _patch(self, object: CodeObject, kernel: str, digest: str) -> Patched:
         try:
             task = InstrumentationTask(lift(object, kernel))
             shares = self.tools.instrument_each(task)
@@ -100,13 +124,16 @@ class Patcher:
             used += [cell.module for number in own.counts if (cell := task.counts[number].into) is not None]
             modules.update((id(module), module) for module in used)
         try:
-            return self._look_up(object, task, digest)
+            patched = self._look_up(object, task, digest)
         except RefusedError as problem:
-            return Patched(None, str(problem), problem.report.kernels[0])
+            patched = Patched(None, str(problem), problem.report.kernels[0])
         except LuthierError as problem:
-            return Patched(None, str(problem))
+            patched = Patched(None, str(problem))
+        if self._told is not None:
+            self._told.asked(object, task, shares, patched.report)
+        return patched
 
-    def _look_up(self, object: CodeObject, task: InstrumentationTask, digest: bytes) -> Patched:
+    def _look_up(self, object: CodeObject, task: InstrumentationTask, digest: str) -> Patched:
         key = None if self._store is None else _key(task, digest)
         if self._store is not None and key is not None:
             kept = self._store.get([key]).get(key)
@@ -153,7 +180,7 @@ def _read(kept: bytes, blocks: Mapping[str, VariableBlock]) -> Patched:
     return Patched(Companion.of(kept[8 + size :], report, used), "", report, kept=True)
 
 
-def _key(task: InstrumentationTask, digest: bytes) -> bytes | None:
+def _key(task: InstrumentationTask, digest: str) -> bytes | None:
     """What a patched kernel depends on; None if the task holds something whose meaning is not known here, or counts:
     what the counters say is not kept."""
     if task.counts:

@@ -1,83 +1,300 @@
-"""The folder that a run leaves: ``summary.json`` and ``launches.csv``."""
+"""Writing a run directory: launches and sites while the program runs, everything else at its end.
+
+Nothing of it is in memory for long, so there may be many millions of both. ``summary.json`` is written last: a folder
+without it is of a run that was killed.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.counts import CellModule
 from luthier.errors import LuthierError
-from luthier.run.sessions import Session
-from luthier.table import Table
+from luthier.objects import CodeObject
+from luthier.observation import LiveVariable
+from luthier.patch import KernelReport
+from luthier.run import schema
+from luthier.run.elements import element_type
+from luthier.run.folder import SUMMARY
+from luthier.run.instrumentation import Instrumentation
+from luthier.run.patching import digest_of
+from luthier.run.sessions import NEVER, Session
+from luthier.run.tables import Picked, Schema, TableWriter
+from luthier.run.view import KernelResult, launched_kernels
+from luthier.task import InstrumentationTask
+from luthier.tool import Share
 
-SCHEMA = 1
-"""Of the summaries that are read and written; it grows when something in them changes its meaning or goes."""
-SUMMARY, LAUNCHES = "summary.json", "launches.csv"
-_COLUMNS = (
-    *("process", "device", "kernel", "number", "instrumented", "time_ns", "grid_x", "grid_y", "grid_z"),
-    *("block_x", "block_y", "block_z", "group_segment", "private_segment"),
-)
-
-
-def launches(sessions: Sequence[Session]) -> Table:
-    """Every recorded launch: sizes are work-items, times nanoseconds since 1970."""
-    rows = []
-    for session in sessions:
-        for record in session.launches:
-            kernel = int(record["kernel"])
-            if not record["time"] or kernel >= len(session.kernels):  # not finished, or of a kernel beyond the rows
-                continue
-            found = session.kernels[kernel]
-            sizes = *record["grid"].tolist(), *record["block"].tolist()
-            segments = int(record["group_segment"]), int(record["private_segment"])
-            about = int(record["number"]), bool(record["instrumented"]), int(record["time"])
-            rows.append((session.pid, found.gpu, found.name, *about, *sizes, *segments))
-    return Table("launches", _COLUMNS, rows)
+_BATCH = 1 << 16
+"""Rows that are written at a time."""
+_PERIOD = 0.25
+"""Seconds between looks at what there is to write."""
+_PART = 1 << 12
+"""Elements of a variable in one row."""
 
 
-def write(folder: Path, summary: Mapping[str, Any], sessions: Sequence[Session]) -> None:
-    """Write the folder, which must not be there or be empty.
+class Recorder:
+    """Writes the directory of one run. Safe from several threads.
+
+    Args:
+        folder: a new one, or empty.
 
     Raises:
-        LuthierError: there is something, or it cannot be written.
+        LuthierError: it cannot be made, or there is something in it.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise LuthierError(f"{folder} is not empty")
-        (folder / LAUNCHES).write_text(launches(sessions).csv())
-        (folder / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
-    except OSError as problem:
-        raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._tables: dict[str, TableWriter] = {}
+        self._sites: list[dict[str, Any]] = []
+        """Not yet written: a kernel's each."""
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._problem: LuthierError | None = None
+        """Why nothing is written any more."""
+        self._began = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise LuthierError(f"{folder} is not empty")
+        except OSError as problem:
+            raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+
+    # While the program runs -----------------------------------------------------------------------------------------
+
+    def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
+        """The program is about to start.
+
+        Args:
+            sessions: its processes; more will come.
+            tools: their names.
+        """
+        self._sessions, self._tools = sessions, tools
+        self._began = time.time_ns()
+        self._thread = threading.Thread(target=self._drain, name="luthier-record", daemon=True)
+        self._thread.start()
+
+    def asked(
+        self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
+    ) -> None:
+        """Tools have asked for hooks and counts in a kernel."""
+        columns = {"kernel": task.lifted.kernel.name, "object": object.name, "digest": digest_of(object)}
+        columns.update(_sites(task, shares, self._tools, report))
+        with self._lock:
+            self._sites.append(columns)
+            self._write_sites(_BATCH)
+
+    def _drain(self) -> None:
+        while not self._stop.wait(_PERIOD):
+            for session in list(self._sessions):
+                if min(session.launches, session.records) - session.taken >= _BATCH:
+                    self._write_launches(session, ended=False)
+
+    def _write_launches(self, session: Session, *, ended: bool) -> None:
+        while self._problem is None:
+            records = session.take_records(_BATCH, ended=ended)
+            rows = _launches(records[records["time"] != 0], session)
+            if len(rows["number"]):
+                self._append(schema.LAUNCHES, rows, process=session.pid)
+            if len(records) < _BATCH:
+                return
+
+    def _write_sites(self, least: int) -> None:
+        if sum(len(sites["address"]) for sites in self._sites) >= least:
+            for sites in self._sites:
+                rows = {name: values for name, values in sites.items() if not isinstance(values, str)}
+                same = {name: value for name, value in sites.items() if isinstance(value, str)}
+                self._append(schema.SITES, rows, **same)
+            self._sites.clear()
+
+    def _append(self, table: Schema, rows: Mapping[str, Any], **same: Any) -> None:
+        """Add rows; after a problem, nothing."""
+        if self._problem is not None:
+            return
+        try:
+            self._table(table).append(rows, **same)
+        except LuthierError as problem:
+            self._problem = problem
+
+    def _table(self, table: Schema) -> TableWriter:
+        if table.name not in self._tables:
+            self._tables[table.name] = TableWriter(self.folder, table)
+        return self._tables[table.name]
+
+    # At its end -----------------------------------------------------------------------------------------------------
+
+    def finish(self, instrumentation: Instrumentation, summary: Mapping[str, Any]) -> None:
+        """Write all that is left.
+
+        Args:
+            summary: what ``summary.json`` gets, besides what is known here.
+
+        Raises:
+            LuthierError: something could not be written; the folder lacks the summary then.
+        """
+        self._stop.set()
+        self._thread.join()
+        for session in self._sessions:
+            self._write_launches(session, ended=True)
+        with self._lock:
+            self._write_sites(1)
+        for table, rows in (
+            (schema.KERNELS, _kernels(launched_kernels(self._sessions))),
+            (schema.COUNTERS, _counters(instrumentation, self._tools)),
+            (schema.COUNTS, _counts(instrumentation)),
+        ):
+            for batch, same in rows:
+                self._append(table, batch, **same)
+        try:
+            if self._problem is not None:
+                raise self._problem
+            rows_of = {}
+            for table in schema.TABLES:
+                writer = self._table(table)
+                writer.close()
+                rows_of[table.name] = writer.rows
+            text = json.dumps(
+                {**summary, "began_ns": self._began, "ended_ns": time.time_ns(), "tables": rows_of}, indent=2
+            )
+            (self.folder / SUMMARY).write_text(text + "\n")
+        except OSError as problem:
+            raise LuthierError(f"cannot write {self.folder}: {problem.strerror or problem}") from problem
+        finally:
+            for writer in self._tables.values():
+                writer.discard()
 
 
-def read(folder: Path) -> tuple[dict[str, Any], list[Table]]:
-    """A run's summary, and everything in the folder as tables.
+Rows = Iterator[tuple[dict[str, Any], dict[str, Any]]]
+"""Batches: columns, and those that have one value in all rows."""
 
-    Raises:
-        LuthierError: no such folder, malformed, or of another schema.
-    """
-    try:
-        summary = json.loads((folder / SUMMARY).read_text())
-        if summary["schema"] != SCHEMA:
-            raise LuthierError(f"{folder} has schema {summary['schema']}, this Luthier reads {SCHEMA}")
-        rows = list(csv.reader(io.StringIO((folder / LAUNCHES).read_text())))
-        tables = [
-            Table(f"{tool['tool']} {table['title']}".strip(), table["columns"], table["rows"])
-            for tool in summary["tools"]
-            for table in tool["tables"]
+
+def _launches(records: NDArray[np.void], session: Session) -> dict[str, Any]:
+    kernels = session.kernels
+    index: NDArray[np.int64] = records["kernel"].astype(np.int64)
+    index[index >= len(kernels)] = len(kernels)  # beyond the rows: nothing is known of them
+    known = np.flatnonzero(index < len(kernels))
+    used = np.unique(index[known])
+    names: list[dict[str, Any]] = [{} for _ in range(len(used) + 1)]
+    for at, number in enumerate(used.tolist()):
+        kernel = kernels[number]
+        digest = digest_of(kernel.object)
+        names[at] = {"kernel": kernel.name, "object": kernel.object.name, "digest": digest, "device": kernel.gpu}
+    place_of = np.full(len(kernels) + 1, len(used))
+    place_of[used] = np.arange(len(used))
+    place = place_of[index]
+    columns: dict[str, Any] = {
+        name: Picked([one.get(name) for one in names], place) for name in ("kernel", "object", "digest", "device")
+    }
+    unknown = (records["end"] == 0) | (records["end"] == NEVER)
+    times = {f"{name}_ns": np.ma.masked_array(records[name].astype(np.int64), unknown) for name in ("begin", "end")}
+    axes = {
+        f"{name}_{axis}": records[name][:, number] for name in ("grid", "block") for number, axis in enumerate("xyz")
+    }
+    whole = {name: records[name] for name in ("queue", "number", "group_segment", "private_segment")}
+    written = {"instrumented": records["instrumented"] != 0, "time_ns": records["time"].astype(np.int64)}
+    return columns | times | axes | whole | written
+
+
+def _sites(
+    task: InstrumentationTask, shares: Sequence[Share], tools: Sequence[str], report: KernelReport | None
+) -> dict[str, Any]:
+    """Columns of `schema.SITES` for one kernel."""
+    lifted = task.lifted
+    refused = {} if report is None else {one.insertion: one for one in report.refusals if one.insertion is not None}
+    whole = "the kernel could not be patched" if report is None else ""
+    rows: list[tuple[int, str, str | None, str | None, str, str | None, str | None]] = []
+    for tool, share in zip(tools, shares, strict=True):
+        for number in share.hooks:
+            at, place, call = task.insertions[number]
+            refusal = refused.get(number)
+            status = "refused" if whole or refusal else "patched"
+            kind, reason = (refusal.kind, refusal.message) if refusal else (None, whole or None)
+            rows.append((at, tool, call.hook.name, place, status, kind, reason))
+        counted = {at for number in share.counts for at, _ in task.counts[number].sites}
+        rows += [
+            (at, tool, None, None, "refused" if whole else "counted", None, whole or None) for at in sorted(counted)
         ]
-        keys = ("kernel", "launches", "instrumented", "sites", "requested_sites", "covered", "reason")
-        tables.append(Table("kernels", keys, [[one[key] for key in keys] for one in summary["kernels"]]))
-        held = ("variable", "module", "process", "device", "value")
-        tables.append(Table("variables", held, [[one[key] for key in held] for one in summary["variables"]]))
-        tables.append(Table("launches", rows[0], rows[1:]))
-        tables.append(Table("faults", ("fault",), [[fault] for fault in summary["faults"]]))
-    except OSError as problem:
-        raise LuthierError(f"cannot read the run {folder}: {problem.strerror or problem}") from problem
-    except (ValueError, KeyError, TypeError, IndexError) as problem:
-        raise LuthierError(f"{folder} is no run of `luthier run -o`: {problem!r}") from None
-    return summary, [table for table in tables if table.rows]
+    sites = np.array([row[0] for row in rows], np.int64)
+    used, place_of = np.unique(sites, return_inverse=True)
+    texts = [lifted.isa.text(lifted.code, int(index)) for index in used]
+    mnemonics = [text.split(maxsplit=1)[0] if text else text for text in texts]
+    rest = list(zip(*rows, strict=True))[1:] or [()] * 6
+    named = zip(("tool", "hook", "place", "status", "kind", "reason"), rest, strict=True)
+    return {
+        "address": lifted.code.addresses[sites].astype(np.uint64),
+        "mnemonic": Picked(mnemonics, place_of),
+        "text": Picked(texts, place_of),
+        **{name: _picked(values) for name, values in named},
+    }
+
+
+def _picked(values: Sequence[str | None]) -> Picked:
+    names = list(dict.fromkeys(values))
+    number = {name: at for at, name in enumerate(names)}
+    return Picked(names, np.fromiter((number[value] for value in values), np.uint32, len(values)))
+
+
+def _kernels(found: Sequence[KernelResult]) -> Rows:
+    rows = [kernel.to_row() for kernel in found]
+    if rows:
+        yield {name: [row.get(name) for row in rows] for name in rows[0]}, {}
+
+
+def _counters(instrumentation: Instrumentation, tools: Sequence[str]) -> Rows:
+    owners = {
+        number: tool
+        for tool, modules in zip(tools, instrumentation.patcher.modules_of, strict=True)
+        for number in modules
+    }
+    for session in instrumentation.sessions:
+        for block, variable in session.variables():
+            if isinstance(block.module, CellModule):
+                continue  # what they say is in the table of counts
+            same = {
+                "tool": owners.get(id(block.module)),
+                "module": block.module.name,
+                "variable": variable.name,
+                "process": session.pid,
+                "device": variable.gpu,
+                "type": variable.type,
+                "bytes": variable.size,
+            }
+            for first, name, values in _parts(variable, variable.type):
+                yield {"first": [first], name: [values]}, same
+
+
+def _parts(variable: LiveVariable, type: str) -> Iterator[tuple[int, str, Any]]:
+    """The number of the first element in each part of a variable, the column, and its value."""
+    dtype = element_type(type, variable.size)
+    column = "raw" if dtype is None else {"u": "unsigned", "i": "signed", "f": "real"}[dtype.kind]
+    values = variable.read(dtype)
+    for first in range(0, len(values), _PART):
+        yield first, column, values[first : first + _PART]
+
+
+def _counts(instrumentation: Instrumentation) -> Rows:
+    objects = {
+        id(kernel.patched.companion.counters): kernel.object
+        for session in instrumentation.sessions
+        for kernel in session.kernels
+        if kernel.patched.companion is not None and kernel.patched.companion.counters is not None
+    }
+    view = instrumentation.view(instrumentation.tools.tools[0])
+    for counts in view.counts():
+        counters, object = counts.counters, objects[id(counts.counters)]
+        numbers, place = np.unique(counters.opcodes, return_inverse=True)
+        columns = {
+            "address": counters.addresses.astype(np.uint64),
+            "mnemonic": Picked([counters.mnemonics.get(number) for number in numbers.tolist()], place),
+            "block": np.ma.masked_array(counters.block_of, counters.block_of < 0),
+            "executions": np.ma.masked_array(counts.executions.astype(np.uint64), ~counts.counted),
+            "active_lanes": np.ma.masked_array(counts.active_lanes.astype(np.uint64), ~counts.lanes_counted),
+        }
+        yield columns, {"kernel": counters.kernel, "object": object.name, "digest": digest_of(object)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from luthier import __version__
 from luthier.errors import LuthierError, ToolError
 from luthier.patch import by_kind
 from luthier.run.instrumentation import Instrumentation
-from luthier.run.record import SCHEMA
+from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.table import Table
 
@@ -45,16 +47,41 @@ def coverage(results: Iterable[KernelResult]) -> Table:
     return Table("", ("kernel", "launches", "sites", ""), rows)
 
 
+def head(
+    instrumentation: Instrumentation, command: Sequence[str], code: int, reported: Iterable[tuple[str, list[Table]]]
+) -> dict[str, Any]:
+    """As JSON what the tables of a run directory do not hold."""
+    reported = list(reported)  # may add faults
+    options = [dataclasses.asdict(tool.options) for tool in instrumentation.tools.tools]
+    return {
+        "schema": SCHEMA,
+        "luthier": __version__,
+        "command": list(command),
+        "exit_code": code,
+        "tools": [
+            {"tool": name, "options": given, "tables": [table.to_json() for table in of_tool]}
+            for (name, of_tool), given in zip(reported, options, strict=True)
+        ],
+        "processes": [
+            {
+                "process": session.pid,
+                **session.about,
+                "command": session.command,
+                "launches": session.launches,
+                "kernels": len(session.kernels),
+            }
+            for session in instrumentation.sessions
+        ],
+        "faults": list(instrumentation.faults),
+    }
+
+
 def summary(
     instrumentation: Instrumentation, command: Sequence[str], code: int, reported: Iterable[tuple[str, list[Table]]]
 ) -> dict[str, Any]:
-    """Everything as JSON."""
-    reported = list(reported)  # may add faults
+    """Everything as JSON, but for single launches and sites."""
     return {
-        "schema": SCHEMA,
-        "command": list(command),
-        "exit_code": code,
-        "tools": [{"tool": name, "tables": [table.to_json() for table in of_tool]} for name, of_tool in reported],
+        **head(instrumentation, command, code, reported),
         "kernels": [kernel.to_json() for kernel in kernels(instrumentation)],
         "variables": [
             {
@@ -67,16 +94,6 @@ def summary(
             for session in instrumentation.sessions
             for block, variable in session.variables()
         ],
-        "processes": [
-            {
-                "process": session.pid,
-                "command": session.command,
-                "launches": len(session.launches) + session.unrecorded,
-                "kernels": len(session.kernels),
-            }
-            for session in instrumentation.sessions
-        ],
-        "faults": list(instrumentation.faults),
     }
 
 

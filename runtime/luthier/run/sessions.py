@@ -20,18 +20,21 @@ from luthier.run.patching import Patched
 
 ROWS = 1 << 16
 """Kernels of a process that are counted; those beyond run uncounted."""
-RECORDS = 1 << 20
-"""Launches of a process that are recorded one by one."""
+RECORDS = 1 << 25
+"""Launches of a process that are recorded one by one, where they are recorded. Their memory is there while they wait to
+be taken."""
 HEAD = np.dtype([("records", "<u8"), ("reserved", "<u8", 7)])
 ROW = np.dtype([("launches", "<u8"), ("instrumented", "<u8"), ("reserved", "<u8", 6)])
 RECORD = np.dtype(
     [
-        *(("time", "<u8"), ("number", "<u8"), ("kernel", "<u4"), ("instrumented", "<u4")),
-        *(("grid", "<u4", 3), ("group_segment", "<u4"), ("private_segment", "<u4"), ("block", "<u2", 3)),
-        ("reserved", "<u2", 7),
+        *(("time", "<u8"), ("number", "<u8"), ("begin", "<u8"), ("end", "<u8")),
+        *(("kernel", "<u2"), ("instrumented", "<u2"), ("grid", "<u4", 3)),
+        *(("group_segment", "<u4"), ("private_segment", "<u4"), ("block", "<u2", 3), ("queue", "<u2")),
     ]
 )
 """These three are `Head`, `Row` and `Record` of ledger.h."""
+NEVER = (1 << 64) - 1
+"""`end` of a launch whose times on the device will not be known."""
 assert HEAD.itemsize == ROW.itemsize == RECORD.itemsize == 64
 
 
@@ -42,7 +45,14 @@ class SharedMemory:
         self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         self.fd = os.memfd_create(name, os.MFD_CLOEXEC)
         os.ftruncate(self.fd, self.size)
-        self.bytes: NDArray[np.uint8] = np.frombuffer(mmap.mmap(self.fd, self.size), np.uint8)
+        self._map = mmap.mmap(self.fd, self.size)
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
+
+    def give_back(self, start: int, end: int) -> None:
+        """Free the memory of whole pages between two offsets; they are zeros then."""
+        start, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+        if end > start:
+            self._map.madvise(mmap.MADV_REMOVE, start, end - start)
 
 
 @dataclass(frozen=True)
@@ -66,11 +76,12 @@ class Session:
 
     pid: int
     command: str
-    ledger: SharedMemory = field(
-        default_factory=lambda: SharedMemory(
-            "luthier-ledger", HEAD.itemsize + ROWS * ROW.itemsize + RECORDS * RECORD.itemsize
-        )
-    )
+    records: int = 0
+    """Launches that are recorded one by one."""
+    about: dict[str, int | None] = field(default_factory=dict)
+    """Of the process: its parent, its rank under MPI."""
+    taken: int = 0
+    """Records that were taken."""
     objects: list[CodeObject] = field(default_factory=list)
     kernels: list[LaunchedKernel] = field(default_factory=list)
     blocks: dict[tuple[int, str], tuple[VariableBlock, SharedMemory]] = field(default_factory=dict)
@@ -79,6 +90,11 @@ class Session:
     """By device and what is added to their addresses."""
     running: dict[int, Launch] = field(default_factory=dict)
     """By device, where tools are told of launches."""
+    ledger: SharedMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        size = HEAD.itemsize + ROWS * ROW.itemsize + self.records * RECORD.itemsize
+        self.ledger = SharedMemory("luthier-ledger", size)
 
     @property
     def counts(self) -> NDArray[np.void]:
@@ -86,16 +102,29 @@ class Session:
         return self.ledger.bytes[HEAD.itemsize :][: ROWS * ROW.itemsize].view(ROW)[: len(self.kernels)]
 
     @property
-    def launches(self) -> NDArray[np.void]:
-        """A `RECORD` for each launch, in their order."""
-        start = HEAD.itemsize + ROWS * ROW.itemsize
-        count = min(int(self.ledger.bytes[: HEAD.itemsize].view(HEAD)["records"][0]), RECORDS)
-        return self.ledger.bytes[start : start + count * RECORD.itemsize].view(RECORD)
+    def launches(self) -> int:
+        """How many there were."""
+        return int(self.ledger.bytes[: HEAD.itemsize].view(HEAD)["records"][0])
 
-    @property
-    def unrecorded(self) -> int:
-        """Launches beyond `RECORDS`."""
-        return max(int(self.ledger.bytes[: HEAD.itemsize].view(HEAD)["records"][0]) - RECORDS, 0)
+    def take_records(self, most: int, *, ended: bool) -> NDArray[np.void]:
+        """A `RECORD` for each of the next launches, in their order; their memory is given back.
+
+        Args:
+            most: how many at most.
+            ended: the process has ended; else it stops where one is not complete.
+        """
+        start = HEAD.itemsize + ROWS * ROW.itemsize
+        count = min(self.launches, self.records) - self.taken
+        place = start + self.taken * RECORD.itemsize
+        found = self.ledger.bytes[place : place + min(count, most) * RECORD.itemsize].view(RECORD)
+        if not ended:
+            complete = (found["time"] != 0) & (found["end"] != 0)
+            found = found if complete.all() else found[: complete.argmin()]
+        found = found.copy()
+        first_page = place // mmap.PAGESIZE * mmap.PAGESIZE  # begun with records that were taken before
+        self.ledger.give_back(max(first_page, start), place + found.nbytes)
+        self.taken += len(found)
+        return found
 
     def needed_blocks(self) -> list[VariableBlock]:
         """Those that patched kernels of this process refer to."""

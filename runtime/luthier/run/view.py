@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from luthier.counts import KernelCounts
+from luthier.objects import CodeObject, Kernel
+from luthier.objects.names import spellings
 from luthier.observation import LiveVariable
 from luthier.patch import by_kind
-from luthier.run.patching import Patched
+from luthier.run.patching import Patched, digest_of
 from luthier.run.sessions import Session
 
 
@@ -19,12 +21,22 @@ from luthier.run.sessions import Session
 class KernelResult:
     """A kernel of one code object, in all processes and on all devices."""
 
-    name: str
-    object: str
+    kernel: Kernel
+    code_object: CodeObject
     launches: int
     instrumented: int
     """Launches that ran the patched kernel."""
     patched: Patched
+
+    @property
+    def name(self) -> str:
+        """Its symbol."""
+        return self.kernel.name
+
+    @property
+    def object(self) -> str:
+        """The code object's name."""
+        return self.code_object.name
 
     @property
     def covered(self) -> bool:
@@ -54,6 +66,43 @@ class KernelResult:
                 kind: {"hooks": count, "first": first.message}
                 for kind, (count, first) in by_kind(report.refusals).items()
             },
+        }
+
+    def to_row(self) -> dict[str, Any]:
+        """The row of `luthier.run.schema.KERNELS`."""
+        kernel, report = self.kernel, self.patched.report
+        descriptor, target = kernel.descriptor, self.code_object.target
+        spelled = spellings(kernel.name)
+        return {
+            "kernel": kernel.name,
+            "object": self.object,
+            "digest": digest_of(self.code_object),
+            "name": spelled[-1] if len(spelled) > 1 else None,
+            "target": str(target),
+            "wave_size": kernel.wave_size,
+            "vgprs": descriptor.vgprs,
+            "sgprs": descriptor.sgprs,
+            "group_segment": kernel.group_segment_fixed_size,
+            "private_segment": kernel.private_segment_fixed_size,
+            "waves_per_simd": target.target.occupancy(descriptor.vgprs, kernel.wave_size),
+            "patched_vgprs": report and report.vgprs[1],
+            "patched_sgprs": report and report.sgprs[1],
+            "patched_waves_per_simd": report and report.waves_per_simd[1],
+            "instructions": report and report.instructions,
+            "added_instructions": report and report.added_instructions,
+            "code_bytes": report and report.code_bytes,
+            "patched_bytes": report and report.patched_bytes,
+            "requested_sites": report and report.requested_sites,
+            "sites": report and report.sites,
+            "hooks": report and report.insertions,
+            "refused_hooks": report and len(report.refusals),
+            "unknown_calls": report and report.unknown_calls,
+            "launches": self.launches,
+            "instrumented": self.instrumented,
+            "covered": self.covered,
+            "skipped": self.patched.skipped,
+            "from_cache": self.patched.kept,
+            "reason": self.patched.reason or None,
         }
 
 
@@ -116,8 +165,13 @@ def launched_kernels(sessions: Iterable[Session]) -> list[KernelResult]:
     found: dict[tuple[str, str, int], list[Any]] = {}
     for session in list(sessions):
         for kernel, row in zip(list(session.kernels), session.counts, strict=False):
-            key = kernel.name, kernel.object.name, id(kernel.patched.companion) or hash(kernel.patched.reason)
-            entry = found.setdefault(key, [0, 0, kernel.patched])
-            entry[0] += int(row["launches"])
-            entry[1] += int(row["instrumented"])
-    return [KernelResult(name, object, *entry) for (name, object, _), entry in found.items()]
+            patched = kernel.patched
+            key = (
+                kernel.name,
+                digest_of(kernel.object),
+                id(patched.companion) if patched.companion else hash(patched.reason),
+            )
+            entry = found.setdefault(key, [kernel.kernel, kernel.object, 0, 0, patched])
+            entry[2] += int(row["launches"])
+            entry[3] += int(row["instrumented"])
+    return [KernelResult(*entry) for entry in found.values()]

@@ -21,14 +21,24 @@ struct Row {
 
 // One launch's.
 struct Record {
-  uint64_t time;    // nanoseconds since 1970
-  uint64_t number;  // among the launches of the kernel
-  uint32_t kernel;  // its row
-  uint32_t instrumented;
+  static constexpr uint64_t kNever = ~0ull;
+
+  // Times are nanoseconds since 1970; 0 is: not yet.
+  uint64_t time;        // it was written to the queue
+  uint64_t number;      // among the launches of the kernel
+  uint64_t begin, end;  // on the device; the latter `kNever` if they will not be known
+  uint16_t kernel;      // its row
+  uint16_t instrumented;
   uint32_t grid[3];  // work-items
   uint32_t group_segment, private_segment;
   uint16_t block[3];
-  uint16_t reserved[7];
+  uint16_t queue;  // among those of this process
+
+  void ran(uint64_t from, uint64_t to) {
+    begin = from;
+    __atomic_store_n(&end, to, __ATOMIC_RELEASE);
+  }
+  void never_ends() { ran(0, kNever); }
 };
 
 static_assert(sizeof(Head) == 64 && sizeof(Row) == 64 && sizeof(Record) == 64);
@@ -47,18 +57,23 @@ public:
   // Counts a launch; its number among those of the kernel. Kernels beyond the rows share the last one.
   uint64_t launched(uint64_t row) { return add(&rows_[std::min(row, row_count_ - 1)].launches); }
 
-  void record(uint64_t row, uint64_t number, bool instrumented, const hsa_kernel_dispatch_packet_t &packet) {
+  // Whether launches are recorded one by one.
+  bool has_records() const { return record_count_; }
+
+  // The launch's record, which is to get the times on the device; null if there is no room for one.
+  Record *record(uint64_t row, uint64_t number, bool instrumented, uint16_t queue,
+                 const hsa_kernel_dispatch_packet_t &packet) {
     row = std::min(row, row_count_ - 1);
     if (instrumented)
       add(&rows_[row].instrumented);
     const uint64_t at = add(&head_->records);
     if (at >= record_count_)
-      return;
+      return nullptr;
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     Record &one = records_[at];
     one.number = number;
-    one.kernel = row;
+    one.kernel = static_cast<uint16_t>(row);
     one.instrumented = instrumented;
     one.grid[0] = packet.grid_size_x;
     one.grid[1] = packet.grid_size_y;
@@ -68,8 +83,10 @@ public:
     one.block[0] = packet.workgroup_size_x;
     one.block[1] = packet.workgroup_size_y;
     one.block[2] = packet.workgroup_size_z;
+    one.queue = queue;
     // Last: a record without a time is not finished.
     __atomic_store_n(&one.time, now.tv_sec * 1'000'000'000ull + now.tv_nsec, __ATOMIC_RELEASE);
+    return &one;
   }
 
 private:

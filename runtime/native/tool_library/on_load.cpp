@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "timing.h"
 #include "turns.h"
 
 namespace luthier {
@@ -13,11 +14,16 @@ namespace luthier {
 namespace {
 
 struct Library {
-  explicit Library(const HsaApiTable &table) : runtime(table) {}
+  explicit Library(const HsaApiTable &table) : runtime(table) {
+    if (client.ledger().has_records())
+      timing = std::make_unique<Timing>(runtime);
+  }
   Runtime runtime;
   Client client;
   Faults faults{client};
   Kernels kernels{runtime, client, faults};
+  std::unique_ptr<Timing> timing;  // null if launches are not recorded
+  std::atomic<unsigned> queues{0};
 
   Turn &turn(unsigned gpu) {
     std::lock_guard lock(mutex_);
@@ -28,10 +34,16 @@ struct Library {
   }
   void finish() {
     std::lock_guard lock(mutex_);
-    if (client.is_own())
+    if (client.is_own()) {
       for (auto &[gpu, turn] : turns_)
         turn->finish();
+      finish_timing();
+    }
     faults.flush();
+  }
+  void finish_timing() {
+    if (timing && client.is_own())
+      timing->finish();
   }
 
 private:
@@ -44,8 +56,9 @@ Library *library = nullptr;
 
 // What an intercepted queue remembers, used under the queue's own lock.
 struct QueueState {
-  explicit QueueState(unsigned gpu) : gpu(gpu) {}
+  QueueState(unsigned gpu, unsigned number) : gpu(gpu), number(static_cast<uint16_t>(number)) {}
   const unsigned gpu;
+  const uint16_t number;
   uint64_t generation = 0;
   std::unordered_map<uint64_t, Kernel *> known;
 
@@ -70,6 +83,20 @@ bool is_dispatch(const char *packet) {
   return (header >> HSA_PACKET_HEADER_TYPE & 0xFF) == HSA_PACKET_TYPE_KERNEL_DISPATCH;
 }
 
+hsa_signal_t completion_signal(const char *packet) {  // at one place in packets of every kind
+  hsa_signal_t signal;
+  std::memcpy(&signal, packet + offsetof(hsa_kernel_dispatch_packet_t, completion_signal), sizeof signal);
+  return signal;
+}
+
+// Records a launch that is about to be written.
+void record(QueueState &state, const Kernel &kernel, uint64_t number, bool instrumented,
+            hsa_kernel_dispatch_packet_t &packet) {
+  Record *record = library->client.ledger().record(kernel.row, number, instrumented, state.number, packet);
+  if (record && library->timing)
+    library->timing->watch(state.gpu, packet, *record);
+}
+
 using Writer = hsa_amd_queue_intercept_packet_writer;
 
 struct Packet {
@@ -92,7 +119,7 @@ void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vec
     const hsa_barrier_and_packet_t watch = turn->watch();
     if (instrumented)
       kernel.substitute(packet);
-    client.ledger().record(kernel.row, number, instrumented, packet);
+    record(state, kernel, number, instrumented, packet);
     add(&packet);
     add(&watch);
   } catch (const std::exception &problem) {
@@ -145,7 +172,7 @@ void write_all(QueueState &state, const char *originals, uint64_t count, Writer 
       const auto [number, chosen] = kernel.launched(packet, client);
       if (chosen)
         kernel.substitute(packet);
-      client.ledger().record(kernel.row, number, chosen, packet);
+      record(state, kernel, number, chosen, packet);
     }
     std::memcpy(copies + index * kPacket, &packet, kPacket);
   }
@@ -155,6 +182,9 @@ void write_all(QueueState &state, const char *originals, uint64_t count, Writer 
 void on_packets(const void *packets, uint64_t count, uint64_t, void *data, Writer write) {
   auto &state = *static_cast<QueueState *>(data);
   const char *originals = static_cast<const char *>(packets);
+  if (library->timing)
+    for (uint64_t index = 0; index < count; ++index)
+      library->timing->reused(completion_signal(originals + index * kPacket));
   if (library->client.wishes().launches)
     write_in_turn(state, originals, count, write);
   else
@@ -179,7 +209,9 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
       library->faults.tell("a queue cannot be intercepted");
     return again;
   }
-  auto *state = new QueueState(static_cast<unsigned>(gpu));
+  auto *state = new QueueState(static_cast<unsigned>(gpu), library->queues++);
+  if (library->timing)
+    runtime.amd.hsa_amd_profiling_set_profiler_enabled_fn(*queue, 1);
   if (runtime.amd.hsa_amd_queue_intercept_register_fn(*queue, on_packets, state) != HSA_STATUS_SUCCESS)
     library->faults.tell("the packets of a queue cannot be intercepted");
   return status;
@@ -199,6 +231,29 @@ hsa_status_t freeze_executable(hsa_executable_t executable, const char *options)
 hsa_status_t destroy_executable(hsa_executable_t executable) {
   library->kernels.forget(executable);
   return library->runtime.core.hsa_executable_destroy_fn(executable);
+}
+
+// Where launches are timed, other uses of their signals must be seen.
+
+hsa_status_t destroy_signal(hsa_signal_t signal) {
+  library->timing->reused(signal);
+  return library->runtime.core.hsa_signal_destroy_fn(signal);
+}
+
+hsa_status_t copy_memory(void *to, hsa_agent_t to_agent, const void *from, hsa_agent_t from_agent, size_t size,
+                         uint32_t count, const hsa_signal_t *waits, hsa_signal_t completion) {
+  library->timing->reused(completion);
+  return library->runtime.amd.hsa_amd_memory_async_copy_fn(to, to_agent, from, from_agent, size, count, waits,
+                                                           completion);
+}
+
+hsa_status_t copy_memory_rect(const hsa_pitched_ptr_t *to, const hsa_dim3_t *to_offset, const hsa_pitched_ptr_t *from,
+                              const hsa_dim3_t *from_offset, const hsa_dim3_t *range, hsa_agent_t agent,
+                              hsa_amd_copy_direction_t direction, uint32_t count, const hsa_signal_t *waits,
+                              hsa_signal_t completion) {
+  library->timing->reused(completion);
+  return library->runtime.amd.hsa_amd_memory_async_copy_rect_fn(to, to_offset, from, from_offset, range, agent,
+                                                                direction, count, waits, completion);
 }
 
 }  // namespace
@@ -221,10 +276,18 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   (void)registered;
   table->core_->hsa_queue_create_fn = create_queue;
   table->core_->hsa_executable_destroy_fn = destroy_executable;
+  if (library->timing) {
+    table->core_->hsa_signal_destroy_fn = destroy_signal;
+    table->amd_ext_->hsa_amd_memory_async_copy_fn = copy_memory;
+    table->amd_ext_->hsa_amd_memory_async_copy_rect_fn = copy_memory_rect;
+  }
   if (library->client.wishes().code_objects)
     table->core_->hsa_executable_freeze_fn = freeze_executable;
   return true;
 }
 
-void OnUnload() {}
+void OnUnload() {  // signals are still there
+  if (luthier::library)
+    luthier::library->finish_timing();
+}
 }

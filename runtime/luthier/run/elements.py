@@ -1,0 +1,51 @@
+"""What the bytes of a tool's variable are, by its C++ type as written."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|static|constexpr|inline|std::)\b|\bstd::")
+_ARRAY = re.compile(r"\s*\[\d*\]")
+_WORDS = {
+    **{f"{sign}int{bits}_t": f"{'u' if sign else 'i'}{bits // 8}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "bool": "u1",
+    "char": "i1",
+    "signed char": "i1",
+    "unsigned char": "u1",
+    "size_t": "u8",
+    "uintptr_t": "u8",
+    "short": "i2",
+    "unsigned short": "u2",
+    "int": "i4",
+    "unsigned": "u4",
+    "unsigned int": "u4",
+    "float": "f4",
+    "long": "i8",
+    "unsigned long": "u8",
+    "long long": "i8",
+    "unsigned long long": "u8",
+    "double": "f8",
+    "ptrdiff_t": "i8",
+    "intptr_t": "i8",
+    "_Float16": "f2",
+    "__half": "f2",
+    "half": "f2",
+}
+
+
+def element_type(type: str, size: int) -> np.dtype[Any] | None:
+    """The type of a variable's elements, however many dimensions it has; None if they are no numbers.
+
+    Args:
+        type: C++ type; of one that is not known, the size tells what unsigned number it may be.
+        size: bytes.
+    """
+    plain = " ".join(_ARRAY.sub("", _QUALIFIERS.sub("", type)).split())
+    name = "u8" if plain.endswith("*") else _WORDS.get(plain)
+    if name is None and size in (1, 2, 4, 8):
+        name = f"u{size}"
+    found = None if name is None else np.dtype(f"<{name}")
+    return found if found is not None and size % found.itemsize == 0 else None

@@ -1,0 +1,114 @@
+"""Which launches run instrumented: generated programs and options against a model in a few lines."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier import Tool
+from luthier.cli import run as command
+from luthier.run.folder import RunFolder
+
+from .conftest import RunUnderTools
+
+NAMES = ("first", "second", "third<int>")
+SYMBOLS = ("_Z5firstPi", "_Z6secondPi", "_Z5thirdIiEvPT_")
+Launch = tuple[int, int, int, int]
+"""Kernel, work-groups, work-items of each, device."""
+
+
+def model(launches: list[Launch], options: dict[str, str | None]) -> list[bool]:
+    """Whether each launch runs instrumented."""
+    text = options.get("--launches") or {"once": "0:1", "sample": "::100"}.get(options.get("--preset") or "", "::")
+    numbers = range(1 << 20)
+    if ":" in text:
+        first, end, step = (*text.split(":"), "")[:3]
+        numbers = numbers[int(first) if first else None : int(end) if end else None : int(step) if step else None]
+    else:
+        numbers = numbers[: int(text)]
+    unique = "--unique-grid" in options or options.get("--preset") == "grids"
+    devices = options.get("--devices")
+    kernel = options.get("--kernel")
+    chosen, counted = [], Counter[tuple[int, int]]()
+    seen: set[Launch] = set()
+    for launch in launches:
+        which, *_, device = launch
+        number = counted[which, device]
+        counted[which, device] += 1
+        good = number in numbers and (devices is None or str(device) in devices.split(","))
+        if kernel is not None:
+            fits = fnmatch.fnmatchcase(NAMES[which], kernel.removeprefix("!"))
+            good = good and fits != kernel.startswith("!")
+        if good and unique:
+            good = launch not in seen
+            seen.add(launch)
+        chosen.append(good)
+    return chosen
+
+
+def generated(seed: int) -> tuple[list[Launch], dict[str, str | None]]:
+    """A program, and options: with the seed's lowest bits each kind of them at least once."""
+    choose = random.Random(seed)
+    sizes = [(choose.randint(1, 3), choose.choice((64, 65, 128))) for _ in range(3)]
+    launches = [(choose.randrange(3), *choose.choice(sizes), choose.randrange(2)) for _ in range(40)]
+    options: dict[str, str | None] = {}
+    how = seed % 4
+    if how == 0:
+        first = choose.randrange(4)
+        end = choose.choice(("", first + choose.randint(1, 6)))
+        options["--launches"] = choose.choice((f"{first}:{end}:{choose.randint(1, 3)}", f"{first}:{end}", "3", "::2"))
+    elif how == 1:
+        options["--preset"] = choose.choice(("once", "grids", "sample"))
+    elif how == 2:
+        options["--unique-grid"] = None
+        options["--launches"] = choose.choice(("1:", "::2", "2:9:3"))
+    else:
+        options["--preset"] = "grids"
+        options["--launches"] = choose.choice(("4", "1:6"))
+    if choose.random() < 0.4:
+        options["--kernel"] = choose.choice(("*ir*", "!second", "third<int>", "f*"))
+    if choose.random() < 0.4:
+        options["--devices"] = choose.choice(("0", "1", "0,1"))
+    return launches, options
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_generated_selections(
+    build_program: Callable[[str], Path],
+    under_tools: Callable[..., RunUnderTools],
+    counter: type[Tool],
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    launches, options = generated(seed)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    given = [part for option in options.items() for part in option if part is not None]
+    selection = command._selection(parser.parse_args([*given, "program"]))
+    told = [":".join(map(str, launch)) for launch in launches]
+    ran = under_tools(
+        "emu:gfx90a,emu:gfx906",
+        [counter()],
+        build_program("sequence"),
+        *told,
+        selection=selection,
+        folder=tmp_path / "run",
+    )
+    assert (ran.code, ran.out, ran.summary["faults"]) == (0, "sequence\n", []), ran.err
+    found = [
+        (
+            SYMBOLS.index(row["kernel"]),
+            row["grid_x"] // row["block_x"],
+            row["block_x"],
+            row["device"],
+            row["instrumented"],
+        )
+        for row in RunFolder(tmp_path / "run").rows("launches")
+    ]
+    wanted = [(*launch, chosen) for launch, chosen in zip(launches, model(launches, options), strict=True)]
+    assert found == wanted, options
