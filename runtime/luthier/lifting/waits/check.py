@@ -1,0 +1,167 @@
+"""The check of waits of one kernel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from luthier.isa.registers import UnitSet
+from luthier.lifting.model import LiftedKernel
+from luthier.lifting.waits.findings import Access, Finding, Place, UnneededWait
+from luthier.lifting.waits.flow import Flow
+from luthier.lifting.waits.state import State
+from luthier.lifting.waits.steps import Step, Steps
+from luthier.lifting.waits.unneeded import successors, unneeded_waits
+
+
+@dataclass(frozen=True)
+class WaitReport:
+    """What the check of one kernel found."""
+
+    kernel: str
+    instructions: int
+    """That control reaches, in all its functions."""
+    unchecked: int
+    """Of them, those that are no known instruction or find registers by computed numbers."""
+    findings: tuple[Finding, ...]
+    """In the order of addresses."""
+    unneeded: tuple[UnneededWait, ...]
+
+
+def check_waits(lifted: LiftedKernel, unneeded: bool = True) -> WaitReport:
+    """Check that a kernel, on every path, waits for what it uses.
+
+    Args:
+        unneeded: look for waits that no path needs, too.
+    """
+    steps = Steps(lifted)
+    flow = Flow(lifted, steps)
+    waits = unneeded_waits(lifted, steps, flow) if unneeded else ()
+    return WaitReport(
+        lifted.kernel.name,
+        sum(block.last - block.first + 1 for block in lifted.blocks),
+        steps.unchecked(),
+        tuple(_findings(lifted, steps, flow)),
+        tuple(UnneededWait(lifted.kernel.name, _place(lifted, index), reason) for index, reason in waits),
+    )
+
+
+@dataclass
+class _Hit:
+    """An access to outstanding registers, the worst of all contexts."""
+
+    step: int
+    stream: int
+    writes: bool
+    position: int
+    units: int
+
+
+def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[Finding]:
+    hits: dict[tuple[int, int, bool], _Hit] = {}
+
+    def report(step: Step, stream: int, position: int, units: int, writes: bool) -> None:
+        key = step.first, stream, writes
+        hit = hits.setdefault(key, _Hit(step.first, stream, writes, position, 0))
+        hit.position = min(hit.position, position)
+        hit.units |= units
+
+    suspicious: set[int] = set()
+    for block, state in flow.states():
+        found: list[int] = []
+        flow.machine.run(state, steps.of(block), lambda *_, found=found: found.append(1))
+        if found:
+            suspicious.add(block)
+    for block, state in flow.states():
+        if block in suspicious:
+            flow.machine.run(state, [one for step in steps.of(block) for one in steps.split(step)], report)
+    search = _Search(lifted, steps, flow)
+    for key in sorted(hits):
+        yield from search.explain(hits[key])
+
+
+class _Search:
+    """Finds the operations, and ways from them, that an access finds outstanding."""
+
+    def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow) -> None:
+        self._lifted = lifted
+        self._steps = steps
+        self._machine = flow.machine
+        self._next = successors(lifted)
+
+    def explain(self, hit: _Hit) -> Iterator[Finding]:
+        """A finding for each operation; the nearest explain all units of the access."""
+        stream = self._machine.model.streams[hit.stream]
+        access: Access = "overwrites a source of" if stream.locks else "overwrites" if hit.writes else "reads"
+        counter = self._machine.model.counters[stream.counter].name
+        lifted = self._lifted
+        for block in lifted.blocks:
+            for number, step in enumerate(self._steps.of(block.index)):
+                units = 0
+                for issued, registers in step.issues:
+                    if issued == hit.stream:
+                        units = registers & hit.units
+                if not units:
+                    continue
+                way = self._way(block.index, number, hit.stream, units, hit)
+                if way is None:
+                    continue
+                path, reached, position = way
+                function = lifted.functions[lifted.blocks[lifted.block_of[hit.step]].function]
+                yield Finding(
+                    lifted.kernel.name,
+                    function.name,
+                    access,
+                    _place(lifted, hit.step),
+                    _place(lifted, step.first),
+                    UnitSet(reached),
+                    counter,
+                    position,
+                    tuple(lifted.columns.address[lifted.blocks[one].first] for one in path),
+                )
+
+    def _way(
+        self, block: int, number: int, stream: int, units: int, hit: _Hit
+    ) -> tuple[list[int], int, int] | None:
+        """The shortest way in blocks from step `number` of a block to the access: the blocks, which units are found,
+        and the position."""
+        machine = self._machine
+        queues: list[tuple[int, ...]] = [()] * len(machine.model.streams)
+        queues[stream] = (units,)
+        begin = machine.empty._replace(queues=tuple(queues))
+        waiting: deque[tuple[int, State, tuple[int, ...]]] = deque()
+        seen: set[tuple[int, State]] = set()
+
+        def go(index: int, steps: list[Step], state: State, path: tuple[int, ...]) -> tuple[list[int], int, int] | None:
+            found: list[tuple[int, int]] = []
+
+            def report(step: Step, where: int, position: int, some: int, writes: bool) -> None:
+                if step.first == hit.step and where == stream and writes == hit.writes:
+                    found.append((some, position))
+
+            here = steps
+            if self._lifted.block_of[hit.step] == index:
+                here = [one for step in steps for one in self._steps.split(step)]
+            after = machine.run(state, here, report)._replace(most=machine.empty.most)
+            if found:
+                some = 0
+                for bits, _ in found:
+                    some |= bits
+                return [*path], some, min(position for _, position in found)
+            if any(after.queues):
+                for successor in self._next[index]:
+                    if (successor, after) not in seen:
+                        seen.add((successor, after))
+                        waiting.append((successor, after, (*path, successor)))
+            return None
+
+        way = go(block, self._steps.of(block)[number + 1 :], begin, (block,))
+        while way is None and waiting:
+            index, state, path = waiting.popleft()
+            way = go(index, self._steps.of(index), state, path)
+        return way
+
+
+def _place(lifted: LiftedKernel, index: int) -> Place:
+    return Place(lifted.columns.address[index], lifted.isa.text(lifted.code, index))

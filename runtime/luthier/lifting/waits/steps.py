@@ -1,0 +1,132 @@
+"""A kernel's instructions as the check of waits sees them: blocks of steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from luthier.isa import registers as r
+from luthier.isa.waits import Limit, WaitModel, is_gds, wait_model
+from luthier.lifting.model import LiftedKernel
+
+
+class Step(NamedTuple):
+    """One instruction that issues or waits, or several that do neither."""
+
+    first: int
+    last: int
+    """Instructions, inclusive."""
+    touches: int
+    """Units that are read or written before anything is issued."""
+    writes: int
+    """Those that are written."""
+    issues: tuple[tuple[int, int], ...] = ()
+    """(stream, units that are outstanding behind it)"""
+    replaced: frozenset[int] = frozenset()
+    """Streams whose outstanding results it may overwrite."""
+    limits: tuple[Limit, ...] = ()
+    released: int | None = None
+    """Stream that is done behind it."""
+
+
+class Steps:
+    """The steps of all blocks of a kernel; made for a block when it is first asked for.
+
+    Registers that an instruction finds by a computed number are left out: which ones it touches is not known.
+    """
+
+    def __init__(self, lifted: LiftedKernel) -> None:
+        self.lifted = lifted
+        self.model: WaitModel = wait_model(lifted.target)
+        self._blocks: dict[int, list[Step]] = {}
+        self._native = lifted.effect_table.code(lifted.columns)
+        self._own = np.zeros(len(lifted.columns.opcode), np.bool_)
+        opcodes = lifted.code.opcode
+        for number in lifted.columns.opcodes:
+            opcode = lifted.isa.opcode(number)
+            model = self.model
+            special = lifted.effect_table.opcode(number).special in _COMPUTED
+            if special or model.may_issue(opcode) or model.may_wait(opcode):
+                self._own[opcodes == number] = True
+        self._own[opcodes < 0] = True
+        for index in {*lifted.index_mode, *lifted.skipped}:
+            self._own[index] = True
+
+    def of(self, block: int) -> list[Step]:
+        """The steps of a block."""
+        steps = self._blocks.get(block)
+        if steps is None:
+            steps = self._blocks[block] = self._make(block)
+        return steps
+
+    def unchecked(self) -> int:
+        """How many reached instructions are left out, wholly or in part."""
+        lifted = self.lifted
+        computed = [
+            number for number in lifted.columns.opcodes if lifted.effect_table.opcode(number).special in _COMPUTED
+        ]
+        left_out = (lifted.code.opcode < 0) | np.isin(lifted.code.opcode, computed)
+        left_out[list(lifted.index_mode)] = True
+        return int(left_out[np.array(lifted.block_of) >= 0].sum())
+
+    def _make(self, number: int) -> list[Step]:
+        block = self.lifted.blocks[number]
+        steps: list[Step] = []
+        begin = block.first
+        own = np.flatnonzero(self._own[block.first : block.last + 1]) + block.first
+        for index in own.tolist():
+            if begin < index:
+                steps.append(self._together(begin, index - 1))
+            steps.append(self._alone(index))
+            begin = index + 1
+        if begin <= block.last:
+            steps.append(self._together(begin, block.last))
+        return steps
+
+    def _together(self, first: int, last: int) -> Step:
+        reads, writes, _ = self._native.together(first, last)
+        return Step(first, last, reads | writes, writes)
+
+    def split(self, step: Step) -> list[Step]:
+        """A step of several instructions as one each."""
+        if step.first == step.last:
+            return [step]
+        return [self._together(index, index) for index in range(step.first, step.last + 1)]
+
+    def _alone(self, index: int) -> Step:
+        lifted, model = self.lifted, self.model
+        number = lifted.columns.opcode[index]
+        if number < 0:
+            return Step(index, index, 0, 0)
+        entry = lifted.effect_table.opcode(number)
+        reads, _, writes, *_ = self._native.effects(index)
+        if entry.special == "everything":
+            reads = writes = 0
+        if entry.special in _COMPUTED or index in lifted.index_mode:
+            reads, writes = reads & r.SCALAR_MASK, writes & r.SCALAR_MASK
+        values = lifted.columns.values(index)
+        gds = is_gds(entry.opcode, values)
+        issues = model.issues(entry.opcode, gds)
+        outstanding = []
+        replaced: frozenset[int] = frozenset()
+        for stream, registers in issues:
+            locks = model.streams[stream].locks
+            units = (reads & (r.VECTOR_MASK | r.EXEC_MASK) if locks else writes) if registers else 0
+            outstanding.append((stream, units))
+            if len(issues) == 1:
+                replaced = model.replaced[stream]
+        return Step(
+            index,
+            index,
+            reads | writes,
+            writes,
+            tuple(outstanding),
+            replaced,
+            model.limits(lifted.isa, entry.opcode, values),
+            model.released(entry.opcode),
+        )
+
+
+_COMPUTED = frozenset({"relative vector", "relative scalar", "everything"})
+"""Instructions whose registers are found while they run (`OpcodeEffects.special`); a trap may touch all."""

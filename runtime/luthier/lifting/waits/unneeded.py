@@ -1,0 +1,122 @@
+"""Waits that no path needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from luthier.isa import InstructionFlag
+from luthier.lifting.model import LiftedKernel
+from luthier.lifting.waits.flow import Flow
+from luthier.lifting.waits.state import State
+from luthier.lifting.waits.steps import Step, Steps
+
+MOST_BLOCKS = 64
+"""Blocks that are looked at behind a wait; if that does not settle it, the wait counts as needed."""
+
+_F = InstructionFlag
+_MEMORY = int(_F.SMEM | _F.VMEM | _F.FLAT | _F.DS | _F.EXPORT | _F.GWS | _F.SIDE_EFFECTS)
+"""Instructions before which a wait may be there for the order of memory accesses."""
+
+
+def successors(lifted: LiftedKernel) -> list[list[int]]:
+    """For each block those that may follow it, through calls and returns of whatever caller."""
+    following = [[edge.to for edge in block.successors] for block in lifted.blocks]
+    leaving: list[list[int]] = [
+        [block.index for block in function.blocks if block.exit == "return"] for function in lifted.functions
+    ]
+    tails: dict[int, list[int]] = {}
+    for function in lifted.functions:
+        for call in function.calls:
+            block = lifted.block_of[call.index]
+            if call.kind == "tail":
+                tails.setdefault(function.index, []).extend(call.callees)
+            following[block] = [lifted.functions[callee].entry_block for callee in call.callees]
+    for function in lifted.functions:
+        for call in function.calls:
+            if call.kind == "call" and call.return_block is not None:
+                done: set[int] = set()
+                ends = list(call.callees)
+                while ends:
+                    callee = ends.pop()
+                    if callee in done:
+                        continue
+                    done.add(callee)
+                    ends += tails.get(callee, ())
+                    for block in leaving[callee]:
+                        following[block].append(call.return_block)
+    return following
+
+
+Reason = Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]
+
+
+def unneeded_waits(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[tuple[int, Reason]]:
+    """Instructions that wait for nothing, or for nothing that is used."""
+    search = _Search(lifted, steps, flow)
+    verdicts: dict[int, Reason | None] = {}
+    for block, entry in flow.states():
+        state, begin = entry, 0
+        row = steps.of(block)
+        for number, step in enumerate(row):
+            if not step.limits or step.issues or step.touches:
+                continue
+            state = flow.machine.run(state, row[begin:number])
+            begin = number
+            if verdicts.get(step.first, "") is not None:
+                reason = search.reason(block, number, step, state)
+                known = verdicts.get(step.first, reason)
+                verdicts[step.first] = reason if reason is None or known == reason else _USED
+    return iter(sorted((index, reason) for index, reason in verdicts.items() if reason is not None))
+
+
+_NOTHING: Reason = "nothing can be outstanding"
+_USED: Reason = "nothing that it waits for is used before a later wait"
+
+
+class _Search:
+    def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow) -> None:
+        self._lifted = lifted
+        self._steps = steps
+        self._machine = flow.machine
+        self._next = successors(lifted)
+        self._flags = lifted.code.flags
+
+    def reason(self, block: int, number: int, step: Step, before: State) -> Reason | None:
+        """Why the wait is not needed; None if it may be."""
+        if all(before.most[counter] <= value for counter, value in step.limits):
+            return _NOTHING
+        after = self._machine.run(before, [step])
+        # What it waits for, at the places where it would be without it.
+        queues = tuple(
+            tuple(units if position >= len(kept) else 0 for position, units in enumerate(queue))
+            for queue, kept in zip(before.queues, after.queues, strict=True)
+        )
+        state = self._machine.empty._replace(queues=queues)
+        return None if self._used(block, number + 1, state) else _USED
+
+    def _used(self, block: int, first: int, state: State) -> bool:
+        """Whether some of these outstanding registers are used, or the order of memory accesses may matter."""
+        waiting = [(block, first, state)]
+        seen: set[tuple[int, State]] = set()
+        while waiting:
+            index, begin, now = waiting.pop()
+            touched: list[int] = []
+            for step in self._steps.of(index)[begin:]:
+                if not step.limits and (self._flags[step.first : step.last + 1] & _MEMORY).any():
+                    return True
+                now = self._machine.run(now, [step], lambda *_, touched=touched: touched.append(1))
+                if touched:
+                    return True
+                if not any(now.queues):
+                    break
+            else:
+                if self._lifted.blocks[index].exit not in ("fallthrough", "branch", "conditional", "end"):
+                    return True
+                for following in self._next[index]:
+                    if (following, now) not in seen:
+                        seen.add((following, now))
+                        waiting.append((following, 0, now))
+                if len(seen) > MOST_BLOCKS:
+                    return True
+        return False
