@@ -131,7 +131,7 @@ def seen_by(command: str, path: Path, options: list[str], tool: list[str], capsy
     return {one["kernel"] for one in found["kernels"]}
 
 
-COMMANDS_WITH_KERNELS = ("objects", "disasm", "lift", "patch", "cost", "verify")
+COMMANDS_WITH_KERNELS = ("objects", "disasm", "lift", "check", "patch", "cost", "verify")
 
 
 @pytest.mark.parametrize("patterns", PATTERNS)

@@ -222,7 +222,7 @@ def test_every_command_is_documented_and_has_help(command: str) -> None:
     assert f"usage: luthier {command}" in help_of(command)
     readme = (ROOT / "README.md").read_text()
     assert f"`luthier {command}" in readme
-    if command in ("objects", "disasm", "lift", "patch", "cost", "verify", "tools", "build", "doctor"):
+    if command in ("objects", "disasm", "lift", "check", "patch", "cost", "verify", "tools", "build", "doctor"):
         assert "--json" in help_of(command)  # "those that tell about files or tools have `--json`"
 
 

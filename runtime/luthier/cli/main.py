@@ -15,6 +15,7 @@ COMMANDS = {
     "objects": ("luthier.cli.objects", "list code objects and kernels in any container"),
     "disasm": ("luthier.cli.disasm", "disassemble kernels"),
     "lift": ("luthier.cli.lift", "blocks, calls and liveness of a kernel"),
+    "check": ("luthier.cli.check", "whether kernels wait for what they use, on every path"),
     "patch": ("luthier.cli.patch", "write an instrumented code object"),
     "cost": ("luthier.cli.cost", "registers, instructions and bytes a tool would add"),
     "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),

@@ -131,9 +131,7 @@ class WaitModel:
         names = self._streams(opcode, gds)
         index = self.stream_index
         results = any(operand.is_def for operand in opcode.operands) or opcode.pseudo in _GIVE_SCC
-        return tuple(
-            Issue(index[name], results or self.streams[index[name]].locks) for name in names if name in index
-        )
+        return tuple(Issue(index[name], results or self.streams[index[name]].locks) for name in names if name in index)
 
     def may_issue(self, opcode: Opcode) -> bool:
         """Whether `issues` is not empty, with ``gds`` or without."""
@@ -332,11 +330,28 @@ _MODEL_12 = WaitModel(
     {"S_BARRIER_WAIT": "barrier"},
 )
 
+_NO_IMAGES = ("samplecnt", "bvhcnt", "expcnt")
+_TWELVE_FIFTY = tuple(counter for counter in _TWELVE if counter.name not in _NO_IMAGES)
+_MODEL_1250 = WaitModel(
+    _TWELVE_FIFTY,
+    _streams(
+        _TWELVE_FIFTY,
+        *((name, stream) for stream in _MODEL_12.streams if (name := _TWELVE[stream.counter].name) not in _NO_IMAGES),
+    ),
+    {
+        name: kept
+        for name, fields in _MODEL_12.fields.items()
+        if (kept := tuple(field for field in fields if field.counter not in _NO_IMAGES))
+    },
+    _MODEL_12.releases,
+)
+
 _MODELS = (
     (generations(GFX9, GFX10), _MODEL_9),
     (generations(GFX10, GFX11), _MODEL_10),
     (generations(GFX11, GFX12), _MODEL_11),
     (generations(GFX12, GFX1250), _MODEL_12),
+    (generations(GFX1250), _MODEL_1250),
 )
 
 

@@ -121,9 +121,7 @@ class _Search:
                     tuple(lifted.columns.address[lifted.blocks[one].first] for one in path),
                 )
 
-    def _way(
-        self, block: int, number: int, stream: int, units: int, hit: _Hit
-    ) -> tuple[list[int], int, int] | None:
+    def _way(self, block: int, number: int, stream: int, units: int, hit: _Hit) -> tuple[list[int], int, int] | None:
         """The shortest way in blocks from step `number` of a block to the access: the blocks, which units are found,
         and the position."""
         machine = self._machine

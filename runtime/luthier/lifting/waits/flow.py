@@ -83,9 +83,8 @@ class Flow:
                 return
             visits = self._visits[place] = self._visits.get(place, 0) + 1
             if visits > WIDEN_AFTER:
-                widest = self.machine.unknown().most
-                grown = (wide if now > was else now for was, now, wide in zip(known.most, joined.most, widest))
-                joined = joined._replace(most=tuple(grown))
+                counts = zip(known.most, joined.most, self.machine.unknown().most, strict=True)
+                joined = joined._replace(most=tuple(widest if now > was else now for was, now, widest in counts))
             state = joined
         self.entry[place] = state
         if place not in self._waiting:

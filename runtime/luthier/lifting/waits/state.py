@@ -48,14 +48,7 @@ class Machine:
         held = [_union(queue) for queue in queues]
         results, locked = self._held(held)
         for step in steps:
-            if step.touches & results or step.writes & locked:
-                self._access(step, queues, held, report)
-                results, locked = self._held(held)
-            if step.issues:
-                for stream, units in step.issues:
-                    self._issue(stream, units, queues, most, held)
-                results, locked = self._held(held)
-            elif step.limits or step.released is not None:
+            if step.limits or step.released is not None:
                 for counter, value in step.limits:
                     most[counter] = min(most[counter], value)
                     for stream in self.model.streams_of[counter]:
@@ -64,6 +57,13 @@ class Machine:
                             held[stream] = _union(_trim(queues[stream]))
                 if step.released is not None:
                     queues[step.released], held[step.released] = [], 0
+                results, locked = self._held(held)
+            if step.touches & results or step.writes & locked:
+                self._access(step, queues, held, report)
+                results, locked = self._held(held)
+            if step.issues:
+                for stream, units in step.issues:
+                    self._issue(stream, units, queues, most, held)
                 results, locked = self._held(held)
         return State(tuple(map(tuple, queues)), tuple(most))
 
@@ -81,7 +81,7 @@ class Machine:
         for stream, queue in enumerate(queues):
             units = held[stream] & (step.writes if self._locks[stream] else step.touches)
             if stream in step.replaced:
-                units &= ~step.writes | (step.touches & ~step.writes)
+                units &= ~step.writes
             if not units:
                 continue
             for position, here in enumerate(queue):

@@ -1,0 +1,109 @@
+"""`luthier check`: whether kernels wait for what they use, on every path."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from luthier.cli.common import end_progress, print_json, show_progress
+from luthier.cli.selection import add_object_arguments, selected_kernels
+from luthier.errors import LiftError, ObjectError
+from luthier.lifting import lift
+from luthier.lifting.waits import WaitReport, check_waits
+from luthier.objects import CodeObject, load_object, load_objects
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add_object_arguments(parser)
+    parser.add_argument("--unneeded", action="store_true", help="list waits that no path needs, not only count them")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit status: 0 only if all was checked and nothing found."""
+    results: list[tuple[CodeObject, WaitReport]] = []
+    refused: list[tuple[CodeObject, str, LiftError]] = []
+    for object, kernels in _kernels(args):
+        for kernel in kernels:
+            show_progress(f"checking {kernel}")
+            try:
+                results.append((object, check_waits(lift(object, kernel))))
+            except LiftError as problem:
+                refused.append((object, kernel, problem))
+    end_progress()
+    if args.json:
+        print_json(_as_data(results, refused))
+    else:
+        _print(results, refused, list_unneeded=args.unneeded)
+    found = any(report.findings for _, report in results)
+    return 1 if found or refused else 0
+
+
+def _kernels(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
+    """The kernels that are asked for, of every code object in the file that has any of them.
+
+    Raises:
+        ObjectError: none has, or there is no code object.
+    """
+    objects = [load_object(args.file, args.target)] if args.target else list(load_objects(args.file))
+    found = []
+    problem: ObjectError | None = None
+    for object in objects:
+        try:
+            found.append((object, selected_kernels(object, args.kernel)))
+        except ObjectError as missing:
+            problem = missing
+    if not found:
+        raise problem or ObjectError("there is no code object", object=args.file)
+    return found
+
+
+def _print(
+    results: list[tuple[CodeObject, WaitReport]],
+    refused: list[tuple[CodeObject, str, LiftError]],
+    *,
+    list_unneeded: bool,
+) -> None:
+    for object, report in results:
+        for finding in report.findings:
+            print(f"{object.target}: {finding}")
+        if list_unneeded:
+            for wait in report.unneeded:
+                print(f"{object.target}: not needed: {wait}")
+    for object, kernel, problem in refused:
+        print(f"{object.target}: {kernel}: NOT CHECKED: {problem}", file=sys.stderr)
+    findings = sum(len(report.findings) for _, report in results)
+    unneeded = sum(len(report.unneeded) for _, report in results)
+    instructions = sum(report.instructions for _, report in results)
+    left_out = sum(report.unchecked for _, report in results)
+    print(
+        f"{len(results)} kernels of {instructions} instructions checked: {findings} findings; "
+        f"{unneeded} waits that no path needs"
+    )
+    if left_out:
+        print(f"of {left_out} instructions some registers are not known, and not checked")
+    if refused:
+        print(f"{len(refused)} kernels were NOT CHECKED", file=sys.stderr)
+
+
+def _as_data(
+    results: list[tuple[CodeObject, WaitReport]], refused: list[tuple[CodeObject, str, LiftError]]
+) -> dict[str, object]:
+    return {
+        "kernels": [
+            {
+                "target": str(object.target),
+                "kernel": report.kernel,
+                "instructions": report.instructions,
+                "unchecked": report.unchecked,
+                "findings": [finding.to_json() for finding in report.findings],
+                "unneeded": [wait.to_json() for wait in report.unneeded],
+            }
+            for object, report in results
+        ],
+        "not_checked": [
+            {"target": str(object.target), "kernel": kernel, "reason": str(problem)}
+            for object, kernel, problem in refused
+        ],
+    }

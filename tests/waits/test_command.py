@@ -1,0 +1,54 @@
+"""`luthier check`: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from luthier.cli.main import main
+from wait_kernels import kernel
+
+LOAD, USE = "global_load_dword v10, v[2:3], off", "v_mov_b32 v1, v10"
+GOOD, BAD = f"{LOAD}; s_waitcnt vmcnt(0); {USE}; s_waitcnt vmcnt(0)", f"{LOAD}; {USE}"
+
+
+@pytest.fixture
+def file(tmp_path: Path):
+    def write(body: str) -> str:
+        path = tmp_path / "k.co"
+        path.write_bytes(kernel("gfx906", body).data)
+        return str(path)
+
+    return write
+
+
+def test_nothing_found(file, capsys) -> None:
+    assert main(["check", file(GOOD), "--unneeded"]) == 0
+    printed = capsys.readouterr().out
+    assert "not needed" in printed
+    assert "1 kernels of 5 instructions checked: 0 findings; 1 waits that no path needs" in printed
+
+
+def test_a_finding_is_exit_status_1(file, capsys) -> None:
+    assert main(["check", file(BAD), "--json"]) == 1
+    (one,) = json.loads(capsys.readouterr().out)["kernels"]
+    (finding,) = one["findings"]
+    assert finding["registers"] == ["v10"]
+    assert (finding["counter"], finding["enough"], finding["access"]) == ("vmcnt", 0, "reads")
+    assert finding["consumer"]["text"] == "v_mov_b32_e32 v1, v10"
+
+
+def test_what_cannot_be_checked_is_no_success(file, capsys) -> None:
+    assert main(["check", file("s_cbranch_join s4")]) == 1
+    assert "NOT CHECKED" in capsys.readouterr().err
+    assert main(["check", file("s_cbranch_join s4"), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["kernels"]
+    assert found["not_checked"][0]["kernel"] == "k"
+
+
+def test_no_such_file_or_kernel(file, capsys, tmp_path: Path) -> None:
+    assert main(["check", str(tmp_path / "nothing")]) == 1
+    assert main(["check", file(GOOD), "-k", "nowhere"]) == 1
+    assert "no kernel matches 'nowhere'" in capsys.readouterr().err
