@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from luthier.errors import LiftError
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
 from luthier.lifting.waits import check_waits
@@ -27,7 +28,11 @@ def test_compiled_kernels_wait(compile_object, file: str, target: str, level: st
     flags = (f"-I{KERNELS}", "-ffp-contract=off", level)
     object = load_object(compile_object(KERNELS / f"{file}.hip", target, *flags))
     for kernel in object.kernels:
-        report = check_waits(lift(object, kernel))
+        try:
+            report = check_waits(lift(object, kernel))
+        except LiftError:
+            assert not TARGETS[target].decodes_all  # some kernels of gfx1250 are not lifted
+            continue
         assert [str(finding) for finding in report.findings] == []
 
 
