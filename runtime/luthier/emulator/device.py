@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what most launches do without
     from luthier.emulator.inspection.checks import Checks, Finding
     from luthier.emulator.inspection.debug import Trace
     from luthier.emulator.inspection.debugger import DebugSession
+    from luthier.emulator.inspection.waits import WaitFinding
     from luthier.lifting import LiftedRepresentation
 
 Source = bytes | str | os.PathLike[str] | CodeObject
@@ -233,7 +234,7 @@ class EmulatedDevice:
         self._checks = self._make_checks(check)
         self._session: threading.Thread | None = None
         """The thread of a debug session, while one is open."""
-        self._findings: tuple[Finding, ...] = ()
+        self._findings: tuple[Finding | WaitFinding, ...] = ()
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self._lock = threading.Lock()
@@ -267,7 +268,7 @@ class EmulatedDevice:
         return self._stats
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Finding | WaitFinding, ...]:
         """What the checks found in the last launch."""
         return self._findings
 
@@ -353,6 +354,7 @@ class EmulatedDevice:
         with self._lock:
             code = handle.module.code(handle.kernel.wave_size)
             checker = None if self._checks is None else self._checks.checker(handle.name)
+            watch = None if self._checks is None else self._checks.wait_watch(code, handle.name)
             observer = None
             if trace is not None or checker is not None:
                 from luthier.emulator.inspection.debug import observer_of
@@ -371,12 +373,17 @@ class EmulatedDevice:
                 lift=handle.lift,
                 cooperative=cooperative,
                 observer=observer,
+                watch=0 if watch is None else watch.address,
             )
+            self._findings = ()
             result = launch.run(self.memory, self._executor)
             self._stats = result.stats
-            if checker is not None:
-                self._findings = checker.findings()
-                checker.warn()
+            if self._checks is not None:
+                from luthier.emulator.inspection.checks import warn
+
+                self._findings = () if checker is None else checker.findings()
+                self._findings += () if watch is None else watch.findings()
+                warn(self._findings)
             if result.fault is not None:
                 raise result.fault
             return result.stats

@@ -47,6 +47,8 @@ VECTORS = 2048
 them)."""
 VECTOR_ROWS = 256
 """VGPRs that a wave has room for, and as many AGPRs."""
+VECTOR_UNIT, AGPR_UNIT, UNITS = r.VGPR_FIRST, r.AGPR_FIRST, r.UNIT_LIMIT
+"""The first unit of each vector file, and one above the last."""
 SCALARS = 4 * r.SCC
 """Bytes of a wave before what is no numbered register: SGPRs, VCC, trap temporaries, M0 and EXEC, by unit."""
 
@@ -302,6 +304,39 @@ PLAN = Layout(
 )
 """How to start a kernel: all that does not depend on the dispatch packet."""
 
+FACT_SPANS = 26
+FACT = Layout(
+    reads=1,  # spans of registers, one kind after the other: read …
+    writes=1,  # … written …
+    results=1,  # … outstanding behind it …
+    locked=1,  # … read late
+    streams=2,  # up to two that it adds to: index + 1, 0 for none
+    flags=1,  # FACT_ENDS, FACT_ANY_LANE
+    released=1,  # stream that is done behind it: index + 1
+    limits=8,  # by counter: the limit to wait for + 1, 0 for none
+    replaced=4,  # bit set of streams whose results it may overwrite
+    spans=4 * FACT_SPANS,  # SPANs
+)
+"""What the check of waits knows of an instruction (`isa.waits`)."""
+SPAN = Layout(first=2, count=1, half=1)
+"""Register units; half: HALF_LOW or HALF_HIGH of each is meant, 0 for all."""
+HALF_LOW, HALF_HIGH = 1, 2
+FACT_ENDS, FACT_ANY_LANE = 1, 2
+"""The wave ends; registers of lanes that are not active count, too."""
+STREAM = Layout(counter=1, most=1, ordered=1, locks=1)
+FOUND = Layout(consumer=4, producer=4, unit=2, stream=1, position=1, writes=1, wave=4, lane=4, group=8)
+"""A use of an outstanding register: records of both instructions. FOUND.lane of a scalar register: ABSENT."""
+WATCH = Layout(
+    facts=8,  # FACTs by record
+    streams=8,  # STREAMs
+    stream_count=4,
+    poison=4,  # what outstanding registers hold
+    found=8,  # FOUNDs
+    capacity=8,
+    count=8,  # of FOUNDs, more than the capacity where some are lost
+)
+"""What a launch is watched with."""
+
 ENGINE = Layout(
     scheduler=8,
     translate=8,
@@ -341,6 +376,7 @@ DISPATCH = Layout(
     images=8,  # EXEC in the first of 64 bytes, then VGPR rows, for each wave; 0: all work-items and their ids
     image_size=8,
     lds_image=8,
+    watch=8,  # WATCH, 0 where waits are not checked
 )
 """A launch in this process."""
 EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)

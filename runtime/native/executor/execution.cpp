@@ -36,6 +36,7 @@ Execution::Execution(Host &host, const Dispatch &dispatch) : host_(host), dispat
   shape_.lds_size = dispatch.lds_size;
   shape_.lds_limit = get(plan_, plan::lds_limit);
   shape_.scratch_lane = dispatch.scratch_lane;
+  shape_.watch = dispatch.watch;
 }
 
 void Execution::set_up(Triple first, Triple groups, Triple items, unsigned workers) {

@@ -31,6 +31,7 @@ struct Dispatch {
   const char *sgprs = nullptr, *images = nullptr, *lds_image = nullptr;
   uint64_t image_size = 0;
   uint32_t scc = 0;
+  const char *watch = nullptr;               // layout::watch
 };
 
 class Execution {

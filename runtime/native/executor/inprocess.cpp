@@ -111,6 +111,7 @@ void Executor::launch(const char *from) {
   made.image_size = get(from, in::image_size);
   made.lds_image = pointer<const char *>(from, in::lds_image);
   made.scc = get(from, in::scc);
+  made.watch = pointer<const char *>(from, in::watch);
   scratch_ = get(from, in::scratch);
   counts_ = pointer<uint64_t *>(from, in::counts);
   lanes_ = pointer<uint64_t *>(from, in::lanes);

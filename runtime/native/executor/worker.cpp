@@ -57,11 +57,19 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
   const uint64_t code = get(plan_, plan::code);
   {
     std::lock_guard lock(mutex_);
-    if (copied_ > kKept && !engine_.counts_wanted && !codes_.count(code)) {
+    auto &codes = shape.watch ? watched_codes_ : codes_;
+    if (copied_ > kKept && !engine_.counts_wanted && !codes.count(code)) {
       codes_.clear();
+      watched_codes_.clear();
       copied_ = 0;
     }
-    tables_ = &codes_[code];
+    tables_ = &codes[code];
+  }
+  watched_ = shape.watch != nullptr;
+  if (watched_) {
+    watch_.begin(shape.watch, shape.wave_size, shape.waves, group_);
+    for (const auto &[key, copy] : tables_->copies)
+      watch_.add(copy.records.data(), copy.functions.data());
   }
   const uint64_t key = get(plan_, plan::key), entry = get(plan_, plan::entry);
   sync(key, entry / record::kSize, host);
@@ -93,7 +101,11 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
   }
 }
 
-uint64_t Worker::run() { return static_cast<uint64_t>(engine_.scheduler(context_, group_)); }
+uint64_t Worker::run() {
+  if (watched_)
+    watch_.activate();
+  return static_cast<uint64_t>(engine_.scheduler(context_, group_));
+}
 
 void Worker::sync(uint64_t key, uint64_t record, Host &host) {
   const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
@@ -112,6 +124,10 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
     copy.records = Arena(size);
     copied_ += size;
     reinterpret_cast<char **>(tables_->addresses.data())[key] = copy.records.data();
+    if (watched_) {
+      copy.functions.resize(get(plan_, plan::record_count));
+      watch_.add(copy.records.data(), copy.functions.data());
+    }
   }
   // Only where something was bound since: counts stay. More may be bound meanwhile: of a record the function is written
   // last and read first.
@@ -121,10 +137,13 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
     char *mine = copy.records.data() + at;
     const uint64_t function =
         __atomic_load_n(reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset), __ATOMIC_ACQUIRE);
-    if (get(mine, layout::record::function) == function)
+    uint64_t *own = watched_ ? &copy.functions[at / layout::record::kSize] : nullptr;
+    if ((own ? *own : get(mine, layout::record::function)) == function)
       continue;
     std::memcpy(mine + slots.offset, source + at + slots.offset, slots.size);
-    put(mine, layout::record::function, function);
+    if (own)
+      *own = function;
+    put(mine, layout::record::function, own ? Watch::entry() : function);
   }
   copy.version = version;
 }

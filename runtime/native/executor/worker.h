@@ -7,6 +7,7 @@
 #include "arena.h"
 #include "census.h"
 #include "host.h"
+#include "watch.h"
 
 namespace luthier {
 
@@ -16,6 +17,7 @@ struct Shape {
   unsigned wave_size, waves;
   uint32_t lds_size, lds_limit;
   uint64_t scratch, scratch_lane;  // address for the first wave of the first worker, bytes a lane
+  const char *watch;               // layout::watch; null where waits are not checked
 };
 
 class Worker {
@@ -67,6 +69,7 @@ private:
   struct Copy {
     Arena records;
     uint64_t version = ~0ull;
+    std::vector<uint64_t> functions;  // of watched records, which lead elsewhere
   };
   struct Tables {
     Arena addresses{8 * layout::TABLES};
@@ -77,10 +80,12 @@ private:
   Arena fixed_, waves_, lds_;
   char *context_, *group_, *first_wave_ = nullptr;
   mutable std::mutex mutex_;  // of what tables there are
-  std::unordered_map<uint64_t, Tables> codes_;
+  std::unordered_map<uint64_t, Tables> codes_, watched_codes_;
   Tables *tables_ = nullptr;
   uint64_t copied_ = 0;  // bytes of all copies
   const char *plan_ = nullptr;
+  Watch watch_;
+  bool watched_ = false;
   const uint32_t *beyond_ = nullptr;
   uint64_t beyond_count_ = 0, beyond_before_ = 0;
   uint64_t stride_ = 0;

@@ -8,7 +8,7 @@ import mmap
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,13 @@ class Refusal:
     reason: str
 
 
+class Watcher(Protocol):
+    """What has to know of instructions before they are executed (`inspection.waits.WaitFacts`)."""
+
+    def fill(self, records: Iterable[int]) -> None:
+        """Records have been bound."""
+
+
 class Code:
     """The decoded code of one object for one wave size.
 
@@ -113,6 +120,7 @@ class Code:
             machine_code().address(Variant(name, isa.wave_size, isa.target.target.major))
             for name in ("luthier_unbound", "luthier_unsupported")
         )
+        self.watcher: Watcher | None = None
         self.begin = self.count
         """The record where stepped waves start."""
 
@@ -136,10 +144,15 @@ class Code:
 
     def locate(self, record: int) -> tuple[InstructionArray, int] | None:
         """The decoded array and position of a record; None past the end of a range."""
-        for start, part in zip(reversed(self._starts), reversed(self.parts), strict=True):
-            if record >= start:
-                position = record - start
-                return (part, position) if position < len(part) else None
+        place = self.place_of(record)
+        return None if place is None else (self.parts[place[0]], place[1])
+
+    def place_of(self, record: int) -> tuple[int, int] | None:
+        """The number of the decoded array in `parts`, and the position in it; None past the end of a range."""
+        for number in range(len(self.parts) - 1, -1, -1):
+            if record >= self._starts[number]:
+                position = record - self._starts[number]
+                return (number, position) if position < len(self.parts[number]) else None
         return None
 
     def record_at(self, address: int) -> int | None:
@@ -188,6 +201,12 @@ class Code:
                 found = self._tables[key] = RecordTable(self.count + 1, self._unbound, self._zeros)
             return found
 
+    def bound(self) -> NDArray[np.intp]:
+        """The records that are bound in any table."""
+        with self._lock:
+            tables = [table.bound[: self.count] for table in self._tables.values()]
+        return np.flatnonzero(np.logical_or.reduce(tables)) if tables else np.zeros(0, np.intp)
+
     def start_at(self, key: int, entry: int) -> None:
         """Let the begin record of a table lead to `entry`."""
         records = self.table(key).records
@@ -206,6 +225,8 @@ class Code:
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
                 self._bind(table.records, start, part, here, mode)
+            if self.watcher is not None:
+                self.watcher.fill(reached.tolist())
             table.bound[reached] = True
             table.version += 1
             # Who reads meanwhile must not find a version of records that are not there.

@@ -10,7 +10,7 @@ A stepped instruction logs the addresses that it has checked; here they meet one
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache
@@ -18,13 +18,15 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.waits import WAITS, WaitWatch, watch_of
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.worker import Access
 from luthier.errors import DeviceError
 
 UNINITIALISED, RACES = "uninitialised", "races"
-CHECKS = (UNINITIALISED, RACES)
+CHECKS = (UNINITIALISED, RACES, WAITS)
 
 
 class CheckWarning(UserWarning):
@@ -92,6 +94,12 @@ class Finding:
         )
 
 
+def warn(findings: Iterable[object]) -> None:
+    """Warn of each finding, where the kernel was launched."""
+    for finding in findings:
+        warnings.warn(str(finding), CheckWarning, stacklevel=4)
+
+
 @cache
 def kind_of(mnemonic: str) -> Kind:
     """What a memory instruction does. Loads that go to LDS read here; see `LaunchChecker`."""
@@ -135,9 +143,13 @@ class Checks:
             if 0 <= start < shadow.allocation.size:
                 shadow.written[start : start + size] = True
 
-    def checker(self, kernel: str) -> LaunchChecker:
-        """What checks a launch of the kernel of that name."""
-        return LaunchChecker(self.names, kernel, self.shadows())
+    def checker(self, kernel: str) -> LaunchChecker | None:
+        """What looks at every instruction of a launch of the kernel of that name; None if nothing has to."""
+        return LaunchChecker(self.names, kernel, self.shadows()) if self.names - {WAITS} else None
+
+    def wait_watch(self, code: Code, kernel: str) -> WaitWatch | None:
+        """What watches a launch for missing waits, where that is asked for."""
+        return watch_of(code, kernel) if WAITS in self.names else None
 
     def shadows(self) -> list[Shadow]:
         """Of the allocations that still exist, in the order of their addresses."""
@@ -202,11 +214,6 @@ class LaunchChecker:
     def findings(self) -> tuple[Finding, ...]:
         """What was found, in the order of first occurrence."""
         return tuple(self._findings.values())
-
-    def warn(self) -> None:
-        """Warn of each finding, where the kernel was launched."""
-        for finding in self.findings():
-            warnings.warn(str(finding), CheckWarning, stacklevel=4)
 
     def observe(self, step: Step) -> None:
         """A wave is about to execute an instruction: everything before it is done."""

@@ -71,6 +71,11 @@ class Block:
         self.address = ctypes.addressof(self._view)
         """Valid as long as this."""
 
+    def read(self, structure: layout.Layout, name: str) -> int:
+        """A field as native code has left it."""
+        field = structure.fields[name]
+        return int.from_bytes(self._bytes[field.offset : field.offset + field.size], "little")
+
 
 class Executor:
     """Runs launches, one at a time.

@@ -65,6 +65,8 @@ class Launch:
     """All work-groups run at once."""
     observer: Observer | None = None
     """Looks at every instruction; then all waves run on the launching thread."""
+    watch: int = 0
+    """Address of a `layout.WATCH`, 0 where waits are not checked."""
 
     def __post_init__(self) -> None:
         if self.cooperative and self.geometry.groups > RESIDENT_GROUPS:
@@ -135,6 +137,7 @@ class Launch:
                 "cooperative": self.cooperative,
                 "scratch": scratch,
                 "scratch_lane": scratch_lane,
+                "watch": self.watch,
             }
         finally:
             for allocation in temporary:

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from luthier import _mc
 from luthier.isa import registers as r
 from luthier.isa.waits import Limit, WaitModel, is_gds, wait_model
+from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
 
 
@@ -95,37 +97,46 @@ class Steps:
         return [self._together(index, index) for index in range(step.first, step.last + 1)]
 
     def _alone(self, index: int) -> Step:
-        lifted, model = self.lifted, self.model
-        number = lifted.columns.opcode[index]
-        if number < 0:
-            return Step(index, index, 0, 0)
-        entry = lifted.effect_table.opcode(number)
-        reads, _, writes, *_ = self._native.effects(index)
-        if entry.special == "everything":
-            reads = writes = 0
-        if entry.special in _COMPUTED or index in lifted.index_mode:
-            reads, writes = reads & r.SCALAR_MASK, writes & r.SCALAR_MASK
-        values = lifted.columns.values(index)
-        gds = is_gds(entry.opcode, values)
-        issues = model.issues(entry.opcode, gds)
-        outstanding = []
-        replaced: frozenset[int] = frozenset()
-        for stream, registers in issues:
-            locks = model.streams[stream].locks
-            units = (reads & (r.VECTOR_MASK | r.EXEC_MASK) if locks else writes) if registers else 0
-            outstanding.append((stream, units))
-            if len(issues) == 1:
-                replaced = model.replaced[stream]
-        return Step(
-            index,
-            index,
-            reads | writes,
-            writes,
-            tuple(outstanding),
-            replaced,
-            model.limits(lifted.isa, entry.opcode, values),
-            model.released(entry.opcode),
-        )
+        lifted = self.lifted
+        computed = index in lifted.index_mode
+        return step_of(lifted.effect_table, self._native, lifted.columns, index, self.model, computed=computed)
+
+
+def step_of(
+    table: EffectTable, native: _mc.Code, columns: Columns, index: int, model: WaitModel, *, computed: bool = False
+) -> Step:
+    """One instruction as a step.
+
+    Args:
+        table: effects of the processor's instructions.
+        native: `columns` as that sees them.
+        computed: it runs in VGPR index mode, where numbers of vector registers are computed.
+    """
+    number = columns.opcode[index]
+    if number < 0:
+        return Step(index, index, 0, 0)
+    entry = table.opcode(number)
+    reads, _, writes, *_ = native.effects(index)
+    if entry.special == "everything":
+        reads = writes = 0
+    if entry.special in _COMPUTED or computed:
+        reads, writes = reads & r.SCALAR_MASK, writes & r.SCALAR_MASK
+    values = columns.values(index)
+    issues = model.issues(entry.opcode, is_gds(entry.opcode, values))
+    outstanding = []
+    for stream, registers in issues:
+        late = reads & (r.VECTOR_MASK | r.EXEC_MASK) if model.streams[stream].locks else writes
+        outstanding.append((stream, late if registers else 0))
+    return Step(
+        index,
+        index,
+        reads | writes,
+        writes,
+        tuple(outstanding),
+        model.replaced[issues[0].stream] if len(issues) == 1 else frozenset(),
+        model.limits(table.isa, entry.opcode, values),
+        model.released(entry.opcode),
+    )
 
 
 _COMPUTED = frozenset({"relative vector", "relative scalar", "everything"})

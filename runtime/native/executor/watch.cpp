@@ -1,0 +1,291 @@
+#include "watch.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace luthier {
+
+using namespace layout;
+
+namespace {
+
+struct Span {
+  uint16_t first;
+  uint8_t count, half;
+};
+
+uint8_t byte(const char *fact, Field field, unsigned index = 0) {
+  return static_cast<uint8_t>(fact[field.offset + index]);
+}
+
+Span span_at(const char *fact, unsigned index) {
+  Span found;
+  std::memcpy(&found, fact + fact::spans.offset + 4 * index, sizeof found);
+  return found;
+}
+
+constexpr uint32_t bits_of(uint8_t half) {
+  return half == HALF_LOW ? 0xFFFF : half == HALF_HIGH ? 0xFFFF0000 : 0xFFFFFFFF;
+}
+
+}  // namespace
+
+thread_local Watch *Watch::current_ = nullptr;
+
+uint64_t Watch::entry() { return reinterpret_cast<uint64_t>(&Watch::step); }
+
+void Watch::begin(const char *watch, unsigned wave_size, unsigned waves, const char *group) {
+  watch_ = watch;
+  facts_ = pointer<const char *>(watch, watch::facts);
+  group_ = group;
+  wave_size_ = wave_size;
+  const char *rows = pointer<const char *>(watch, watch::streams);
+  streams_.clear();
+  for (uint64_t index = 0; index < get(watch, watch::stream_count); ++index) {
+    const char *row = rows + index * stream::kSize;
+    streams_.push_back({unsigned(get(row, stream::counter)), unsigned(get(row, stream::most)),
+                        get(row, stream::ordered) != 0, get(row, stream::locks) != 0});
+  }
+  for (Wave &wave : waves_)
+    forget(wave);
+  waves_.resize(waves);
+  for (Wave &wave : waves_) {
+    wave.queues.resize(streams_.size());
+    wave.owners.assign(UNITS, 0);
+  }
+  tables_.clear();
+  table_ = nullptr;
+  seen_.clear();
+}
+
+void Watch::add(const char *records, const uint64_t *functions) { tables_[records] = functions; }
+
+// Nothing here may keep the compiler from leaving by a jump: waves run for long.
+int Watch::step(char *wave, char *record) {
+  const auto next = reinterpret_cast<int (*)(char *, char *)>(current_->before(wave, record));
+  return next(wave, record);
+}
+
+__attribute__((noinline)) uint64_t Watch::before(char *wave, char *record) {
+  const char *table = pointer<const char *>(wave, wave::table);
+  if (table != table_) {
+    functions_ = tables_.at(table);
+    table_ = table;
+  }
+  const uint64_t index = (record - table) / record::kSize;
+  Wave &mine = waves_[get(wave, wave::index)];
+  const char *fact = facts_ + index * fact::kSize;
+  if (mine.pending >= 0)
+    issue(mine, wave);
+  if (mine.outstanding || get(fact, fact::limits))
+    wait(mine, wave, fact);
+  if (mine.outstanding)
+    look(mine, wave, fact, index);
+  if (get(fact, fact::streams)) {
+    mine.pending = index;
+    mine.exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8});
+    if (wave_size_ == 32)
+      mine.exec &= 0xFFFFFFFF;
+  }
+  if (byte(fact, fact::flags) & FACT_ENDS)
+    forget(mine);
+  return functions_[index];
+}
+
+char *Watch::place(char *wave, unsigned unit) const {
+  if (unit >= AGPR_UNIT)
+    return wave + VECTORS + (VECTOR_ROWS + unit - AGPR_UNIT) * 4 * wave_size_;
+  if (unit >= VECTOR_UNIT)
+    return wave + VECTORS + (unit - VECTOR_UNIT) * 4 * wave_size_;
+  if (unit * 4 >= SCALARS)
+    return wave + wave::scc.offset;
+  return wave + unit * 4;
+}
+
+Watch::Operation *Watch::fresh(uint32_t record) {
+  if (free_.empty()) {
+    all_.push_back(std::make_unique<Operation>());
+    free_.push_back(all_.back().get());
+  }
+  Operation *made = free_.back();
+  free_.pop_back();
+  made->record = record;
+  made->left = 0;
+  made->locks = false;
+  made->held.clear();
+  made->values.clear();
+  return made;
+}
+
+void Watch::drop(Operation *operation) { free_.push_back(operation); }
+
+void Watch::forget(Wave &mine) {
+  mine.pending = -1;
+  std::unordered_set<Operation *> known;
+  for (Queue &queue : mine.queues) {
+    for (Operation *operation : queue)
+      if (operation && known.insert(operation).second)
+        drop(operation);
+    queue.clear();
+  }
+  if (mine.outstanding)
+    std::fill(mine.owners.begin(), mine.owners.end(), 0);
+  mine.outstanding = 0;
+}
+
+// What was executed last adds to its streams; what it gave is put aside.
+void Watch::issue(Wave &mine, char *wave) {
+  const uint32_t record = static_cast<uint32_t>(mine.pending);
+  mine.pending = -1;
+  const char *fact = facts_ + uint64_t{record} * fact::kSize;
+  const uint32_t poison = get(watch_, watch::poison), replaced = get(fact, fact::replaced);
+  const unsigned results = byte(fact, fact::results), locked = byte(fact, fact::locked);
+  unsigned at = byte(fact, fact::reads) + byte(fact, fact::writes);
+  Operation *made[2] = {};  // with results, with sources
+  for (unsigned kind = 0; kind < 2; ++kind)
+    for (unsigned end = at + (kind ? locked : results); at < end; ++at) {
+      if (!made[kind]) {
+        made[kind] = fresh(record);
+        made[kind]->locks = kind == 1;
+      }
+      const Span units = span_at(fact, at);
+      for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit) {
+        const bool vector = unit >= VECTOR_UNIT;
+        const uint64_t lanes = vector ? mine.exec : 1;
+        if (!lanes)
+          continue;
+        if (kind == 0 && mine.owners[unit] && replaced)
+          for (unsigned stream = 0; stream < streams_.size(); ++stream)
+            if (replaced >> stream & 1)
+              for (Operation *older : mine.queues[stream])
+                if (older)
+                  for (Held &held : older->held)
+                    if (held.unit == unit && (held.half == units.half || !units.half))
+                      held.lanes &= ~lanes;
+        Operation &operation = *made[kind];
+        operation.held.push_back({uint16_t(unit), units.half, lanes, uint32_t(operation.values.size())});
+        if (mine.owners[unit]++ == 0)
+          ++mine.outstanding;
+        if (kind)
+          continue;
+        uint32_t *row = reinterpret_cast<uint32_t *>(place(wave, unit));
+        operation.values.insert(operation.values.end(), row, row + (vector ? wave_size_ : 1));
+        const uint32_t bits = bits_of(units.half);
+        for (uint64_t rest = lanes; rest; rest &= rest - 1) {
+          uint32_t &value = row[__builtin_ctzll(rest)];
+          value = (value & ~bits) | (poison & bits);
+        }
+      }
+    }
+  for (unsigned number = 0; number < 2; ++number) {
+    const unsigned stream = byte(fact, fact::streams, number);
+    if (!stream)
+      continue;
+    const Stream &kind = streams_[stream - 1];
+    Operation *operation = made[kind.locks];
+    Queue &queue = mine.queues[stream - 1];
+    if (!kind.ordered && !operation)
+      continue;
+    if (operation)
+      operation->left |= 1u << (stream - 1);
+    queue.push_back(operation);
+    if (kind.ordered && queue.size() > kind.most) {  // it has waited for the oldest
+      Operation *oldest = queue.front();
+      queue.erase(queue.begin());
+      done(mine, wave, stream - 1, oldest);
+    }
+  }
+  for (Operation *operation : made)
+    if (operation && !operation->left)
+      drop(operation);
+}
+
+void Watch::done(Wave &mine, char *wave, unsigned stream, Operation *operation) {
+  if (!operation || (operation->left &= ~(1u << stream)))
+    return;
+  for (const Held &held : operation->held) {
+    if (--mine.owners[held.unit] == 0)
+      --mine.outstanding;
+    if (operation->locks)
+      continue;
+    uint32_t *row = reinterpret_cast<uint32_t *>(place(wave, held.unit));
+    const uint32_t bits = bits_of(held.half);
+    for (uint64_t rest = held.lanes; rest; rest &= rest - 1) {
+      const unsigned lane = __builtin_ctzll(rest);
+      row[lane] = (row[lane] & ~bits) | (operation->values[held.value + lane] & bits);
+    }
+  }
+  drop(operation);
+}
+
+void Watch::wait(Wave &mine, char *wave, const char *fact) {
+  if (get(fact, fact::limits))
+    for (unsigned stream = 0; stream < streams_.size(); ++stream) {
+      const unsigned limit = byte(fact, fact::limits, streams_[stream].counter);
+      Queue &queue = mine.queues[stream];
+      if (!limit || queue.size() < limit || (!streams_[stream].ordered && limit > 1))
+        continue;
+      const size_t over = queue.size() - (limit - 1);
+      for (size_t index = 0; index < over; ++index)
+        done(mine, wave, stream, queue[index]);
+      queue.erase(queue.begin(), queue.begin() + over);
+    }
+  if (const unsigned released = byte(fact, fact::released)) {
+    Queue &queue = mine.queues[released - 1];
+    for (Operation *operation : queue)
+      done(mine, wave, released - 1, operation);
+    queue.clear();
+  }
+}
+
+void Watch::look(Wave &mine, const char *wave, const char *fact, uint32_t record) {
+  const unsigned reads = byte(fact, fact::reads), spans = reads + byte(fact, fact::writes);
+  for (unsigned at = 0; at < spans; ++at) {
+    const Span units = span_at(fact, at);
+    for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit)
+      if (mine.owners[unit])
+        use(mine, wave, fact, record, unit, at >= reads);
+  }
+}
+
+void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, bool writes) {
+  const uint32_t replaced = get(fact, fact::replaced);
+  const bool vector = unit >= VECTOR_UNIT, any_lane = byte(fact, fact::flags) & FACT_ANY_LANE;
+  const uint64_t exec = vector && !any_lane ? get(wave, Field{static_cast<uint32_t>(EXEC), 8}) : ~uint64_t{0};
+  for (unsigned stream = 0; stream < streams_.size(); ++stream) {
+    const Stream &kind = streams_[stream];
+    if ((kind.locks && !writes) || (writes && replaced >> stream & 1))
+      continue;
+    const Queue &queue = mine.queues[stream];
+    for (size_t index = 0; index < queue.size(); ++index) {
+      const Operation *operation = queue[index];
+      if (!operation)
+        continue;
+      uint64_t lanes = 0;
+      for (const Held &held : operation->held)
+        if (held.unit == unit)
+          lanes |= held.lanes & exec;
+      if (!lanes)
+        continue;
+      const uint64_t key = (uint64_t{record} << 32 | operation->record) * 4 + writes * 2 + kind.locks;
+      if (!seen_.insert(key ^ uint64_t{unit} << 52).second)
+        continue;
+      char *count = const_cast<char *>(watch_) + watch::count.offset;
+      const uint64_t number = __atomic_fetch_add(reinterpret_cast<uint64_t *>(count), 1, __ATOMIC_RELAXED);
+      if (number >= get(watch_, watch::capacity))
+        continue;
+      char *row = pointer<char *>(watch_, watch::found) + number * found::kSize;
+      put(row, found::consumer, uint64_t{record});
+      put(row, found::producer, uint64_t{operation->record});
+      put(row, found::unit, uint64_t{unit});
+      put(row, found::stream, uint64_t{stream});
+      put(row, found::position, kind.ordered ? queue.size() - 1 - index : uint64_t{0});
+      put(row, found::writes, uint64_t{writes});
+      put(row, found::wave, get(wave, wave::index));
+      put(row, found::lane, vector ? uint64_t(__builtin_ctzll(lanes)) : uint64_t{ABSENT});
+      put(row, found::group, get(group_, group::number));
+    }
+  }
+}
+
+}  // namespace luthier

@@ -1,0 +1,80 @@
+// Late results: registers of operations that need not be done hold a pattern, and their uses are found.
+//
+// Every record of a watched worker leads to `step`, which looks at the instruction (layout::fact) and goes on with the
+// record's own function. An instruction has been executed when the next one of its wave begins: then what it gives is
+// put aside. How operations are done is said in luthier/isa/waits.py.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "bytes.h"
+
+namespace luthier {
+
+class Watch {
+public:
+  // Makes ready for a launch; `wave` and `stride` of waves of that size.
+  void begin(const char *watch, unsigned wave_size, unsigned waves, const char *group);
+  // The functions of a table of records.
+  void add(const char *records, const uint64_t *functions);
+  void activate() { current_ = this; }
+
+  // What every watched record leads to.
+  static uint64_t entry();
+
+private:
+  struct Held {  // a register of an operation that need not be done
+    uint16_t unit;
+    uint8_t half;
+    uint64_t lanes;
+    uint32_t value;  // in `values`
+  };
+  struct Operation {
+    uint32_t record;
+    uint32_t left = 0;  // streams in which it is outstanding
+    bool locks = false;
+    std::vector<Held> held;
+    std::vector<uint32_t> values;
+  };
+  using Queue = std::vector<Operation *>;
+  struct Wave {
+    std::vector<Queue> queues;  // by stream, the oldest first
+    std::vector<uint8_t> owners;  // operations that hold each unit
+    unsigned outstanding = 0;  // units with owners
+    int64_t pending = -1;      // record that is being executed and adds to streams
+    uint64_t exec = 0;         // before it
+  };
+
+  static int step(char *wave, char *record);
+  uint64_t before(char *wave, char *record);
+  void issue(Wave &mine, char *wave);
+  void wait(Wave &mine, char *wave, const char *fact);
+  void done(Wave &mine, char *wave, unsigned stream, Operation *operation);
+  void drop(Operation *operation);
+  void forget(Wave &mine);
+  void look(Wave &mine, const char *wave, const char *fact, uint32_t record);
+  void use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, bool writes);
+  char *place(char *wave, unsigned unit) const;
+  Operation *fresh(uint32_t record);
+
+  static thread_local Watch *current_;
+  const char *watch_ = nullptr, *facts_ = nullptr, *group_ = nullptr;
+  unsigned wave_size_ = 0;
+  struct Stream {
+    unsigned counter, most;
+    bool ordered, locks;
+  };
+  std::vector<Stream> streams_;
+  std::vector<Wave> waves_;
+  std::unordered_map<const char *, const uint64_t *> tables_;
+  const char *table_ = nullptr;
+  const uint64_t *functions_ = nullptr;
+  std::vector<std::unique_ptr<Operation>> all_;
+  std::vector<Operation *> free_;
+  std::unordered_set<uint64_t> seen_;
+};
+
+}  // namespace luthier
