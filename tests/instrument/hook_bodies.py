@@ -58,6 +58,23 @@ union Either { uint64_t whole; uint16_t parts[4]; };
 DEVICE inline uint32_t gcd(uint32_t x, uint32_t y) { while (y) { uint32_t r = x % y; x = y; y = r; } return x; }
 DEVICE inline uint64_t mix(uint64_t x) { x ^= x >> 33; x *= 0xff51afd7ed558ccdull; x ^= x >> 33; return x; }
 template <typename T> DEVICE inline T clamp_to(T x, T low, T high) { return x < low ? low : x > high ? high : x; }
+DEVICE inline uint32_t fibonacci(uint32_t n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+DEVICE bool is_odd(uint64_t x);
+DEVICE inline bool is_even(uint64_t x) { return x == 0 ? true : is_odd(x & (x - 1)); }
+DEVICE inline bool is_odd(uint64_t x) { return x == 0 ? false : is_even(x & (x - 1)); }
+DEVICE inline void quicksort(uint16_t *first, uint16_t *last) {
+  if (last - first < 2) return;
+  uint16_t pivot = *first, *low = first, *high = first + 1;
+  for (uint16_t *at = first + 1; at < last; ++at)
+    if (*at < pivot) { uint16_t seen = *at; *at = *high; *high++ = seen; }
+  low = high - 1; *first = *low; *low = pivot;
+  quicksort(first, low);
+  quicksort(high, last);
+}
+DEVICE inline double partition(double x, int depth) { double half = x / 2 + depth; return depth <= 0 ? x : partition(half, depth - 1) + partition(x - half, depth - 2); }
+DEVICE inline uint64_t twice(uint64_t x) { return x * 2 + 1; }
+DEVICE inline uint64_t flipped(uint64_t x) { return ~x; }
+DEVICE inline uint64_t mixed_up(uint64_t x) { uint32_t deep[4] = {1, 2, static_cast<uint32_t>(x), 4}; return mix(x) + deep[x & 3]; }
 DEVICE __attribute__((noinline)) uint64_t apart(uint64_t x, uint32_t n) { return (x << (n & 63)) ^ (x >> (-n & 63)); }
 """
 
@@ -128,6 +145,25 @@ _CONTROL = [
     Body("calls_noinline", "uint64_t r = apart(a, static_cast<uint32_t>(b)); if (a & 1) r += apart(b, 7); return r;"),
     Body("calls_template", "return static_cast<uint32_t>(clamp_to<int32_t>(a, -1000, 1000)) + clamp_to<uint64_t>(b, 3, 1ull << 40);"),
 ]  # fmt: skip
+_FRAMES = [
+    Body("stack_array", "uint32_t t[16]; for (uint32_t i = 0; i < 16; ++i) t[i] = a * i + b; t[b & 15] = a; uint32_t s = 0; "
+         "for (uint32_t i = 0; i < 16; ++i) s = s * 31 + t[(i * a) & 15]; return s;"),
+    Body("stack_bytes", "uint8_t t[24] = {}; for (uint32_t i = 0; i < 40; ++i) t[(a >> (i & 31)) % 24] += i; return t[b % 24] | t[a % 23] << 8;"),
+    Body("stack_doubles", "double t[5]; for (int i = 0; i < 5; ++i) t[i] = real64(a) * i; t[a % 5] += 1; return bits(t[b % 5]);", result="double"),
+    Body("stack_volatile", "volatile uint64_t t[3] = {a, b, a ^ b}; t[a % 3] = t[b % 3] + 1; return t[0] ^ t[1] * 3 ^ t[2] * 5;"),
+    Body("stack_structure", "struct { uint16_t h; uint64_t w; uint8_t b[5]; } t[3] = {}; t[a % 3].w = b; t[b % 3].b[a % 5] = 9; t[a & 1].h = 7; "
+         "return t[0].w + t[1].w * 3 + t[2].w * 5 + t[b % 3].b[b % 5] + t[1].h;"),
+    Body("stack_pointers", "uint64_t x = a, y = b; uint64_t *t[2] = {&x, &y}; *t[a & 1] += 3; *t[b & 1] *= 5; return x ^ (y << 1);"),
+    Body("recursion", "return fibonacci(a % 9);"),
+    Body("recursion_divergent", "return (a & 1 ? fibonacci(b % 7) : 100) + (b & 2 ? fibonacci(a % 5) : 1000);"),
+    Body("recursion_mutual", "return is_even(a & 0xffff) | is_odd(b & 0xfff) << 1;"),
+    Body("recursion_sorts", "uint16_t t[12]; for (uint32_t i = 0; i < 12; ++i) t[i] = (a >> (i * 3)) ^ (b >> i); quicksort(t, t + 12); "
+         "uint64_t s = 0; for (uint32_t i = 0; i < 12; ++i) s = s * 7 + t[i]; return s;"),
+    Body("recursion_doubles", "return bits(partition(real64(a), b % 6));", result="double", ulps=4),
+    Body("function_pointer", "uint64_t (*f)(uint64_t) = a & 1 ? twice : b & 1 ? flipped : mixed_up; return f(a) + f(b);"),
+    Body("function_pointers", "uint64_t (*f)(uint64_t) = twice; uint64_t x = a; for (uint32_t i = 0; i < (b & 3); ++i) "
+         "{ x = f(x); f = (x >> i) & 1 ? mixed_up : f == twice ? flipped : twice; } return x;"),
+]  # fmt: skip
 _MEMORY = [
     Body("constant_table", "return primes[a & 7] * 1000 + squares[b & 15];"),
     Body("constant_doubles", "return bits(thirds[a & 3] * 3);", result="double"),
@@ -159,7 +195,7 @@ _MEMORY = [
     Body("checked_add", "uint32_t s; bool o = __builtin_add_overflow(static_cast<uint32_t>(a), static_cast<uint32_t>(b), &s); return s + (o ? 1ull << 40 : 0);"),
 ]  # fmt: skip
 
-BODIES = [*_INTEGERS, *_DIVISIONS, *_SHIFTS, *_FLOATS, *_MATHEMATICS, *_CONTROL, *_MEMORY]
+BODIES = [*_INTEGERS, *_DIVISIONS, *_SHIFTS, *_FLOATS, *_MATHEMATICS, *_CONTROL, *_FRAMES, *_MEMORY]
 
 _DEVICE = """
 #define DEVICE __device__

@@ -64,6 +64,12 @@ LUTHIER_HOOK_ANNOTATE ends(uint32_t x) { if (x == 3) __builtin_amdgcn_endpgm(); 
 LUTHIER_HOOK_ANNOTATE caller(uint32_t x) { device_counter = (uint64_t)__builtin_return_address(0); }
 __device__ uint32_t tree(uint32_t n) { return n < 2 ? 1 : n * tree(n - 1) + tree(n - 2); }
 LUTHIER_HOOK_ANNOTATE recursive(uint32_t x) { managed_counter = tree(x); }
+__device__ uint32_t asked(uint32_t n) { return n < 2 ? threadIdx.x : n * asked(n - 1) + asked(n - 2); }
+LUTHIER_HOOK_ANNOTATE asks_deep_inside(uint32_t x) { managed_counter = asked(x); }
+__device__ uint32_t reads(uint32_t n) {
+  return n < 2 ? luthier::readReg<uint32_t>(luthier::VGPR0) : n * reads(n - 1) + reads(n - 2);
+}
+LUTHIER_HOOK_ANNOTATE reads_deep_inside(uint32_t x) { managed_counter = reads(x); }
 LUTHIER_HOOK_ANNOTATE through_pointer(void (*function)(uint32_t)) { function(3); }
 LUTHIER_HOOK_ANNOTATE sized_when_run(uint32_t x) {
   auto *array = static_cast<volatile uint32_t *>(__builtin_alloca(x));
@@ -173,7 +179,6 @@ def test_templates_are_made_once(module) -> None:
     ("hook", "arguments", "message"),
     [
         ("unknown_register", (RegisterArgument(True),), "compile-time constant"),
-        ("needs_stack", (RegisterArgument(True),), "private memory"),
         ("add", (), "takes 1 arguments, 0 given"),
         ("prints", (RegisterArgument(False),), "sends a message .*printf"),
         ("allocates", (RegisterArgument(False),), "sends a message .*malloc"),
@@ -182,8 +187,13 @@ def test_templates_are_made_once(module) -> None:
         ("barrier", (RegisterArgument(False),), "waits at a barrier"),
         ("ends", (RegisterArgument(False),), "ends the wave"),
         ("caller", (RegisterArgument(False),), "asks where it was called from"),
-        ("recursive", (RegisterArgument(False),), "calls _Z4treej, which cannot be inlined"),
-        ("through_pointer", (RegisterArgument(False),), "calls a function through a pointer"),
+        ("asks_deep_inside", (RegisterArgument(False),), "uses threadIdx.x in _Z5askedj, which cannot be inlined"),
+        (
+            "reads_deep_inside",
+            (RegisterArgument(False),),
+            "uses luthier::readReg in _Z5readsj, which cannot be inlined",
+        ),
+        ("through_pointer", (RegisterArgument(False),), "calls a function through a pointer that may be any"),
         ("sized_when_run", (RegisterArgument(False),), "needs private memory"),
         ("shared", (RegisterArgument(False),), "uses LDS"),
     ],
@@ -194,6 +204,18 @@ def test_what_a_payload_cannot_do_is_refused(module, hook: str, arguments, messa
         template(module, hook, *arguments, target=target)
     if hook != "add":
         assert re.match(rf"\S*device\.hip:\d+: hook {hook} |.*compile-time", str(refused.value))
+
+
+@pytest.mark.parametrize("target", EVERY_GENERATION)
+def test_what_needs_a_stack_says_how_much(module, target: str) -> None:
+    assert template(module, "registers", target=target).stack is None
+    array = template(module, "needs_stack", RegisterArgument(True), target=target).stack
+    tree = template(module, "recursive", RegisterArgument(False), target=target)
+    assert array is not None
+    assert tree.stack is not None
+    assert 256 <= array.size < 300
+    assert tree.stack.size > 16384
+    assert tree.functions
 
 
 @pytest.mark.parametrize("target", EVERY_GENERATION)

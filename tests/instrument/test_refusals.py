@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from luthier.errors import HookError, LiftError, PatchError
 from luthier.launch_plan import LaunchPlan
 from luthier.objects import load_object
+from luthier.objects.editor import ObjectEditor
 from luthier.patch import RefusedError, patch_object
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
@@ -54,7 +56,12 @@ def module(make_module):
 
 @pytest.fixture(scope="module")
 def crowded(compile_object):
-    return load_object(compile_object(CROWDED, "gfx906"))
+    """Its kernel `crowded` is said to have a dynamic stack, so that nothing can be spilled."""
+    object = load_object(compile_object(CROWDED, "gfx906"))
+    kernel = object.kernels["crowded"]
+    editor = ObjectEditor(object)
+    editor.write(kernel.descriptor_address, replace(kernel.descriptor, uses_dynamic_stack=1).encode())
+    return load_object(editor.finish())
 
 
 class Mixed(Tool):

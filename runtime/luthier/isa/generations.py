@@ -206,6 +206,17 @@ class Generation:
             return ()
         return tuple(f"{'+' if size == wave_size else '-'}wavefrontsize{size}" for size in self.wave_sizes)
 
+    @property
+    def flat_scratch_sgprs(self) -> bool:
+        """FLAT_SCRATCH is a pair of SGPRs (`registers.FLAT_SCRATCH_SGPR`)."""
+        return self.special_sgprs > 2 and not self.architected_flat_scratch
+
+    @property
+    def stack_features(self) -> tuple[str, ...]:
+        """The subtarget features that make LLVM address private memory by FLAT_SCRATCH, which needs no descriptor in
+        SGPRs."""
+        return () if self.architected_flat_scratch else ("+enable-flat-scratch",)
+
     def vgpr_encoding_granule(self, wave_size: int) -> int:
         """VGPRs per step of GRANULATED_WORKITEM_VGPR_COUNT in the kernel descriptor."""
         return self.vgpr_file.encoding_granule * 64 // wave_size

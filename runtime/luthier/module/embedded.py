@@ -9,7 +9,8 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from luthier.errors import ToolError
@@ -57,7 +58,7 @@ def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> D
             target or TargetId.parse(raw["target"]),
             tuple(_hook(hook) for hook in raw["hooks"]),
             tuple(str(intrinsic["name"]) for intrinsic in raw["intrinsics"]),
-            tuple(_variable(variable) for variable in raw["variables"]),
+            _placeable([_variable(variable) for variable in raw["variables"]]),
             str(raw["cuid"]),
             str(raw["llvm"]),
             bitcode,
@@ -123,6 +124,24 @@ def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
             problem,
         ),
     )
+
+
+def _placeable(variables: Sequence[DeviceVariable]) -> tuple[DeviceVariable, ...]:
+    """The variables, with a problem for each whose initial value holds an address that no object will have."""
+    placed = {variable.symbol: variable for variable in variables}
+    while True:
+        unknown = {
+            name: symbol
+            for name, variable in placed.items()
+            for _, symbol, _ in variable.storage.pointers
+            if not variable.storage.problem and (symbol not in placed or placed[symbol].storage.problem)
+        }
+        if not unknown:
+            return tuple(placed.values())
+        for name, symbol in unknown.items():
+            problem = f"its initial value holds the address of {symbol}, which has none in a patched object"
+            storage = replace(placed[name].storage, problem=problem)
+            placed[name] = replace(placed[name], storage=storage)
 
 
 def plain_name(symbol: str) -> str:

@@ -1,7 +1,8 @@
 """Which application registers a template's registers become at one point.
 
 Dead registers inside the kernel's allocation are free; then come registers above it, which cost occupancy; then live
-SGPRs, parked meanwhile in the lanes of one dead VGPR. A point without enough VGPRs is refused.
+SGPRs, parked meanwhile in the lanes of one dead VGPR; and where payloads may have private memory, live VGPRs, spilled
+meanwhile. A point without enough registers is refused.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from luthier.isa.registers import M0, SCC, SGPRS, VCC, VGPRS, mask_of
+from luthier.isa.registers import EXEC, M0, SCC, SGPRS, VCC, VGPRS, mask_of
 from luthier.lifting import Live
-from luthier.patch.copies import needs_spare
+from luthier.patch.copies import holder, needs_spare
 from luthier.payload.template import Group, Template
 
 
@@ -24,6 +25,8 @@ class RegisterBudget:
     vgprs: int
     sgpr_limit: int
     vgpr_limit: int
+    spill: bool = False
+    """Whether payloads may keep VGPRs in private memory."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,25 @@ class Binding:
     parked: tuple[int, ...] = ()
     """Live SGPR units among them: the N-th is kept in lane N of `parking` while the payload runs."""
     parking: int | None = None
-    """VGPR unit that is dead in every lane."""
+    """VGPR unit that is dead in every lane, or is `spilled_whole`."""
     spare: int | None = None
     """SGPR unit for outputs that go round in a circle."""
+    spilled: tuple[int, ...] = ()
+    """Live VGPR units among them, kept in private memory while the payload runs: their active lanes."""
+    spilled_whole: tuple[int, ...] = ()
+    """The same: all of their lanes."""
+    frame: int | None = None
+    """SGPR unit for the place in private memory of what is spilled."""
+    kept_scc: int | None = None
+    """SGPR unit that keeps SCC while `spilled_whole` are spilled, where SCC is live."""
 
     def __hash__(self) -> int:  # asked for at every point
         return self._hash
 
     @functools.cached_property
     def _hash(self) -> int:
-        return hash((self.units, self.saved, self.sources, self.temporaries, self.parked, self.parking, self.spare))
+        parts = self.units, self.saved, self.sources, self.temporaries, self.parked, self.parking, self.spare
+        return hash((*parts, self.spilled, self.spilled_whole, self.frame, self.kept_scc))
 
     @functools.cached_property
     def fixed(self) -> list[int]:
@@ -60,7 +72,12 @@ class Binding:
     @functools.cached_property
     def lost(self) -> int:
         """Bit set of the units whose values are gone after the payload."""
-        return self.temporaries & ~mask_of(self.parked)
+        return self.temporaries & ~mask_of((*self.parked, *self.spilled, *self.spilled_whole))
+
+    @functools.cached_property
+    def spill_size(self) -> int:
+        """Bytes of private memory a lane for what is spilled, a multiple of 16."""
+        return -(-4 * (len(self.spilled) + len(self.spilled_whole)) // 16) * 16
 
     @functools.cached_property
     def sgprs(self) -> int:
@@ -151,7 +168,12 @@ def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], liv
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
     if (
         binding.lost & lanes
-        or (binding.parking is not None and live.all_bits >> binding.parking & 1)
+        or (
+            binding.parking is not None
+            and live.all_bits >> binding.parking & 1
+            and binding.parking not in binding.spilled_whole
+        )
+        or (binding.spilled_whole and binding.kept_scc is None and live.active_bits >> SCC & 1)
         or binding.sources != sources
     ):
         return False
@@ -171,9 +193,13 @@ def bind(
         budget: the kernel's register files.
         wave_size: lanes a wave.
     """
-    return _bind(template, sources, live, budget, wave_size, park=False) or _bind(
-        template, sources, live, budget, wave_size, park=True
-    )
+    for park, spill in ((False, False), (True, False), (False, True), (True, True)):
+        if spill and not budget.spill:
+            break
+        binding = _bind(template, sources, live, budget, wave_size, park=park, spill=spill)
+        if binding is not None:
+            return binding
+    return None
 
 
 class Choices:
@@ -216,15 +242,34 @@ class Choices:
 
 
 def _bind(
-    template: Template, sources: tuple[int, ...], live: Live, budget: RegisterBudget, wave_size: int, *, park: bool
+    template: Template,
+    sources: tuple[int, ...],
+    live: Live,
+    budget: RegisterBudget,
+    wave_size: int,
+    *,
+    park: bool,
+    spill: bool,
 ) -> Binding | None:
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
-    fixed_places = mask_of(sources) | template.destinations
+    fixed_places = mask_of(map(holder, sources)) | template.destinations
     keep = lanes | fixed_places
     scalars = _range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit)
     scalar = _Allocator([scalars[0] & ~keep, scalars[1] & ~keep, *([scalars[0] & ~fixed_places] if park else [])])
     vectors = [_range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
-    vector = _Allocator([mask & ~keep for mask in vectors])
+    vector = _Allocator([*(mask & ~keep for mask in vectors), *([vectors[0] & ~fixed_places] if spill else [])])
+    frame = kept_scc = None
+    if spill:
+        if template.destinations & mask_of(EXEC):
+            return None  # what was spilled in some lanes must come back in the same
+        # Needed before anything can be parked, so these must be dead.
+        dead = _Allocator(scalar.tiers[:2])
+        frame = dead.take(1, 1, 0)
+        whole = live.active_bits >> SCC & 1 and (park or template.writes_inactive_lanes)
+        kept_scc = dead.take(1, 1, 0) if whole else None
+        if frame is None or (whole and kept_scc is None):
+            return None
+        scalar.taken = dead.taken
     units: dict[int, int] = {}
     for group in template.groups:
         first = _direct_place(group, template, sources) if sources else None
@@ -245,16 +290,36 @@ def _bind(
         spare = scalar.take(1, 1, 0)
         if spare is None:
             return None
+    spilled = list(_bits(vector.taken & keep))
+    spilled_whole: list[int] = []
+    if template.writes_inactive_lanes:
+        spilled, spilled_whole = [], spilled
     parked = tuple(_bits(scalar.taken & keep))
     parking = None
     if parked:
         dead = _Allocator([mask & ~live.all_bits & ~keep & ~vector.taken for mask in vectors])
         parking = dead.take(1, 1, 0)
+        if parking is None and spill:
+            dead = _Allocator([vectors[0] & ~fixed_places & ~vector.taken])
+            parking = dead.take(1, 1, 0)
+            spilled_whole += [] if parking is None else [parking]
         if parking is None or len(parked) > wave_size:
             return None
         vector.taken |= dead.taken
     taken = scalar.taken | vector.taken
-    return Binding(tuple(sorted(units.items())), tuple(saved), sources, taken, parked, parking, spare)
+    return Binding(
+        tuple(sorted(units.items())),
+        tuple(saved),
+        sources,
+        taken,
+        parked,
+        parking,
+        spare,
+        tuple(spilled),
+        tuple(spilled_whole),
+        frame,
+        kept_scc,
+    )
 
 
 def _direct_place(group: Group, template: Template, sources: tuple[int, ...]) -> int | None:

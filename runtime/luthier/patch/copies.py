@@ -40,6 +40,11 @@ def lane_text(unit: int) -> tuple[str, int]:
     return unit_text(VGPRS.start + vgpr), lane
 
 
+def holder(unit: int) -> int:
+    """The register unit in which a value is: of a unit of `LANES` the VGPR's."""
+    return VGPRS.start + (unit - LANES.start) // 64 if unit in LANES else unit
+
+
 _NAMED = 256
 """VGPRs that have a name in every state of ``s_set_vgpr_msb``; payloads run where that is 0."""
 

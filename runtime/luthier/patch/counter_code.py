@@ -278,7 +278,7 @@ class CounterCode:
         lines += self._address("s4", "s5", "s[4:5]", offset, fresh=False)
         lines += [self._atomic("v2", "v0", "s[4:5]"), f"{move} {self._exec}, {saved}", "s_setpc_b64 s[30:31]"]
         body = "\n".join(f"\t{line}" for line in lines)
-        text = f"luthier.payload:\n{body}\n.Lfunc_end0:\n\t.set private_seg_size, 0\n\t.set has_dyn_sized_stack, 0\n"
+        text = f"{_FUNCTION}{body}\n.Lfunc_end0:\n{_NO_STACK}"
         template = make_template(PayloadAssembly(text, (), (), True, True), "count", self._isa)
         return replace(template, fixups=tuple(replace(fixup, symbol=symbol) for fixup in template.fixups))
 
@@ -289,6 +289,14 @@ class CounterCode:
             symbols: what symbols of the text stand for.
         """
         return _assemble(self._isa, "\n".join(lines), tuple((symbols or {}).items()))
+
+
+_FUNCTION = "\t.type luthier.payload,@function\nluthier.payload:\n"
+_NO_STACK = "".join(
+    f"\t.set luthier.payload.{name}, 0\n"
+    for name in ("private_seg_size", "has_dyn_sized_stack", "has_recursion", "has_indirect_call")
+)
+"""What LLVM says of a function's private memory."""
 
 
 def _word(value: int) -> str:

@@ -13,6 +13,7 @@ from luthier.errors import PatchError
 from luthier.isa import Fixup, Isa, OperandKind
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
+from luthier.patch.frame import Spills
 from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
 from luthier.payload.template import Template
 
@@ -105,11 +106,17 @@ def _renamed_registers(isa: Isa, template: Template, binding: Binding) -> tuple[
 
 @functools.lru_cache(maxsize=4096)
 def emit(
-    isa: Isa, template: Template, binding: Binding, waits: tuple[str, ...] = (), after: tuple[str, ...] = ()
+    isa: Isa,
+    template: Template,
+    binding: Binding,
+    waits: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+    frame: int = 0,
 ) -> BoundPayload:
     """The bytes of a payload. `references` still want addresses.
 
     Args:
+        frame: byte offset, within a lane's private memory, of what the payload may use.
         waits: assembly to begin with, what the seam between application and payload needs (`luthier.patch.hazards`).
         after: assembly to end with.
     """
@@ -135,6 +142,11 @@ def emit(
         unpark = [f"v_readlane_b32 {unit_text(unit)}, {lanes}, {lane}" for lane, unit in enumerate(binding.parked)]
         save = park + save
         final = [*unpark, *waits_after_readlane(isa.target.target)]
+    spills = Spills(binding, frame, isa.target.target, isa.wave_size)
+    save = spills.save() + save
+    final += spills.restore()
+    if template.stack is not None:
+        save.append(f"s_mov_b32 {unit_text(units[template.stack.pointer])}, {frame + binding.spill_size:#x}")
     if template.outputs:
         waits_before, waits_after = waits_around_outputs(isa.target.target)
         restore = waits_before + restore
@@ -182,12 +194,25 @@ def emit(
         _set_branch(code, 0, size)
     counters = [number for number, name in enumerate(_mnemonics(isa, template)) if name in PROGRAM_COUNTER]
 
-    def reference(fixup: Fixup) -> list[Reference]:
+    def counter_of(fixup: Fixup) -> int:
+        """What the program counter was where the reference's s_getpc_b64 read it."""
         before = bisect.bisect_left(counters, fixup.instruction)
         if not before:
             raise PatchError(f"hook {template.hook} refers to a symbol without the program counter")
+        return place_of[counters[before - 1]] + 4
+
+    for fixup, function in template.functions:
+        distance = (place_of[function] - counter_of(fixup)) & (1 << 64) - 1
+        field = place_of[fixup.instruction] + fixup.byte
+        if fixup.modifier == "rel64":
+            code[field : field + 8] = distance.to_bytes(8, "little")
+        else:
+            half = distance >> 32 if _is_high(fixup.modifier, template.hook) else distance & 0xFFFFFFFF
+            code[field : field + 4] = half.to_bytes(4, "little")
+
+    def reference(fixup: Fixup) -> list[Reference]:
         offset = place_of[fixup.instruction] + fixup.byte
-        counter = place_of[counters[before - 1]] + 4
+        counter = counter_of(fixup)
         if fixup.modifier == "rel64":  # two halves, and each is relative to where it is
             low = Reference(offset, fixup.symbol, fixup.addend, False, offset - counter)
             return [low, replace(low, offset=offset + 4, addend=low.addend + 4, high=True, distance=low.distance + 4)]

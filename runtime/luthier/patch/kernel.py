@@ -19,7 +19,7 @@ from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
 from luthier.patch.layout import Branch, Layout, Zone, lay_out, next_hop
 from luthier.patch.report import KernelReport
-from luthier.patch.splicing import Splicer
+from luthier.patch.splicing import Splicer, splice
 from luthier.task import InstrumentationTask
 
 ENTRY_ALIGNMENT = 256
@@ -100,7 +100,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         PatchError, HookError: with the kernel and the offset where something cannot be done.
     """
     lifted = task.lifted
-    splicer = Splicer(task, strict=strict)
+    splicer = splice(task, strict=strict)
     starting = [assemble_payload(lifted.isa, splicer.state.prologue)] if splicer.state.prologue else []
     entry = entry_code(lifted, [[*starting, *pieces] for pieces in splicer.counting.entries])
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
@@ -123,7 +123,10 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     for field in entry.references:
         symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 
-    descriptor = replace(lifted.kernel.descriptor, **splicer.state.changes).with_registers(
+    changes = dict(splicer.state.changes)
+    if private := splicer.private_memory:
+        changes["private_segment_fixed_size"] = private
+    descriptor = replace(lifted.kernel.descriptor, **changes).with_registers(
         vgprs=splicer.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=splicer.sgprs or None
     )
     return PatchedKernel(

@@ -247,7 +247,7 @@ def reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[s
 def updated_metadata(
     object: CodeObject, patched: Iterable[tuple[PatchedKernel, KernelDescriptor]], *, others: bool
 ) -> Metadata:
-    """The object's metadata with the register counts of patched kernels.
+    """The object's metadata with the registers and private memory of patched kernels.
 
     Args:
         patched: with their new descriptors.
@@ -262,6 +262,8 @@ def updated_metadata(
         if row.get(".name") in changed:
             kernel, descriptor = changed[row[".name"]]
             _update_row(row, kernel, object.target.target, descriptor.vgprs, descriptor.sgprs)
+            if ".private_segment_fixed_size" in row:
+                row[".private_segment_fixed_size"] = descriptor.private_segment_fixed_size
     return {**object.metadata, **({KERNELS: rows} if KERNELS in object.metadata else {})}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from luthier.patch.copies import unit_text
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
 from luthier.patch.counting import CountingPlan, HookUse, plan_counting
 from luthier.patch.emission import BoundPayload, emit
+from luthier.patch.frame import frame_place
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.layout import Zone
 from luthier.patch.report import Refusal, RefusalKind
@@ -101,11 +102,25 @@ class _TooFewRegisters(PatchError):
     """There are not enough registers at a point."""
 
 
+def splice(task: InstrumentationTask, *, strict: bool) -> Splicer:
+    """Compile and bind the insertions of one task. Where registers are too few at some point, payloads of that kernel
+    may spill.
+
+    Args and errors as of `Splicer`.
+    """
+    try:
+        splicer = Splicer(task, strict=strict, spill=False)
+    except _TooFewRegisters:
+        return Splicer(task, strict=strict, spill=True)
+    return Splicer(task, strict=strict, spill=True) if splicer.starved else splicer
+
+
 class Splicer:
     """Compiles and binds the insertions of one task.
 
     Args:
         strict: whether an insertion that cannot be spliced in is an error; else it is in `refusals`.
+        spill: whether payloads may keep live VGPRs in private memory.
 
     Attributes:
         payloads: every payload that is spliced in somewhere.
@@ -119,14 +134,16 @@ class Splicer:
         refusals: what was left out.
         state: where launch state is, for the hooks that use it.
         sgprs, vgprs: registers the kernel needs for what was spliced.
+        starved: whether there were too few registers at a point.
 
     Raises:
         LuthierError: the first insertion that is refused, if `strict`; something cannot be counted.
     """
 
-    def __init__(self, task: InstrumentationTask, *, strict: bool) -> None:
+    def __init__(self, task: InstrumentationTask, *, strict: bool, spill: bool) -> None:
         self.lifted = task.lifted
         self.budget = budget_of(task.lifted)
+        self.starved = False
         vgprs = max(task.lifted.kernel.descriptor.architected_vgprs, highest_vgpr(task.lifted) + 1)
         agprs = task.lifted.kernel.descriptor.agprs
         self._files = ((SGPRS, self.budget.sgprs), (VGPRS, vgprs), (AGPRS, agprs))
@@ -137,7 +154,10 @@ class Splicer:
         self.payloads: list[BoundPayload] = []
         self._emitted: dict[tuple[Template, Binding, Seam], int] = {}
         self._counting: dict[BoundPayload, int] = {}
-        self.state = self._plan_state(task.insertions)
+        self.state = self._plan_state(task.insertions, spill)
+        self.budget = replace(self.budget, spill=spill and not self.state.no_frame)
+        self._frame = frame_place(self.lifted)
+        self._frame_sizes: dict[int, int] = {}  # of payloads that have private memory
         sites = self._prepare(task.insertions)
         sites, hoisted = self._hoist(sites) if task.hoist else (sites, [])
         self.hoisted = len({site.at for site in hoisted}), len(hoisted)
@@ -257,9 +277,15 @@ class Splicer:
                 raise
             return self._plan_counting(task, [*sites, *hoisted], [])[0], True
 
-    def _plan_state(self, insertions: Sequence[Insertion]) -> StatePlan:
+    @property
+    def private_memory(self) -> int:
+        """Bytes a lane that the kernel needs for payloads, beyond its own; None of them is used if it is 0."""
+        most = max((self._frame_sizes.get(number, 0) for number in set(self.numbers.tolist())), default=0)
+        return self._frame + most if most else 0
+
+    def _plan_state(self, insertions: Sequence[Insertion], spill: bool) -> StatePlan:
         """Places for the launch state of all calls together, and what they write."""
-        states, written = set(), 0
+        states, written, frame = set(), 0, spill
         for call in {insertion.call: None for insertion in insertions}:
             try:
                 template = self._template(call)
@@ -267,7 +293,8 @@ class Splicer:
                 continue  # refused later, site by site
             states |= {taken.source.state for taken in template.inputs if taken.source.state}
             written |= template.destinations
-        return plan_state(self.lifted, self.budget, states, written)
+            frame |= template.stack is not None
+        return plan_state(self.lifted, self.budget, states, written, frame=frame)
 
     def _template(self, call: HookCall) -> Template:
         return template_for(call.hook, call.arguments, self.lifted.object.target, self.lifted.wave_size)
@@ -277,6 +304,11 @@ class Splicer:
             template = self._template(call)
         except LuthierError as problem:
             return problem
+        if template.stack is not None and self.state.no_frame:
+            return HookError(
+                f"hook {call.hook.name} needs private memory, which it cannot have in this kernel: "
+                f"{self.state.no_frame}"
+            )
         sources, registers = [], []
         for taken in template.inputs:
             source = taken.source
@@ -349,6 +381,7 @@ class Splicer:
                     if insertion is None:
                         problem.kernel, problem.offset = self.lifted.kernel.name, self.lifted.columns.address[at]
                         raise
+                    self.starved |= isinstance(problem, _TooFewRegisters)
                     kind: RefusalKind = "too few registers" if isinstance(problem, _TooFewRegisters) else "hook"
                     failed.append((site, kind, problem))
                 else:
@@ -401,10 +434,11 @@ class Splicer:
             binding = choices.choose(use.sources, live)
             if binding is None:
                 what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
+                unspilled = "" if self.budget.spill else f", and none can be spilled: {self.state.no_frame}"
                 raise _TooFewRegisters(
                     f"not enough dead or spare registers for {what}: "
                     f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
-                    f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs"
+                    f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs{unspilled}"
                 )
             number = self._emit(use.template, binding, seam)
             self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
@@ -422,8 +456,10 @@ class Splicer:
         key = template, binding, seam
         number = self._emitted.get(key)
         if number is None:
-            self.payloads.append(emit(self.lifted.isa, template, binding, *seam))
+            self.payloads.append(emit(self.lifted.isa, template, binding, *seam, self._frame))
             number = self._emitted[key] = len(self.payloads) - 1
+            if size := binding.spill_size + (template.stack.size if template.stack else 0):
+                self._frame_sizes[number] = size
         return number
 
     def _number(self, payload: BoundPayload) -> int:

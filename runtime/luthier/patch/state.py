@@ -21,6 +21,7 @@ from luthier.lifting import LiftedRepresentation
 from luthier.objects import KernelDescriptor
 from luthier.patch.binding import RegisterBudget
 from luthier.patch.copies import LANES, copy_text, lane_text, lane_unit, needs_spare, parallel_copy, unit_text
+from luthier.patch.frame import refusal, set_flat_scratch
 from luthier.patch.hazards import waits_around_outputs
 from luthier.payload.launch_state import STATES
 
@@ -50,23 +51,32 @@ class StatePlan:
     sgprs: int = 0
     """SGPRs and VGPRs that the kernel must have for it."""
     vgprs: int = 0
+    no_frame: str = "nothing asked for it"
+    """Why payloads have no private memory; empty if they have."""
 
 
-def plan_state(lifted: LiftedRepresentation, budget: RegisterBudget, states: Iterable[str], written: int) -> StatePlan:
+def plan_state(
+    lifted: LiftedRepresentation, budget: RegisterBudget, states: Iterable[str], written: int, *, frame: bool
+) -> StatePlan:
     """Find places for launch state.
 
     Args:
         budget: the kernel's register files.
         states: names of `luthier.payload.launch_state.STATES`.
         written: bit set of the units that hooks give new values.
+        frame: whether payloads are to have private memory.
     """
     wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
-    return _Planner(lifted, budget, written).plan(wanted) if wanted else StatePlan()
+    no_frame = refusal(lifted) if frame else StatePlan.no_frame
+    if not wanted and no_frame:
+        return StatePlan(no_frame=no_frame)
+    return _Planner(lifted, budget, written, no_frame).plan(wanted)
 
 
 class _Planner:
-    def __init__(self, lifted: LiftedRepresentation, budget: RegisterBudget, written: int) -> None:
+    def __init__(self, lifted: LiftedRepresentation, budget: RegisterBudget, written: int, no_frame: str) -> None:
         self.lifted = lifted
+        self.no_frame = no_frame
         self.budget = budget
         self.descriptor = lifted.kernel.descriptor
         self.named, self.written = _registers_of(lifted)
@@ -83,6 +93,10 @@ class _Planner:
 
     def plan(self, wanted: list[str]) -> StatePlan:
         asked = [name for name in wanted if self._ask_for(name)]
+        if not self.no_frame:
+            self._change("enable_private_segment", 1)
+            if not self.lifted.target.architected_flat_scratch:
+                self._change("enable_sgpr_flat_scratch_init", 1)
         before, after = self.descriptor.sgpr_inputs, self._new_descriptor(asked).sgpr_inputs
         for name in asked:
             self._leave_in_place(name, before)
@@ -108,11 +122,15 @@ class _Planner:
             self.named |= arriving
             spare = self._free_sgpr()
             if spare is None:
-                return StatePlan(missing=dict.fromkeys(wanted, "no SGPR is free to move the kernel's inputs with"))
+                reason = "no SGPR is free to move the kernel's inputs with"
+                return StatePlan(missing=dict.fromkeys(wanted, reason), no_frame=self.no_frame or reason)
         vectors += self._masked_ids()
         prologue = [*lanes, *vectors, *parallel_copy(scalars, spare), *constants]
         if prologue:
             prologue += waits_around_outputs(self.lifted.target)[1]
+        if not self.no_frame and not self.lifted.target.architected_flat_scratch:
+            init, offset = after["flat_scratch_init"][0], after["private_segment_wavefront_offset"][0]
+            prologue = [*set_flat_scratch(self.lifted.target, init, offset), *prologue]
         placed = [unit for unit in self.places.values() if unit < LANES.start]
         reserved = self.taken | mask_of(unit for unit in placed if unit not in TTMPS)
         # While the kernel starts, inputs lie where they are moved from.
@@ -125,13 +143,14 @@ class _Planner:
             self.changes,
             max((reserved & mask_of(SGPRS)).bit_length(), last_input),
             (reserved >> VGPRS.start & (1 << len(VGPRS)) - 1).bit_length(),
+            self.no_frame,
         )
 
     # What the hardware is to give
 
     def _ask_for(self, name: str) -> bool:
         """Note what of the descriptor must change for a state; False if the kernel cannot have it."""
-        reason = self._refusal(name)
+        reason = self._why_not(name)
         if reason:
             self.missing[name] = reason
             return False
@@ -146,7 +165,7 @@ class _Planner:
         if getattr(self.descriptor, name) < value:
             self.changes[name] = value
 
-    def _refusal(self, name: str) -> str:
+    def _why_not(self, name: str) -> str:
         descriptor = self.descriptor
         if name.startswith("workitem_id") and descriptor.enable_vgpr_workitem_id == 3:
             return "its descriptor asks for work-item ids in an undefined way"
@@ -170,10 +189,15 @@ class _Planner:
         if self._user_sgprs() > MOST_USER_SGPRS and self.descriptor.kernarg_preload_length:
             self.changes |= {"kernarg_preload_length": 0, "kernarg_preload_offset": 0}
         # What is left out first is what fewest would miss.
-        for name in ("dispatch_id", "queue_ptr", "dispatch_ptr", "kernarg_segment_ptr"):
+        for name in ("dispatch_id", "queue_ptr", "flat_scratch_init", "dispatch_ptr", "kernarg_segment_ptr"):
             if self._user_sgprs() > MOST_USER_SGPRS and self.changes.pop(f"enable_sgpr_{name}", 0):
-                self.missing[name] = f"it has no room for it among the {MOST_USER_SGPRS} SGPRs that are filled in"
-                asked.remove(name)
+                reason = f"it has no room for it among the {MOST_USER_SGPRS} SGPRs that are filled in"
+                if name == "flat_scratch_init":
+                    self.no_frame = reason
+                    self.changes.pop("enable_private_segment", 0)
+                else:
+                    self.missing[name] = reason
+                    asked.remove(name)
         # There may be more than are filled in: gfx11 wants sixteen SGPRs that are (LLVM, "UserSGPRInit16Bug").
         self._change("user_sgpr_count", self._user_sgprs())
         return replace(self.descriptor, **self.changes)

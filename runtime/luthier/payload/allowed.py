@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import llvmlite.binding as llvm
 
 from luthier.errors import HookError
+from luthier.payload.launch_state import LAUNCH
 
 _NO_STATE: Mapping[str, str] = {
     **{
@@ -56,7 +57,7 @@ _NEVER: Mapping[str, str | None] = {
     "llvm.returnaddress": "asks where it was called from",
     "llvm.addressofreturnaddress": "asks where it was called from",
     "llvm.frameaddress": "asks for its frame",
-    "llvm.stacksave": "needs private memory",
+    "llvm.stacksave": "needs private memory of a size known only when it runs",
 }
 """Intrinsic, without the types it is overloaded by -> what it does that no hook may; the longest name decides."""
 
@@ -99,21 +100,27 @@ def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bo
     reasons: dict[str, None] = {}
     uses: dict[str, None] = {}
     writes_every_lane = False
-    for callee in _calls(function):
-        name = callee.name
-        if callee.value_kind == llvm.ValueKind.inline_asm:
-            continue  # ours: the compiler plugin lets no other through
-        if callee.value_kind != llvm.ValueKind.function:
-            reasons["calls a function through a pointer"] = None
-        elif what := _known(name, _NO_STATE):
-            uses[what] = None
-        elif reason := _known(name, _NEVER):
-            reasons[reason] = None
-        elif not name.startswith("llvm."):
-            reasons[f"calls {name}, which cannot be inlined"] = None
-        elif _EVERY_LANE.match(name):
-            writes_every_lane = True
-    reasons |= {f"uses LDS ({name}), which hooks cannot have": None for name in _lds_variables(module, function)}
+    bodies = [function, *(one for one in module.functions if not one.is_declaration and one.name != function.name)]
+    defined = {one.name for one in bodies}
+    for body in bodies:
+        for callee in _calls(body):
+            name = callee.name
+            if callee.value_kind == llvm.ValueKind.inline_asm:
+                continue  # ours: the compiler plugin lets no other through
+            if callee.value_kind != llvm.ValueKind.function or name in defined:
+                continue
+            if what := _known(name, _NO_STATE):
+                uses[what] = None
+            elif reason := _known(name, _NEVER):
+                reasons[reason] = None
+            elif "::" in name or name in LAUNCH:
+                called = name.partition(".")[0] if "::" in name else LAUNCH[name].doc
+                reasons[f"uses {called} in {body.name}, which cannot be inlined; pass it what it needs"] = None
+            elif not name.startswith("llvm."):
+                reasons[f"calls {name}, which is not defined in its module"] = None
+            elif _EVERY_LANE.match(name):
+                writes_every_lane = True
+        reasons |= {f"uses LDS ({name}), which hooks cannot have": None for name in _lds_variables(module, body)}
     if uses:
         unavailable = "which hooks cannot have; pass it as a register argument"
         reasons = {f"uses {', '.join(uses)}, {unavailable}": None, **reasons}

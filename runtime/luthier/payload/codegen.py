@@ -281,6 +281,19 @@ def _without_unused_inputs(text: str) -> str:
     return text[: body.start(1)] + kept + text[body.end(1) :]
 
 
+_FEATURES = re.compile(r'"target-features"="([^"]*)"')
+_CPU = re.compile(r'"target-cpu"="[^"]*"(?! "target-features")')
+
+
+def _with_features(text: str, features: Sequence[str]) -> str:
+    """A module's text with subtarget features added to all of its functions."""
+    if not features:
+        return text
+    added = ",".join(features)
+    text = _CPU.sub(lambda match: f'{match[0]} "target-features"=""', text)
+    return _FEATURES.sub(lambda match: f'"target-features"="{match[1]}{"," if match[1] else ""}{added}"', text)
+
+
 def _hook_function(module: llvm.ModuleRef, hook: str) -> llvm.ValueRef:
     try:
         return module.get_function(hook)
@@ -423,7 +436,8 @@ def _generate(
         raise HookError(f"hook {hook}: cannot lower its intrinsics: {problem}") from problem
     _optimise(module, machine)
     writes_every_lane = check_body(module, module.get_function("luthier.payload"), hook)
-    assembly = machine.emit_assembly(llvm.parse_assembly(_without_unused_inputs(str(module))))
+    text = _with_features(_without_unused_inputs(str(module)), target.target.stack_features)
+    assembly = machine.emit_assembly(llvm.parse_assembly(text))
     return PayloadAssembly(
         assembly,
         tuple(inputs),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from luthier.errors import DecodeError, HookError
 from luthier.isa import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind, RegisterRange
@@ -50,9 +50,19 @@ class TemplateOutput:
     destination: int
 
 
+@dataclass(frozen=True)
+class Stack:
+    """The private memory that a payload needs."""
+
+    pointer: int
+    """SGPR unit in which it expects the byte offset of its frame, from the beginning of a lane's private memory."""
+    size: int
+    """Bytes a lane."""
+
+
 @dataclass(frozen=True, eq=False)  # equal only to itself: bindings are cached by template
 class Template:
-    """A payload's instructions, without its leading waits and its return."""
+    """A payload's instructions, without its leading waits and its return; then the functions that it calls."""
 
     hook: str
     code: InstructionArray
@@ -62,6 +72,8 @@ class Template:
     """Instruction index -> index it branches to (len(code): the end)."""
     fixups: tuple[Fixup, ...]
     """References to variables."""
+    functions: tuple[tuple[Fixup, int], ...]
+    """References to the functions in `code`, with the index of each one's first instruction."""
     inputs: tuple[TemplateInput, ...]
     outputs: tuple[TemplateOutput, ...]
     groups: tuple[Group, ...]
@@ -72,6 +84,7 @@ class Template:
     runs_without_lanes: bool
     """It has an effect with EXEC 0, and no value in it depends on an active lane."""
     writes_inactive_lanes: bool
+    stack: Stack | None = None
     plain: PlainCount | None = None
     """What it counts, if it does nothing else."""
 
@@ -100,19 +113,46 @@ _INDEXED = re.compile("movrel|gpr_idx")
 _IDLE = re.compile(_WAIT.pattern + "|s_nop$|s_delay_alu$")
 
 
-def _function_text(assembly: str, hook: str) -> str:
-    others = set(re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", assembly, re.MULTILINE)) - {"luthier.payload"}
-    if others:
-        raise HookError(f"hook {hook} calls {', '.join(sorted(others))}, which cannot be inlined")
-    stack = re.search(r"^\s*\.set [\w.\"]*private_seg_size, (.*)$", assembly, re.MULTILINE)
-    if stack is None or stack[1].strip() != "0":
-        raise HookError(f"hook {hook} needs private memory ({stack[1] if stack else 'unknown'} bytes a lane)")
-    if not re.search(r"^\s*\.set [\w.\"]*has_dyn_sized_stack, 0$", assembly, re.MULTILINE):
-        raise HookError(f"hook {hook} needs private memory (of a size known only when it runs)")
-    match = re.search(r"^\"?luthier\.payload\"?:[^\n]*\n(.*?)^\.Lfunc_end\d+:", assembly, re.MULTILINE | re.DOTALL)
-    if match is None:
+RECURSION_BYTES = 16384
+"""Private memory for functions that call themselves, or are called through pointers: nobody knows how much they need.
+LLVM assumes as much for functions that it does not know (``amdgpu-assume-external-call-stack-size``)."""
+_STACK_ALIGNMENT = 16
+_STACK_POINTER = SGPRS[32]
+"""Where AMDGPUUsage, "Non-Kernel Functions", puts it."""
+_SETTING = r"^\s*\.set (?:\.L)?\"?(?:\.L)?([^\s,]*?)\.{}\"?, (?:or\()?(\d+)"
+_FUNCTION = re.compile(r"^(\"?)([^\s\"]+)\1:[^\n]*\n(.*?)^\.Lfunc_end\d+:", re.MULTILINE | re.DOTALL)
+
+
+def _functions_text(assembly: str, hook: str) -> tuple[str, dict[str, str]]:
+    """The payload's instructions, and those of every function that it may call, by name."""
+    names = set(re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", assembly, re.MULTILINE))
+    texts = {match[2]: match[3] for match in _FUNCTION.finditer(assembly) if match[2] in names}
+    payload = texts.pop("luthier.payload", None)
+    if payload is None or len(texts) != len(names) - 1:
         raise HookError(f"LLVM generated no code for hook {hook}")
-    return match[1]
+    return payload, texts
+
+
+def _stack_size(assembly: str, hook: str, functions: int) -> int:
+    """Private memory in bytes a lane: each function's frame once, and more where they may be entered again.
+
+    Args:
+        functions: how many there are.
+    """
+
+    def settings(name: str) -> list[int]:
+        found = re.findall(_SETTING.format(name), assembly, re.MULTILINE)
+        if len(found) != functions:
+            raise HookError(f"hook {hook}: LLVM does not tell {name} of its functions")
+        return [int(value) for _, value in found]
+
+    if any(settings("has_dyn_sized_stack")):
+        if any(settings("has_indirect_call")):
+            raise HookError(f"hook {hook} calls a function through a pointer that may be any function's")
+        raise HookError(f"hook {hook} needs private memory of a size known only when it runs")
+    frames = sum(-(-size // _STACK_ALIGNMENT) * _STACK_ALIGNMENT for size in settings("private_seg_size"))
+    again = any(settings("has_recursion")) or any(settings("has_indirect_call"))
+    return frames + (RECURSION_BYTES if again and functions > 1 else 0)
 
 
 def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
@@ -121,11 +161,12 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     Raises:
         HookError: it uses something that cannot be spliced into a kernel: calls, private memory, special registers.
     """
-    text = _function_text(payload.text, hook)
+    text, called = _functions_text(payload.text, hook)
     *_, last = [None, *_RETURN.finditer(text)]
-    if last is not None and not text[last.end() :].strip():
+    if last is not None and not called and not text[last.end() :].strip():
         text = text[: last.start()]
-    text = _RETURN.sub("\ts_branch luthier_end\n", text) + "luthier_end:\n"
+    text = _RETURN.sub("\ts_branch luthier_end\n", text)
+    text = "".join([text, *(f'"{name}":\n{body}' for name, body in called.items()), "luthier_end:\n"])
     markers = [match.group() for match in _MARKER.finditer(text)]
     if len(set(markers)) != len(markers):
         raise HookError(f"hook {hook} writes registers and has several ways out; give it one")
@@ -138,11 +179,15 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     code = assembly.instructions
     branches: dict[int, int] = {}
     references: list[Fixup] = []
+    functions: list[tuple[Fixup, int]] = []
     for fixup in assembly.fixups:
-        if fixup.symbol in assembly.labels:
+        if fixup.symbol in called:
+            functions.append((fixup, assembly.labels[fixup.symbol]))
+        elif fixup.symbol in assembly.labels:
             branches[fixup.instruction] = assembly.labels[fixup.symbol]
         else:
             references.append(fixup)
+    size = _stack_size(payload.text, hook, 1 + len(called))
 
     inputs: list[TemplateInput] = []
     outputs: list[TemplateOutput] = []
@@ -158,14 +203,15 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     if len(outputs) != len(payload.outputs):
         raise HookError(f"hook {hook}: LLVM duplicated or dropped a register write")
     if outputs:
-        _check_nothing_follows(code, isa, hook, outputs, branches)
+        outputs = _behind_epilogue(code, isa, hook, outputs, branches)
 
     waits, first = 0, min((taken.position for taken in inputs), default=len(code))
     while waits < first and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
         waits += 1
     mnemonics = {isa.opcode(int(number)).mnemonic for number in code.opcode}
     takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
-    groups, written = _registers(code, isa, hook, [*(i.unit for i in inputs), *(o.unit for o in outputs)])
+    marked = [*(i.unit for i in inputs), *(o.unit for o in outputs), *([_STACK_POINTER] if size else [])]
+    groups, written = _registers(code, isa, hook, marked, calls=bool(called))
     clobbers = frozenset((written | {taken.unit for taken in inputs}) & {SCC, *VCC, M0})
     return Template(
         hook,
@@ -173,6 +219,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         waits,
         branches,
         tuple(references),
+        tuple(functions),
         tuple(inputs),
         tuple(outputs),
         groups,
@@ -180,20 +227,48 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         clobbers,
         payload.runs_without_lanes and not takes_lane_values,
         payload.writes_inactive_lanes,
+        Stack(_STACK_POINTER, size) if size else None,
         payload.plain,
     )
 
 
-def _check_nothing_follows(
+def _behind_epilogue(
     code: InstructionArray, isa: Isa, hook: str, outputs: Sequence[TemplateOutput], branches: Mapping[int, int]
-) -> None:
-    """Where results are handed over, nothing of the payload may be left to run: it would see the new values."""
+) -> list[TemplateOutput]:
+    """The outputs, taken where nothing of the payload is left to run, which would see the application's new values:
+    behind the code that gives a frame back, if that leaves them alone."""
     positions = {output.position for output in outputs}
-    index = min(positions)
-    while index < len(code) and _IDLE.match(isa.opcode(int(code.opcode[index])).mnemonic):
+    first = index = min(positions)
+    idle = True
+    results = {output.unit for output in outputs}
+    overwritten = False
+    while index < len(code) and branches.get(index) != len(code):
+        idle = idle and _IDLE.match(isa.opcode(int(code.opcode[index])).mnemonic) is not None
+        overwritten |= not results.isdisjoint(_written_by(code, isa, index))
+        if index in branches or code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
+            overwritten = True
         index += 1
-    if len(positions) > 1 or (index < len(code) and branches.get(index) != len(code)):
+    entered = any(first < destination <= index for destination in branches.values() if destination != len(code))
+    if len(positions) > 1 or (not idle and (overwritten or entered)):
         raise HookError(f"hook {hook}: LLVM put code behind its register writes")
+    return list(outputs) if idle else [replace(output, position=index) for output in outputs]
+
+
+def _written_by(code: InstructionArray, isa: Isa, index: int) -> set[int]:
+    """Units that one instruction writes."""
+    opcode = isa.opcode(int(code.opcode[index]))
+    start, end = int(code.operand_start[index]), int(code.operand_start[index + 1])
+    registers = [
+        int(code.operand_value[start + number])
+        for number, operand in enumerate(opcode.operands[: end - start])
+        if operand.is_def and code.operand_kind[start + number] == OperandKind.REGISTER
+    ]
+    return {
+        unit
+        for register in (*registers, *opcode.implicit_defs)
+        if (first := int(isa.register_first_unit[register])) >= 0
+        for unit in range(first, first + int(isa.register_unit_count[register]))
+    }
 
 
 _HOLDERS = frozenset((*SGPRS, *VCC, M0, *VGPRS))
@@ -217,7 +292,7 @@ def _end_of_class(isa: Isa, name: str) -> int:
 
 
 def _registers(
-    code: InstructionArray, isa: Isa, hook: str, marked: list[int]
+    code: InstructionArray, isa: Isa, hook: str, marked: list[int], *, calls: bool
 ) -> tuple[tuple[Group, ...], frozenset[int]]:
     """Register groups and units written."""
     leader: dict[int, int] = {unit: unit for unit in marked if unit in SGPRS or unit in VGPRS}
@@ -234,7 +309,7 @@ def _registers(
     for index in range(len(code)):
         number = int(code.opcode[index])
         opcode = isa.opcode(number)
-        if code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
+        if not calls and code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
             raise HookError(f"hook {hook}: cannot splice {isa.text(code, index)!r}")
         if opcode.mnemonic.startswith(("s_endpgm", "s_setreg", "s_round_mode", "s_denorm_mode", "s_trap", "s_barrier")):
             raise HookError(f"hook {hook}: a payload may not contain {opcode.mnemonic}")
@@ -253,8 +328,6 @@ def _registers(
                 continue
             units = range(first, first + count)
             operand = position - start
-            if operand < len(opcode.operands) and opcode.operands[operand].is_def:
-                written.update(units)
             if first in SGPRS or first in VGPRS:
                 for unit in units:
                     leader.setdefault(unit, unit)
@@ -272,9 +345,7 @@ def _registers(
                 alignment[first] = max(alignment[first], need)
             elif first not in (*VCC, *EXEC, M0, SCC, UNTRACKED):
                 raise HookError(f"hook {hook}: a payload may not use {isa.register(register).text}")
-        for register in opcode.implicit_defs:
-            first, count = int(isa.register_first_unit[register]), int(isa.register_unit_count[register])
-            written.update(range(first, first + count) if first >= 0 else ())
+        written |= _written_by(code, isa, index)
     members: dict[int, list[int]] = {}
     for unit in leader:
         members.setdefault(find(unit), []).append(unit)

@@ -1,0 +1,120 @@
+"""Private memory for payloads: where it is in a kernel, and what has to be done at the kernel's entry to have it.
+
+A payload's frame lies above all private memory that the kernel and what it calls can use, so its place, a byte offset
+within each lane's memory, is the same everywhere in a kernel. What is spilled comes first, then the stack of the hook.
+Both are addressed by FLAT_SCRATCH, which later generations set up themselves. Earlier ones get it at the kernel's
+entry from the SGPRs that the descriptor is made to ask for (`luthier.patch.state`).
+
+Source: LLVM AMDGPUUsage, "Kernel Prolog", "Flat Scratch".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from luthier.isa.registers import EXEC_LO, FLAT_SCRATCH_SGPR, SCC, unit_name
+from luthier.isa.targets import Target
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.binding import Binding
+from luthier.patch.copies import copy_text
+
+ALIGNMENT = 16
+"""Of frames, in bytes (AMDGPUUsage, "Non-Kernel Functions")."""
+
+
+def frame_place(lifted: LiftedRepresentation) -> int:
+    """Byte offset within a lane's private memory from which payloads may use it."""
+    return -(-lifted.kernel.private_segment_fixed_size // ALIGNMENT) * ALIGNMENT
+
+
+def refusal(lifted: LiftedRepresentation) -> str:
+    """Why payloads of a kernel cannot have private memory; empty if they can."""
+    if lifted.kernel.descriptor.uses_dynamic_stack:
+        return "how much private memory it uses itself is known only when it runs"
+    entry = lifted.index_at(lifted.kernel.entry)
+    for index in _sets_flat_scratch(lifted):
+        # What compilers begin kernels with gives it the value that it has.
+        if entry is None or lifted.block_of[index] != lifted.block_of[entry]:
+            return f"it changes FLAT_SCRATCH at {lifted.columns.address[index]:#x}, after its beginning"
+    return ""
+
+
+def _sets_flat_scratch(lifted: LiftedRepresentation) -> Iterator[int]:
+    if lifted.target.architected_flat_scratch:
+        return  # no instruction can
+    for index, block in enumerate(lifted.block_of):
+        if block < 0:
+            continue
+        if lifted.target.flat_scratch_sgprs:
+            if lifted.effects(index).writes >> FLAT_SCRATCH_SGPR & 3:
+                yield index
+        elif "FLAT_SCR" in (text := lifted.isa.text(lifted.code, index)) and text.startswith("s_setreg"):
+            yield index
+
+
+def set_flat_scratch(target: Target, init: int, offset: int) -> list[str]:
+    """Assembly for a kernel's entry, which touches nothing that a kernel finds there.
+
+    Args:
+        init: first of the two SGPRs with the queue's private memory.
+        offset: the SGPR with the byte offset of the wave's.
+    """
+    places = ("flat_scratch_lo", "flat_scratch_hi") if target.flat_scratch_sgprs else ("vcc_lo", "vcc_hi")
+    low, high = places
+    lines = [
+        f"s_add_u32 {low}, {unit_name(init)}, {unit_name(offset)}",
+        f"s_addc_u32 {high}, {unit_name(init + 1)}, 0",
+    ]
+    if target.flat_scratch_sgprs:
+        return lines
+    return [*lines, f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_LO), {low}", f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_HI), {high}"]
+
+
+class Spills:
+    """Code that keeps what a binding spills in private memory.
+
+    Args:
+        place: byte offset within a lane's private memory.
+    """
+
+    def __init__(self, binding: Binding, place: int, target: Target, wave_size: int) -> None:
+        self._binding = binding
+        self._target = target
+        self._wave_size = wave_size
+        self._pointer = [] if binding.frame is None else [f"s_mov_b32 {unit_name(binding.frame)}, {place:#x}"]
+
+    def save(self) -> list[str]:
+        """Assembly before anything of the payload is overwritten."""
+        return [*self._pointer, *self._access("store")]
+
+    def restore(self) -> list[str]:
+        """Assembly after the payload."""
+        if self._binding.frame is None:
+            return []
+        return [*self._pointer, *self._access("load"), self._target.wait_for_loads]
+
+    def _access(self, what: str) -> list[str]:
+        binding = self._binding
+        if binding.frame is None:
+            return []
+        width = "b32" if self._target.sized_memory_names else "dword"
+
+        def each(units: tuple[int, ...], first: int) -> list[str]:
+            pointer = unit_name(binding.frame or 0)
+            places = [f"{pointer} offset:{4 * (first + number)}" for number in range(len(units))]
+            operands = (
+                f"off, {unit_name(unit)}, {place}" if what == "store" else f"{unit_name(unit)}, off, {place}"
+                for unit, place in zip(units, places, strict=True)
+            )
+            return [f"scratch_{what}_{width} {one}" for one in operands]
+
+        lines = each(binding.spilled, 0)
+        if binding.spilled_whole:
+            whole = each(binding.spilled_whole, len(binding.spilled))
+            bits, mask = self._wave_size, "exec" if self._wave_size > 32 else unit_name(EXEC_LO)
+            others = f"s_not_b{bits} {mask}, {mask}"
+            wholly = [*whole, others, *whole, others]
+            if binding.kept_scc is not None:
+                wholly = [copy_text(binding.kept_scc, SCC), *wholly, copy_text(SCC, binding.kept_scc)]
+            lines += wholly
+        return lines

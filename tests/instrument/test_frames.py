@@ -1,0 +1,192 @@
+"""Hooks with private memory, calls and many registers, at every instruction of kernels that leave them no room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from luthier.errors import HookError
+from luthier.isa.targets import target_named
+from luthier.launch_plan import LaunchPlan
+from luthier.objects import load_object
+from luthier.objects.editor import ObjectEditor
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask, reg
+from luthier.tool import Tool
+from luthier.verify import verify_kernel
+
+TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
+"""Of each family."""
+LANES = 160
+"""Of one work-group: not whole waves."""
+SITES = 4
+"""Constants that hooks are given, in turn: each is compiled apart."""
+
+HOOKS = """
+__device__ uint64_t total = 0;
+__device__ uint64_t waves = 0;
+__device__ uint64_t noise = 0;
+
+__device__ uint32_t fibonacci(uint32_t n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+
+/// Needs private memory for an array.
+LUTHIER_HOOK_ANNOTATE stack(uint32_t site) {
+  volatile uint32_t array[8];
+  for (uint32_t i = 0; i < 8; ++i) array[i] = site * i + 1;
+  atomicAdd(reinterpret_cast<unsigned long long *>(&total), static_cast<unsigned long long>(array[site & 7]));
+}
+
+/// Private memory, recursion, and 28 vector registers at least.
+LUTHIER_HOOK_ANNOTATE deep(uint32_t site, uint32_t register_) {
+  volatile uint32_t array[4] = {site, 1, 2, 3};
+  uint32_t part[28];
+  for (uint32_t i = 0; i < 28; ++i) part[i] = register_ * (i + site) ^ (register_ >> i);
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < 28; ++i) sum = sum * 3 + part[(i * 5) % 28] * part[(i * 11) % 28];
+  atomicAdd(reinterpret_cast<unsigned long long *>(&noise), static_cast<unsigned long long>(sum));
+  uint32_t value = fibonacci((array[0] & 3) + 4) + array[site & 3];
+  atomicAdd(reinterpret_cast<unsigned long long *>(&total), static_cast<unsigned long long>(value));
+}
+
+/// Runs with lanes that are not active.
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&waves, 1); }
+
+/// Writes a register and needs a frame: the value that was there, by way of private memory.
+LUTHIER_HOOK_ANNOTATE rewrite(uint32_t site) {
+  volatile uint32_t array[4] = {};
+  array[site & 3] = luthier::readReg<uint32_t>(luthier::VGPR0);
+  luthier::writeReg<uint32_t>(luthier::VGPR0, array[site & 3]);
+}
+"""
+
+
+def fibonacci(n: int) -> int:
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+@pytest.fixture(scope="module")
+def hooks(make_module):
+    return make_module(HOOKS, *TARGETS)
+
+
+def crowded(target: str, vectors: int, scalars: int, private: str = "") -> str:
+    """A kernel in which, from its beginning to its end, so many registers of both files are live."""
+    add = "v_add_u32_e32" if target.startswith("gfx9") else "v_add_nc_u32_e32"
+    wide, narrow = range(3, vectors), range(20, scalars)
+    text = [*(f"v_mov_b32_e32 v{n}, {n}" for n in wide), *(f"s_movk_i32 s{n}, {n}" for n in narrow)]
+    text += ["s_nop 1", "v_cmp_gt_u32_e32 vcc, 100, %0", "s_cmp_lg_u32 s21, 21"]
+    text += [*(f"{add} %0, v{n}, %0" for n in wide), *(f"{add} %0, s{n}, %0" for n in narrow)]
+    text += ["s_cselect_b32 s20, 1, 3", f"{add} %0, s20, %0"]
+    code = "\\n".join(text).replace("vcc", "vcc_lo") if not target.startswith("gfx9") else "\\n".join(text)
+    clobbered = ", ".join(f'"{name}"' for name in [*(f"v{n}" for n in wide), *(f"s{n}" for n in narrow), "vcc"])
+    return f"""
+#include <hip/hip_runtime.h>
+extern "C" __global__ __launch_bounds__(1024) void crowded(unsigned *out) {{
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
+  {private}
+  if (i % 3) asm volatile("{code}" : "+v"(v) :: {clobbered});
+  out[i] = v;
+}}
+"""
+
+
+PRIVATE = "volatile unsigned own[5]; for (unsigned k = 0; k < 5; ++k) own[k] = i + k; v += own[i % 5];"
+
+
+def registers_of(target: str) -> tuple[int, int]:
+    """As many as a kernel may have whose work-groups have 1024 lanes."""
+    family = target_named(target)
+    waves = 1024 // family.default_wave_size
+    vectors = family.vgpr_file_size(family.default_wave_size) // (waves // 4)
+    granule = family.vgpr_allocation_granule(family.default_wave_size)
+    return min(256, vectors // granule * granule), 98
+
+
+class Everywhere(Tool):
+    """One hook before every instruction, and behind each that control comes back from."""
+
+    def __init__(self, hooks, name: str) -> None:
+        super().__init__()
+        self.hook = hooks.hook(name)
+        self.name = name
+
+    def arguments(self, index: int) -> tuple:
+        index %= SITES
+        if self.name == "count":
+            return ()
+        return (index, reg("v0")) if self.name == "deep" else (index,)
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, self.hook, *self.arguments(instruction.index))
+
+    def expected(self, task, counts):
+        lanes = counts.active_lanes.tolist()
+        if self.name == "count":
+            return {"waves": int(counts.executions.sum())}
+        if self.name == "stack":
+            return {"total": sum(many * (site % SITES) ** 2 + many for site, many in enumerate(lanes))}
+        if self.name == "deep":
+            array = [0, 1, 2, 3]
+            return {
+                "total": sum(
+                    many * (fibonacci(site % SITES + 4) + array[site % SITES]) for site, many in enumerate(lanes)
+                )
+            }
+        return {}
+
+
+PLAN = LaunchPlan("crowded", (3, 1, 1), (LANES, 1, 1), ({"buffer": "uint32", "count": 3 * LANES, "fill": "zero"},))
+
+
+@pytest.mark.parametrize("private", ["", PRIVATE], ids=["", "own"])
+@pytest.mark.parametrize("hook", ["stack", "deep", "count", "rewrite"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_site_is_refused_where_every_register_is_live(
+    compile_object, hooks, target: str, hook: str, private: str
+) -> None:
+    vectors, scalars = registers_of(target)
+    object = load_object(compile_object(crowded(target, vectors, scalars, private), target))
+    assert object.kernels["crowded"].descriptor.architected_vgprs >= vectors - 4
+    tool = Everywhere(hooks, hook)
+    verdict = verify_kernel(object, tool, PLAN)
+    assert verdict.problems == ()
+    assert verdict.refused == 0
+    (after,) = load_object(patch_object(object, tool.instrument).data).kernels.values()
+    assert after.private_segment_fixed_size > object.kernels["crowded"].private_segment_fixed_size
+
+
+def with_dynamic_stack(object):
+    """The object, its kernel said to need private memory of a size known only when it runs."""
+    editor = ObjectEditor(object)
+    kernel = object.kernels["crowded"]
+    editor.write(kernel.descriptor_address, replace(kernel.descriptor, uses_dynamic_stack=1).encode())
+    return load_object(editor.finish())
+
+
+def test_a_kernel_whose_own_stack_has_no_end_gets_no_frames(compile_object, hooks) -> None:
+    object = with_dynamic_stack(load_object(compile_object(crowded("gfx90a", 60, 40), "gfx90a")))
+
+    def insert(task: InstrumentationTask) -> None:
+        task.insert_hook_before(next(iter(task.instructions)), hooks.hook("stack"), 1)
+
+    with pytest.raises(HookError, match=r"needs private memory.*known only when it runs"):
+        patch_object(object, insert, strict=True)
+
+
+def test_private_memory_is_asked_for_only_where_it_is_used(compile_object, hooks) -> None:
+    object = load_object(compile_object(crowded("gfx90a", 60, 40, PRIVATE), "gfx90a"))
+    (before,) = object.kernels.values()
+
+    def patched(name: str, *arguments):
+        def insert(task: InstrumentationTask) -> None:
+            task.insert_hook_before(next(iter(task.instructions)), hooks.hook(name), *arguments)
+
+        (kernel,) = load_object(patch_object(object, insert).data).kernels.values()
+        return kernel
+
+    assert patched("count").private_segment_fixed_size == before.private_segment_fixed_size
+    after = patched("stack", 1)
+    assert 32 <= after.private_segment_fixed_size - before.private_segment_fixed_size < 64
+    assert after.private_segment_fixed_size == after.descriptor.private_segment_fixed_size
+    assert patched("deep", 1, reg("v0")).private_segment_fixed_size > 16384
