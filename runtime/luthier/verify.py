@@ -221,6 +221,8 @@ class _Run:
 
 def _launch(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> _Run:
     module = device.load(data)
+    for channel in module.channels.values():
+        channel.listen(lambda records: None)
     arguments = plan.materialise()
     module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
     return _Run(module, arguments, device.stats)

@@ -167,8 +167,8 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     from luthier.module.tool_module import loaded_by
 
     document = ROOT / "docs/writing-tools.md"
-    (device,) = blocks(document, "cpp")
-    host, counting = blocks(document, "python")
+    device, _ = blocks(document, "cpp")
+    host, counting, _ = blocks(document, "python")
     (tmp_path / "device.hip").write_text(device)
     with build_folder(tmp_path / "build") as held:
         built = compile_device([tmp_path / "device.hip"], [TARGET], folder=held, report=lambda line: None)
@@ -199,6 +199,34 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert module.variable("stored").read(int) == 1000
     (table,) = counts.tables(patched.counters["vector_add"].read(module))
     assert dict(table.rows) == executed
+
+
+def test_records_and_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tracing tool of docs/writing-tools.md: a record for each element, and its line."""
+    from luthier import ToolModule, open_device
+    from luthier.module.tool_module import loaded_by
+
+    document = ROOT / "docs/writing-tools.md"
+    _, device = blocks(document, "cpp")
+    *_, host = blocks(document, "python")
+    (tmp_path / "device.hip").write_text(device)
+    with build_folder(tmp_path / "build") as held:
+        built = compile_device([tmp_path / "device.hip"], [TARGET], folder=held, report=lambda line: None)
+    made = ToolModule.load(built.bundle)
+    names: dict[str, object] = {"__name__": "traces"}
+    with loaded_by(lambda package, name: made):
+        exec(compile(host, name_of(document), "exec"), names)
+    tool = names["Trace"]()  # type: ignore[operator]
+    app = compile_application(ROOT / "examples/apps/vector_add.hip", TARGET, tmp_path / "vector_add.hsaco")
+    module = open_device(f"emu:{TARGET}").load(patch_object(load_object(app), tool.instrument).data)
+    a, b, c = np.arange(1000, dtype=np.float32), np.full(1000, 0.5, np.float32), np.zeros(1000, np.float32)
+    module.kernel("vector_add").launch(a, b, c, 1000, grid=4, block=256)
+    records = module.channel("stores").records()
+    records.sort(order="item")
+    assert np.array_equal(records["item"], np.arange(1000))
+    assert np.array_equal(records["value"], a + b)
+    assert np.array_equal(records["lane"], np.arange(1000) % 64)
+    assert capsys.readouterr().out == "the first value is 0.5\n"
 
 
 # What the documents name -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running import start as abi
+from luthier.emulator.running.channels import DeviceChannel, drained, open_channels
 from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.launch import Launch
 from luthier.emulator.running.loader import Image
@@ -21,7 +22,7 @@ from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.plan import kernel_plan
 from luthier.emulator.running.stats import LaunchStats
 from luthier.emulator.running.storage import DeviceBuffer, Variable
-from luthier.errors import DeviceError, ObjectError
+from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, load_object_for
@@ -33,6 +34,8 @@ if TYPE_CHECKING:  # what most launches do without
     from luthier.emulator.inspection.waits import WaitFinding
     from luthier.lifting import LiftedRepresentation
 
+WAITING = 1 << 12
+"""How much longer a work-group may take whose waves may have to wait for a channel: each `s_sleep` counts."""
 Source = bytes | str | os.PathLike[str] | CodeObject
 
 
@@ -45,6 +48,12 @@ class Module:
         if not device.target.accepts(code.target):
             raise ObjectError(f"code for {code.target} on a device that is {device.target}", object=code.name)
         self.image = Image(code, device.memory, device.resolve)
+        try:
+            self.channels = open_channels(code, self.image, device.memory)
+            """Symbol -> channel of a tool."""
+        except LuthierError:
+            self.image.unload()
+            raise
         self._codes: dict[int, Code] = {}
 
     def kernel(self, name: str) -> KernelHandle:
@@ -76,6 +85,18 @@ class Module:
             raise ObjectError(f"variable {name!r} lies outside the loaded segments", object=self.object.name)
         return Variable(name, address, symbol.size, self.device.memory, holder)
 
+    def channel(self, name: str) -> DeviceChannel:
+        """The channel of a tool that is called `name`, by its symbol or as the source names it.
+
+        Raises:
+            ObjectError: there is none, or there are several.
+        """
+        found = [one for symbol, one in self.channels.items() if name in (symbol, one.name)]
+        if len(found) != 1:
+            known = ", ".join(one.name for one in self.channels.values()) or "none"
+            raise ObjectError(f"{len(found)} channels {name!r}; there are: {known}", object=self.object.name)
+        return found[0]
+
     def code(self, wave_size: int) -> Code:
         """The decoded code, for waves of `wave_size` lanes."""
         found = self._codes.get(wave_size)
@@ -87,6 +108,9 @@ class Module:
 
     def unload(self) -> None:
         """Give the memory back; its kernels must not be launched any more."""
+        for channel in self.channels.values():
+            channel.free()
+        self.channels.clear()
         self.image.unload()
         self.device.forget(self)
 
@@ -369,14 +393,15 @@ class EmulatedDevice:
                 kernarg,
                 geometry,
                 self.queue,
-                self.step_limit,
+                self.step_limit * (WAITING if handle.module.channels else 1),
                 lift=handle.lift,
                 cooperative=cooperative,
                 observer=observer,
                 watch=0 if watch is None else watch.address,
             )
             self._findings = ()
-            result = launch.run(self.memory, self._executor)
+            with drained(handle.module.channels):
+                result = launch.run(self.memory, self._executor)
             self._stats = result.stats
             if self._checks is not None:
                 from luthier.emulator.inspection.checks import warn

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from luthier.channels.layout import is_channel
 from luthier.errors import HookError
 from luthier.isa.targets import TargetId
 from luthier.module import llvm_types
@@ -112,6 +113,11 @@ class DeviceVariable:
     documentation: str = ""
     location: str = ""
     storage: Storage = field(default=Storage(problem="only its description is known"), compare=False, repr=False)
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it holds what hooks write and tools read: not a constant, not a channel."""
+        return not self.constant and not is_channel(self.storage.initial)
 
 
 @dataclass(frozen=True)

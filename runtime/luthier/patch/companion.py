@@ -114,7 +114,12 @@ def _renamed(patched: PatchedKernel, symbol: str, name: str) -> PatchedKernel:
 
 
 def _sizes(blocks: Iterable[VariableBlock]) -> dict[str, int]:
-    return {name: block.module.variables[name].size for block in blocks for name in block.offsets}
+    return {
+        name: variable.size
+        for block in blocks
+        for name in block.offsets
+        if (variable := block.module.variables[name]).is_state
+    }
 
 
 def _write(object: CodeObject, patched: PatchedKernel, isa: Isa, blocks: Sequence[VariableBlock]) -> bytes:

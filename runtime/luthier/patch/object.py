@@ -135,7 +135,7 @@ class _Work:
                 self._patched = [kernel for kernel in self._patched if kernel.name != problem.name]
         report = PatchReport(
             tuple(kernel.report for kernel in self._patched),
-            {name: variable.size for name, variable in variables.items()},
+            {name: variable.size for name, variable in variables.items() if variable.is_state},
             tuple(self.refused_kernels),
         )
         if report.refusals and not changed:

@@ -1,0 +1,15 @@
+"""Channels: records that hooks push, on their way to the host while kernels run.
+
+A channel is a variable of a tool (`luthier/channel.h`) that describes itself, and a *ring* of memory that device and
+host share. Waves take tickets from a counter in the ring and write their records where the tickets say; the host reads
+them in the order of the tickets and says how far it is.
+"""
+
+from __future__ import annotations
+
+from luthier.channels.drain import Drain
+from luthier.channels.layout import Description, describe
+from luthier.channels.printing import Printer
+from luthier.channels.ring import Ring
+
+__all__ = ["Description", "Drain", "Printer", "Ring", "describe"]

@@ -1,0 +1,76 @@
+"""The thread that takes records out of rings while kernels run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from luthier.channels.ring import Ring
+
+Sink = Callable[[NDArray[Any]], object]
+"""Gets batches of records, in the order of tickets."""
+_SHORTEST, _LONGEST = 0.0001, 0.005
+"""Seconds of a pause when all rings are empty: at first, and in the end."""
+
+
+class Drain:
+    """Hands what comes through rings to sinks, on a thread of its own, until it is stopped.
+
+    What a sink raises is kept in `problems`, and records go on being taken: waves must not wait for them. Sinks are
+    called one at a time.
+    """
+
+    def __init__(self, rings: Iterable[tuple[Ring, Sink]] = ()) -> None:
+        self.problems: list[BaseException] = []
+        self._rings = dict(rings)
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="luthier-channels", daemon=True)
+        self._thread.start()
+
+    def add(self, ring: Ring, sink: Sink) -> None:
+        """Take records out of another ring, too."""
+        with self._lock:
+            self._rings[ring] = sink
+
+    def flush(self, ring: Ring) -> None:
+        """Hand over what is in a ring now, before this returns."""
+        with self._lock:
+            sink = self._rings.get(ring)
+            while sink is not None and len(batch := ring.take()):
+                self._give(sink, batch)
+
+    def retire(self, ring: Ring) -> None:
+        """Take the rest out of a ring that no wave uses any more."""
+        with self._lock:
+            sink = self._rings.pop(ring, None)
+            if sink is not None:
+                for batch in ring.settle():
+                    self._give(sink, batch)
+
+    def stop(self) -> None:
+        """Retire all rings and end the thread."""
+        self._end.set()
+        self._thread.join()
+        for ring in list(self._rings):
+            self.retire(ring)
+
+    def _run(self) -> None:
+        pause = _SHORTEST
+        while not self._end.wait(pause):
+            pause = min(2 * pause or _SHORTEST, _LONGEST)
+            with self._lock:
+                # Each in its turn: a ring may be filled as fast as it is emptied.
+                for ring, sink in self._rings.items():
+                    if len(batch := ring.take()):
+                        self._give(sink, batch)
+                        pause = 0
+
+    def _give(self, sink: Sink, batch: NDArray[Any]) -> None:
+        try:
+            sink(batch)
+        except BaseException as problem:  # whatever a tool's own code raises
+            self.problems.append(problem)

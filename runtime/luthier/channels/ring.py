@@ -1,0 +1,112 @@
+"""The host's end of one ring."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.channels.layout import CONTROL, HEAD, Description, Mode
+
+
+class Ring:
+    """Memory that the records of one channel go through, on one device. Safe from several threads.
+
+    A wave writes its records and then, with release order, their sequence words: the turn of the ring that they belong
+    to, from 1 on. So whoever sees the word sees the whole record, and words of an earlier turn say that it is not there
+    yet. The host makes room by its own counter, `read`, behind which nothing is written until it has moved on.
+
+    Args:
+        description: the channel.
+        variable: its bytes in memory of the device. They are written once, here.
+        memory: ``description.ring_size`` zeroed bytes that device and host share.
+        distance: from the variable to that memory, as the device sees both.
+    """
+
+    def __init__(
+        self, description: Description, variable: NDArray[np.uint8], memory: NDArray[np.uint8], distance: int
+    ) -> None:
+        self.description = description
+        self.lost = 0
+        """Records whose waves ended, killed, before they were whole."""
+        self.taken = 0
+        """Records that `take` and `settle` have returned."""
+        self._lock = threading.Lock()
+        self._head = variable[: HEAD.itemsize].view(HEAD)
+        control = memory[: CONTROL.itemsize].view(CONTROL)
+        # One machine instruction reads or writes each of these.
+        self._reserved, self._dropped, self._read = control["reserved"], control["dropped"], control["read"]
+        self._mode = control["mode"]
+        words = 4 * description.capacity
+        self._sequence = memory[CONTROL.itemsize : CONTROL.itemsize + words].view("<u4")
+        records = memory[CONTROL.itemsize + words : description.ring_size]
+        self._records: NDArray[np.void] = records.view(f"V{description.dtype.itemsize}")
+        self._mode[0] = description.mode
+        self._head["shift"] = description.shift
+        self._head["ring"] = np.array(distance & 0xFFFF_FFFF_FFFF_FFFF, np.uint64).view(np.int64)
+
+    @property
+    def dropped(self) -> int:
+        """Records that found no room, or nobody listening."""
+        return int(self._dropped[0]) + int(self._head["unheard"][0])
+
+    @property
+    def mode(self) -> Mode:
+        """What waves do that find no room; may be changed at any time."""
+        return Mode(int(self._mode[0]))
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode[0] = mode
+
+    @property
+    def waiting(self) -> bool:
+        """Whether waves have taken tickets whose records were not read yet."""
+        return bool(self._reserved[0] != self._read[0])
+
+    def take(self) -> NDArray[Any]:
+        """The next records in the order of tickets, as far as they are whole, and make room for others: a copy, of at
+        most what is left to the end of the ring."""
+        with self._lock:
+            return self._take()
+
+    def _take(self) -> NDArray[Any]:
+        capacity, shift = self.description.capacity, self.description.shift
+        read = int(self._read[0])
+        first = read & (capacity - 1)
+        end = min(first + int(self._reserved[0]) - read, capacity)
+        whole = self._sequence[first:end] == self._turn(read >> shift)
+        count = len(whole)
+        if not whole.all():
+            count = int(whole.argmin())
+        batch = self._records[first : first + count].copy().view(self.description.dtype)
+        self._read[0] = read + count
+        self.taken += count
+        return batch
+
+    def settle(self) -> list[NDArray[Any]]:
+        """Everything that is left, when no wave that took tickets runs any more: records that are whole. The others are
+        counted as `lost`."""
+        with self._lock:
+            found = []
+            capacity, shift = self.description.capacity, self.description.shift
+            while len(batch := self._take()):
+                found.append(batch)
+            reserved = int(self._reserved[0])
+            while (read := int(self._read[0])) != reserved:
+                # From a gap on: whatever is whole up to the end of this turn. Nothing is behind the ring's capacity.
+                first = read & (capacity - 1)
+                count = min(reserved - read, capacity - first)
+                whole = self._sequence[first : first + count] == self._turn(read >> shift)
+                batch = self._records[first : first + count][whole].view(self.description.dtype)
+                self.taken += len(batch)
+                self.lost += count - len(batch)
+                self._read[0] = read + count
+                found.append(batch)
+            return [batch for batch in found if len(batch)]
+
+    @staticmethod
+    def _turn(turn: int) -> np.uint32:
+        return np.uint32((turn + 1) & 0xFFFF_FFFF)

@@ -1,0 +1,135 @@
+"""Channels of a loaded module: their rings, and what becomes of the records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.channels import Description, Drain, Printer, Ring, describe
+from luthier.channels.layout import MAGIC, Kind, Mode
+from luthier.emulator.running.loader import Image
+from luthier.emulator.running.memory import Allocation, Memory
+from luthier.module.embedded import plain_name
+from luthier.objects import CodeObject
+
+LONGEST_STRING = 1 << 16
+"""Bytes of a format that are looked at."""
+
+
+class DeviceChannel:
+    """One channel of a loaded module.
+
+    While a kernel runs, a thread takes its records. Batches go to whoever listens; without a listener they are kept for
+    `records`, and lines of `luthier::printf` go to standard output.
+    """
+
+    def __init__(self, description: Description, ring: Ring, memory: Memory, allocation: Allocation) -> None:
+        self.name = description.name
+        """As the source names it."""
+        self.dtype = description.dtype
+        """Of records."""
+        self.ring = ring
+        self._memory, self._allocation = memory, allocation
+        self._kept: list[NDArray[Any]] = []
+        self._default: Callable[[NDArray[Any]], object] = self._kept.append
+        if description.kind is Kind.LINES:
+            self._default = Printer(self._string, lambda text: sys.stdout.write(text))
+        self._listener: Callable[[NDArray[Any]], object] | None = None
+
+    def records(self) -> NDArray[Any]:
+        """What the launches since the last call have pushed, in the order of tickets."""
+        kept, self._kept[:] = list(self._kept), []
+        return np.concatenate([np.zeros(0, self.dtype), *kept]).astype(self.dtype, copy=False)
+
+    def listen(self, listener: Callable[[Any], object] | None) -> None:
+        """Give what comes to a function, in batches, while kernels run, on another thread: arrays of records, or text
+        of `luthier::printf`. None: as before."""
+        if listener is not None and isinstance(self._default, Printer):
+            listener = Printer(self._string, listener)
+        self._listener = listener
+
+    @property
+    def drop(self) -> bool:
+        """Whether records are dropped, and counted, that find no room; otherwise waves wait."""
+        return self.ring.mode is not Mode.WAIT
+
+    @drop.setter
+    def drop(self, drop: bool) -> None:
+        self.ring.mode = Mode.DROP if drop else Mode.WAIT
+
+    @property
+    def dropped(self) -> int:
+        """Records that were dropped."""
+        return self.ring.dropped
+
+    @property
+    def lost(self) -> int:
+        """Records that waves had begun when their launch failed."""
+        return self.ring.lost
+
+    def sink(self, batch: NDArray[Any]) -> None:
+        """Take a batch."""
+        (self._listener or self._default)(batch)
+
+    def _string(self, address: int) -> bytes | None:
+        holder = self._memory.find(address)
+        if holder is None:
+            return None
+        data = holder.view()[address - holder.address :][:LONGEST_STRING].tobytes()
+        return data[: data.index(0)] if 0 in data else None
+
+    def free(self) -> None:
+        """Give the ring back."""
+        self._memory.free(self._allocation)
+
+
+def open_channels(object: CodeObject, image: Image, memory: Memory) -> dict[str, DeviceChannel]:
+    """The channels that an object defines, by symbol, each with a ring.
+
+    Raises:
+        ToolError: a malformed channel.
+        DeviceError: not enough memory.
+    """
+    channels: dict[str, DeviceChannel] = {}
+    if MAGIC not in object.data:
+        return channels
+    for symbol in object.symbols:
+        if symbol.type != "object" or not symbol.defined or symbol.size < len(MAGIC) or symbol.name in channels:
+            continue
+        address = image.host(symbol.address)
+        holder = memory.find(address)
+        if holder is None or address + symbol.size > holder.end:
+            continue
+        variable = holder.view()[address - holder.address :][: symbol.size]
+        description = describe(plain_name(symbol.name), variable.tobytes())
+        if description is None:
+            continue
+        allocation = memory.allocate(description.ring_size, f"ring of channel {description.name}")
+        ring = Ring(description, variable, allocation.view(), allocation.address - address)
+        channels[symbol.name] = DeviceChannel(description, ring, memory, allocation)
+    return channels
+
+
+@contextmanager
+def drained(channels: Mapping[str, DeviceChannel]) -> Iterator[None]:
+    """Meanwhile records are taken out of the channels' rings.
+
+    Raises:
+        BaseException: what a listener raised, unless the block raises.
+    """
+    if not channels:
+        yield
+        return
+    drain = Drain([(channel.ring, channel.sink) for channel in channels.values()])
+    try:
+        yield
+    finally:
+        drain.stop()
+    problems: Sequence[BaseException] = drain.problems
+    if problems:
+        raise problems[0]
