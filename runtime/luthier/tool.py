@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from luthier.counts import KernelCounts
-    from luthier.observation import Launch, LoadedObject, Run
+    from luthier.observation import Launch, LiveChannel, LoadedObject, Run
     from luthier.table import Table
     from luthier.task import InstrumentationTask
 
@@ -104,6 +104,17 @@ class Tool:
 
     def at_kernel_end(self, launch: Launch) -> None:
         """The launch has ended."""
+
+    def at_records(self, channel: LiveChannel, batch: NDArray[Any]) -> None:
+        """Records have come through one of the tool's channels, while the program runs or just after.
+
+        They come before the `at_kernel_end` of the launch that pushed them. A tool without this method finds them in
+        the run directory.
+
+        Args:
+            channel: on which device of which process.
+            batch: [n] of ``channel.dtype``, in the order of tickets; the tool's own to keep.
+        """
 
     def at_exit(self, run: Run) -> None:
         """The program has ended; `report` is called next."""

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from numpy.typing import NDArray
+
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
-from luthier.observation import Launch, LoadedObject
+from luthier.observation import Launch, LiveChannel, LoadedObject
 from luthier.patch.companion import ORIGINAL
+from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, Patcher
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer
 from luthier.run.selection import Selection
-from luthier.run.sessions import RECORDS, ROWS, LaunchedKernel, Session
+from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
 from luthier.tool import Tool, ToolGroup
 
@@ -27,6 +30,10 @@ _RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"SLURM_PROCID", b
 
 class Recording(Asked, Protocol):
     """Who writes down what happens while the program runs."""
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
 
     def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
         """The program is about to start.
@@ -41,7 +48,8 @@ class Instrumentation:
     """The tools of a run, at work on all processes of the program. Safe from several threads.
 
     Args:
-        recorder: writes down sites and launches while the program runs.
+        recorder: writes down sites and launches while the program runs, and has the folder for records that tools do
+            not take themselves.
     """
 
     def __init__(self, tools: ToolGroup, selection: Selection, recorder: Recording | None = None) -> None:
@@ -52,7 +60,9 @@ class Instrumentation:
         self._recorder = recorder
         self.faults: list[str] = []
         """What went wrong in the program's processes; the originals ran."""
+        self.channels = Channels(None if recorder is None else recorder.folder, self.tell)
         self._lock = threading.RLock()
+        """Whoever holds it waits for nobody who hands over records: tools get them under it."""
 
     @property
     def watches_launches(self) -> bool:
@@ -85,6 +95,9 @@ class Instrumentation:
 
     def end(self) -> None:
         """The program has ended."""
+        for session in self.sessions:
+            self.channels.retire(session)
+        self.channels.close()
         for tool in self.tools.tools:
             self._call(tool, tool.at_exit, self.view(tool))
 
@@ -92,11 +105,11 @@ class Instrumentation:
         """The run as a tool sees it."""
         return View(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)])
 
-    def _call(self, tool: Tool, function: Callable[[Any], object], argument: object) -> None:
+    def _call(self, tool: Tool, function: Callable[..., object], *arguments: object) -> None:
         """Call a tool's own code; what it raises is told at the end."""
         try:
             with self._lock:
-                function(argument)
+                function(*arguments)
         except Exception as problem:
             self.tell(f"{tool.label()} failed in {function.__name__}: {problem!r}")
 
@@ -112,6 +125,23 @@ class Instrumentation:
         reply.number(self.watches_launches, self.watches_objects)
         return session, reply.number(ROWS, records), [session.ledger.fd]
 
+    def disconnect(self, session: Session) -> None:
+        """A process has ended, or its connection."""
+        self.channels.retire(session)
+
+    def _open_channels(self, session: Session, block: Block) -> None:
+        pairs = zip(self.tools.tools, self.patcher.modules_of, strict=True)
+        owners = [tool for tool, modules in pairs if id(block.block.module) in modules]
+        takers = [tool for tool in owners if overrides(tool, "at_records")]
+        for channel in block.channels:
+
+            def hand_over(batch: NDArray[Any], channel: LiveChannel = channel) -> None:
+                for tool in takers:
+                    self._call(tool, tool.at_records, channel, batch)
+
+            name = owners[0].name if owners else ""
+            self.channels.open(session, block.block, channel, name, hand_over if takers else None)
+
     def answer(self, session: Session, kind: int, request: Reader) -> tuple[Writer, list[int]]:
         """Do what a process asks."""
         if kind == Request.OBJECT:
@@ -124,8 +154,11 @@ class Instrumentation:
                 block = next((block for block in session.needed_blocks() if block.symbol == symbol), None)
                 if block is None:
                     raise DeviceError("a request for variables that no tool has")
-                memory = session.add_block(gpu, block)
-            return Writer().number(memory.size), [memory.fd]
+                made, known = session.add_block(gpu, block)
+            if not known:
+                self._open_channels(session, made)
+            reply = Writer().number(made.memory.size, len(made.rings), *(place.start for place in made.rings))
+            return reply, [made.memory.fd]
         if kind == Request.LOADED:
             self._loaded(session, request)
             return Writer(), []
@@ -198,6 +231,7 @@ class Instrumentation:
     def _launch_end(self, session: Session, request: Reader) -> None:
         launch = session.running.pop(request.number(), None)
         if launch is not None:
+            self.channels.flush(session, launch.gpu)
             for tool in self.tools.tools:
                 launch.run = self.view(tool)
                 self._call(tool, tool.at_kernel_end, launch)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from luthier.cache import cache_root
+from luthier.channels import describe
 from luthier.emulator.native.store import Store
 from luthier.errors import LuthierError, ToolError
 from luthier.lifting import lift
@@ -154,6 +155,8 @@ class Patcher:
             if any(variable.storage.pointers for variable in module.variables.values()):
                 problem = "a variable holds an address initially, which `luthier run` cannot do"
                 raise ToolError(problem, object=module.name)
+            for variable in module.variables.values():
+                describe(variable.name, variable.storage.initial)  # a channel must be one that a run can open
             described = repr((module.name, [(one, one.storage) for one in module.variables.values()]))
             name = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
             block = self._blocks[id(module)] = VariableBlock.of(module, f"luthier.variables.{name}")

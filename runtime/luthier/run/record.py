@@ -52,6 +52,7 @@ class Recorder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        """The run directory."""
         self._tables: dict[str, TableWriter] = {}
         self._sites: list[dict[str, Any]] = []
         """Not yet written: a kernel's each."""
@@ -155,7 +156,7 @@ class Recorder:
         try:
             if self._problem is not None:
                 raise self._problem
-            rows_of = {}
+            rows_of = dict(instrumentation.channels.tables)
             for table in schema.TABLES:
                 writer = self._table(table)
                 writer.close()

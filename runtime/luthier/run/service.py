@@ -74,8 +74,16 @@ class Service:
             threading.Thread(target=self._serve, args=(connection,), name="luthier-run", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        sessions: list[Session] = []
+        try:
+            self._converse(connection, sessions)
+        finally:
+            for session in sessions:
+                if self._instrumentation is not None:
+                    self._instrumentation.disconnect(session)
+
+    def _converse(self, connection: socket.socket, sessions: list[Session]) -> None:
         told = pid = 0
-        session: Session | None = None
         with connection, contextlib.suppress(OSError):
             while True:
                 try:
@@ -103,10 +111,11 @@ class Service:
                             reply.text(name)
                     elif self._instrumentation is None:
                         raise DeviceError("no tools in this run")
-                    elif session is None:
+                    elif not sessions:
                         session, body, sent = self._instrumentation.connect(Reader(payload))
+                        sessions.append(session)
                     else:
-                        body, sent = self._instrumentation.answer(session, kind, Reader(payload))
+                        body, sent = self._instrumentation.answer(sessions[0], kind, Reader(payload))
                     reply.data += body.data
                 except LuthierError as problem:
                     reply = Writer().number(1).text(str(problem))

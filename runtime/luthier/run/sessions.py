@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.channels import Ring, describe
+from luthier.channels.layout import CONTROL
 from luthier.objects import CodeObject, Kernel
-from luthier.observation import Launch, LiveVariable
+from luthier.observation import Launch, LiveChannel, LiveVariable
 from luthier.patch.companion import VariableBlock
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
@@ -23,6 +25,7 @@ ROWS = 1 << 16
 RECORDS = 1 << 25
 """Launches of a process that are recorded one by one, where they are recorded. Their memory is there while they wait to
 be taken."""
+_RING_ALIGNMENT = mmap.PAGESIZE
 HEAD = np.dtype([("records", "<u8"), ("reserved", "<u8", 7)])
 ROW = np.dtype([("launches", "<u8"), ("instrumented", "<u8"), ("reserved", "<u8", 6)])
 RECORD = np.dtype(
@@ -56,6 +59,17 @@ class SharedMemory:
 
 
 @dataclass(frozen=True)
+class Block:
+    """A block of variables on one device."""
+
+    block: VariableBlock
+    memory: SharedMemory
+    channels: tuple[LiveChannel, ...]
+    rings: tuple[range, ...]
+    """Bytes of the memory that the channels' rings are in."""
+
+
+@dataclass(frozen=True)
 class LaunchedKernel:
     """A kernel of one code object that a process launched on one device."""
 
@@ -84,7 +98,7 @@ class Session:
     """Records that were taken."""
     objects: list[CodeObject] = field(default_factory=list)
     kernels: list[LaunchedKernel] = field(default_factory=list)
-    blocks: dict[tuple[int, str], tuple[VariableBlock, SharedMemory]] = field(default_factory=dict)
+    blocks: dict[tuple[int, str], Block] = field(default_factory=dict)
     """By device and symbol."""
     companions: dict[tuple[int, int], LoadedCompanion] = field(default_factory=dict)
     """By device and what is added to their addresses."""
@@ -131,22 +145,59 @@ class Session:
         companions = [kernel.patched.companion for kernel in self.kernels]
         return [block for companion in companions if companion is not None for block in companion.blocks]
 
-    def add_block(self, gpu: int, block: VariableBlock) -> SharedMemory:
-        """Memory for a block on a device, with its variables' initial values; the same one each time."""
+    def add_block(self, gpu: int, block: VariableBlock) -> tuple[Block, bool]:
+        """Memory for a block on a device, with its variables' initial values and its channels' rings: the same one each
+        time, and whether it was there before."""
         found = self.blocks.get((gpu, block.symbol))
-        if found is None:
-            memory = SharedMemory("luthier-variables", max(block.size, 1))
-            found = self.blocks[gpu, block.symbol] = block, memory
-            for name in block.offsets:
-                self._variable(gpu, block, memory, name).reset()
-        return found[1]
+        if found is not None:
+            return found, True
+        variables = {name: block.module.variables[name] for name in block.offsets}
+        described = {name: describe(one.name, one.storage.initial) for name, one in variables.items()}
+        places, size = [], block.size
+        for name, description in described.items():
+            if description is not None:
+                size = -(-size // _RING_ALIGNMENT) * _RING_ALIGNMENT
+                places.append((name, description, range(size, size + description.ring_size)))
+                size += description.ring_size
+        memory = SharedMemory("luthier-variables", max(size, 1))
+        for name, variable in variables.items():
+            self._variable(gpu, block, memory, name).write(variable.storage.initial)
+        channels = []
+        for name, description, place in places:
+            start = block.offsets[name]
+            ring = Ring(description, memory.bytes[start:], memory.bytes[place.start : place.stop], place.start - start)
+            channels.append(LiveChannel(ring, self.pid, gpu))
+        made = Block(block, memory, tuple(channels), tuple(place for *_, place in places))
+        self.blocks[gpu, block.symbol] = made
+        return made, False
+
+    def channels(self) -> list[LiveChannel]:
+        """Every channel on every device."""
+        return [channel for block in list(self.blocks.values()) for channel in block.channels]
+
+    def forget_rings(self) -> None:
+        """Give back the memory of records, which are all taken."""
+        for block in list(self.blocks.values()):
+            for place in block.rings:
+                block.memory.give_back(place.start + CONTROL.itemsize, place.stop)
+
+    def string_at(self, gpu: int, address: int) -> bytes | None:
+        """A string among the variables of a device."""
+        for (number, symbol), block in list(self.blocks.items()):
+            for companion in list(self.companions.values()):
+                start = companion.symbols.get(symbol)
+                if number == gpu and start is not None and 0 <= address - start < block.block.size:
+                    data = block.memory.bytes[address - start : block.block.size].tobytes()
+                    return data[: data.index(0)] if 0 in data else None
+        return None
 
     def variables(self) -> list[tuple[VariableBlock, LiveVariable]]:
-        """Every variable on every device, with its block."""
+        """Every variable on every device, with its block: not channels, and nothing that is constant."""
         return [
-            (block, self._variable(gpu, block, memory, name))
-            for (gpu, _), (block, memory) in list(self.blocks.items())
-            for name in block.offsets
+            (block.block, self._variable(gpu, block.block, block.memory, name))
+            for (gpu, _), block in list(self.blocks.items())
+            for name in block.block.offsets
+            if block.block.module.variables[name].is_state
         ]
 
     def _variable(self, gpu: int, block: VariableBlock, memory: SharedMemory, name: str) -> LiveVariable:

@@ -11,7 +11,7 @@ import numpy as np
 from luthier.counts import KernelCounts
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
-from luthier.observation import LiveVariable
+from luthier.observation import LiveChannel, LiveVariable
 from luthier.patch import by_kind
 from luthier.run.patching import Patched, digest_of
 from luthier.run.sessions import Session
@@ -130,6 +130,17 @@ class View:
             for session in list(self._sessions)
             for block, variable in session.variables()
             if id(block.module) in self._modules and name in (None, variable.name)
+        ]
+
+    def channels(self, name: str | None = None) -> list[LiveChannel]:
+        """The tool's channels of that name, or all: one for each device of each process that has come to need it."""
+        return [
+            channel
+            for session in list(self._sessions)
+            for block in list(session.blocks.values())
+            if id(block.block.module) in self._modules
+            for channel in block.channels
+            if name in (None, channel.name)
         ]
 
     def counts(self) -> list[KernelCounts]:

@@ -83,8 +83,11 @@ Answer Client::kernel(unsigned gpu, uint64_t object, uint64_t descriptor) {
 }
 
 BlockFile Client::block(unsigned gpu, const std::string &symbol) {
-  BlockFile file{-1, 0};
-  file.size = ask(Request::kBlock, Writer().number(gpu).bytes(symbol).text(), &file.fd).number();
+  BlockFile file{-1, 0, {}};
+  Reader reply = ask(Request::kBlock, Writer().number(gpu).bytes(symbol).text(), &file.fd);
+  file.size = reply.number();
+  for (uint64_t left = reply.number(); left > 0; --left)
+    file.rings.push_back(reply.number());
   if (file.fd < 0)
     throw Failure("the service sent no memory for a tool's variables");
   return file;

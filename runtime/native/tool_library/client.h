@@ -34,6 +34,7 @@ struct Answer {
 struct BlockFile {
   int fd;
   uint64_t size;
+  std::vector<uint64_t> rings;  // byte offsets of the channels' rings
 };
 
 class Client {
@@ -46,6 +47,8 @@ public:
   Ledger &ledger() { return ledger_; }
   // Whether this process made the connection, and did not inherit it.
   bool is_own() const;
+  // Returns when the service has ended.
+  void wait_for_end() const noexcept { channel_->wait_for_end(); }
 
   // A number for a code object: the file that `uri` names, or the bytes.
   uint64_t object(std::string_view uri, std::string_view bytes);

@@ -267,6 +267,9 @@ uint64_t Kernels::block(unsigned gpu, const std::string &symbol) {
   void *there = nullptr;
   runtime_.check(runtime_.amd.hsa_amd_memory_lock_fn(memory, file.size, &agent, 1, &there),
                  "a tool's variables cannot be made visible to the device");
+  for (uint64_t offset : file.rings)
+    if (offset <= file.size - Rings::kHeadSize)
+      rings_.add(static_cast<char *>(memory) + offset);
   return address = reinterpret_cast<uint64_t>(there);
 }
 

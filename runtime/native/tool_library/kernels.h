@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "client.h"
+#include "rings.h"
 #include "runtime.h"
 
 namespace luthier {
@@ -77,6 +78,7 @@ private:
   Runtime &runtime_;
   Client &client_;
   Faults &faults_;
+  Rings rings_{client_};
   std::mutex mutex_;
   std::atomic<uint64_t> generation_{0};
   std::unordered_map<uint64_t, std::unique_ptr<Kernel>> kernels_;

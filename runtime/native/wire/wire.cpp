@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -47,6 +48,12 @@ Channel::Channel(const char *path) : socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_
 }
 
 Channel::~Channel() { close(socket_); }
+
+void Channel::wait_for_end() const noexcept {
+  pollfd ended{socket_, 0, 0};  // asked for nothing, it tells of the end alone
+  while (poll(&ended, 1, -1) < 0 && (errno == EINTR || errno == EAGAIN)) {
+  }
+}
 
 void Channel::send(Request kind, const std::string &payload, int fd) {
   uint64_t header[2] = {static_cast<uint64_t>(kind), payload.size()};

@@ -68,6 +68,8 @@ public:
   void send(Request kind, const std::string &payload, int fd = -1);
   // The reply, and the file descriptor that came with it, or -1.
   std::string receive(int &fd);
+  // Returns when the other end is closed; beside the other functions, on any thread.
+  void wait_for_end() const noexcept;
 
 private:
   int socket_;

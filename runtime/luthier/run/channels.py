@@ -1,0 +1,161 @@
+"""Channels of the tools in a run: a ring for each on each device of each process, and where the records go."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from luthier.channels import Drain, Printer
+from luthier.channels.drain import Sink
+from luthier.channels.layout import Kind, Mode
+from luthier.errors import LuthierError
+from luthier.observation import LiveChannel
+from luthier.patch.companion import VariableBlock
+from luthier.run.sessions import Session
+
+if TYPE_CHECKING:
+    from luthier.run.tables import TableWriter
+
+Tell = Callable[[str], None]
+"""Told of what goes wrong."""
+
+
+class Channels:
+    """Takes the records of all processes, on a thread that there is as soon as there is a channel.
+
+    Lines of `luthier::printf` go to standard error: standard output is the program's. Records go to their tool's
+    `at_records`; where there is none, to tables in the run directory.
+
+    Args:
+        folder: the run directory; None: records that no tool takes are counted only.
+        tell: told of what goes wrong.
+    """
+
+    def __init__(self, folder: Path | None, tell: Tell) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._drain: Drain | None = None
+        self._files: dict[tuple[int, str], _File] = {}
+
+    def open(self, session: Session, block: VariableBlock, channel: LiveChannel, owner: str, sink: Sink | None) -> None:
+        """Take what comes through a channel from now on.
+
+        Args:
+            block: the variables among which the channel is.
+            owner: name of its tool.
+            sink: gets the records; None if the tool does not want them.
+        """
+        with self._lock:
+            if channel.ring.description.kind is Kind.LINES:
+                sink = Printer(lambda address: session.string_at(channel.gpu, address), _print)
+            elif sink is None and self._folder is not None:
+                key = id(block.module), channel.name
+                if key not in self._files:
+                    self._files[key] = _File(self._folder, self._table_name(channel.name, owner), channel, self._tell)
+                sink = self._files[key].sink(channel)
+            if self._drain is None:
+                self._drain = Drain()
+            self._drain.add(channel.ring, sink or (lambda batch: None))
+
+    def _table_name(self, channel: str, owner: str) -> str:
+        name = re.sub(r"\W+", "_", f"trace-{channel}").replace("trace_", "trace-", 1)
+        taken = {file.name for file in self._files.values()}
+        return name if name not in taken else f"{name}-{owner or len(taken)}"
+
+    def flush(self, session: Session, gpu: int) -> None:
+        """Hand over what a device has pushed so far."""
+        for channel in session.channels():
+            if channel.gpu == gpu and self._drain is not None:
+                self._drain.flush(channel.ring)
+
+    def retire(self, session: Session) -> None:
+        """A process has ended, or nobody knows any more what it does: take what is left, and let no wave wait."""
+        for channel in session.channels():
+            channel.ring.mode = Mode.CLOSED
+            if self._drain is not None:
+                self._drain.retire(channel.ring)
+        session.forget_rings()
+
+    @property
+    def tables(self) -> dict[str, int]:
+        """Rows of each table in the run directory."""
+        return {file.name: file.rows for file in self._files.values() if file.rows}
+
+    def close(self) -> None:
+        """The run has ended; sessions are retired. Tables are whole then."""
+        with self._lock:
+            if self._drain is not None:
+                self._drain.stop()
+                for problem in self._drain.problems:
+                    self._tell(f"records were lost: {problem!r}")
+                self._drain = None
+            for file in self._files.values():
+                file.close()
+
+
+def _print(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+class _File:
+    """The table of one channel. What cannot be written is told of once, and the program goes on."""
+
+    def __init__(self, folder: Path, name: str, channel: LiveChannel, tell: Tell) -> None:
+        self.name = name
+        self._folder, self._tell = folder, tell
+        self._dtype = channel.dtype
+        self._writer: TableWriter | None = None
+        self._failed = False
+        names = self._dtype.names or ()
+        # A record may have fields of these names itself.
+        self._process, self._device = (own if own not in names else f"run_{own}" for own in ("process", "device"))
+
+    @property
+    def rows(self) -> int:
+        """Records that are kept."""
+        return self._writer.rows if self._writer is not None and not self._failed else 0
+
+    def sink(self, channel: LiveChannel) -> Sink:
+        """What takes the records of one device."""
+
+        def append(batch: NDArray[Any]) -> None:
+            if self._failed:
+                return
+            try:
+                self._open().append(batch, **{self._process: channel.pid, self._device: channel.gpu})
+            except LuthierError as problem:
+                self._failed = True
+                self._tell(f"records of {channel.name} are not kept: {problem}")
+
+        return append
+
+    def _open(self) -> TableWriter:
+        from luthier.run.tables import Column, Schema, TableWriter
+
+        if self._writer is None:
+            meanings = dict.fromkeys(self._dtype.names or (), "of the tool's record")
+            fields = Schema.of_dtype("", "", self._dtype, meanings)
+            columns = (
+                Column(self._process, "int64", "process that launched the kernel"),
+                Column(self._device, "int64", "number of the device in that process"),
+                *fields.columns,
+            )
+            what = f"records that hooks pushed to the channel {self.name.removeprefix('trace-')}"
+            self._writer = TableWriter(self._folder, Schema(self.name, what, columns))
+        return self._writer
+
+    def close(self) -> None:
+        """Give the file its name."""
+        if self._writer is not None and not self._failed:
+            try:
+                self._writer.close()
+            except LuthierError as problem:
+                self._tell(f"records of {self.name} are not kept: {problem}")

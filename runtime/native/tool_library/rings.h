@@ -1,0 +1,30 @@
+// Rings of channels, which the service empties (luthier/channel.h): without it waves must not wait for room.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "client.h"
+#include "failure.h"
+
+namespace luthier {
+
+class Rings {
+public:
+  static constexpr uint64_t kHeadSize = 128;
+
+  explicit Rings(Client &client) : client_(client) {}
+  // A ring that waves may wait for.
+  void add(char *ring);
+
+private:
+  void watch();
+  static void close(char *ring);
+
+  Client &client_;
+  std::mutex mutex_;
+  std::vector<char *> rings_;
+  bool ended_ = false;
+};
+
+}  // namespace luthier
