@@ -13,6 +13,7 @@ from luthier.errors import LuthierError
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from luthier.arguments import immediate as immediate
     from luthier.counts import Cell as Cell
     from luthier.counts import KernelCounts as KernelCounts
     from luthier.devices import open_device as open_device
@@ -47,6 +48,7 @@ _MODULE_OF = {
     "Table": "luthier.table",
     "Tool": "luthier.tool",
     "ToolModule": "luthier.module",
+    "immediate": "luthier.arguments",
     "lift": "luthier.lifting",
     "load_object": "luthier.objects",
     "load_objects": "luthier.objects",

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from random import Random
+from typing import NamedTuple
 
+from luthier import arguments as computed
+from luthier import edits, points
+from luthier.arguments import Immediate, LaunchOperand, SiteValue
 from luthier.counts import Cell, CounterBudget, CountRequest, Per
-from luthier.errors import HookError
-from luthier.isa import InstructionFlag, OperandKind, RegisterRange
-from luthier.isa.registers import is_vector
-from luthier.lifting import BasicBlock, Instruction, LiftedRepresentation
+from luthier.edits import Edit
+from luthier.errors import HookError, PatchError
+from luthier.isa import InstructionFlag, RegisterRange
+from luthier.isa.registers import UnitSet, is_vector
+from luthier.lifting import BasicBlock, ControlEdge, Function, Instruction, LiftedRepresentation, Loop
 from luthier.module import Hook, LoadedModule, Parameter
 from luthier.module.llvm_types import bits_of, integer_bits, units_of
-from luthier.payload import Argument, ConstantArgument, LaunchArgument, RegisterArgument
+from luthier.objects.names import is_selected
+from luthier.payload import (
+    Argument,
+    ComputedArgument,
+    ConstantArgument,
+    EveryWorkGroup,
+    LaunchArgument,
+    RegisterArgument,
+)
+from luthier.payload.expressions import Inputs
 from luthier.payload.intrinsics import check_accessible
-
-Place = Literal["before", "after"]
+from luthier.points import Place
 
 
 def reg(name: str) -> RegisterRange:
@@ -33,18 +46,7 @@ def reg(name: str) -> RegisterRange:
     return register
 
 
-@dataclass(frozen=True)
-class LaunchOperand:
-    """A hook argument whose value is what the kernel got at launch. Make one by a method of `InstrumentationTask`."""
-
-    intrinsic: str
-    offset: int | None = None
-    """Of a kernel argument, in bytes."""
-    size: int = 4
-    """Bytes."""
-
-
-HookArgument = bool | int | float | RegisterRange | LaunchOperand
+HookArgument = bool | int | float | RegisterRange | LaunchOperand | SiteValue | Immediate
 
 
 @dataclass(frozen=True, eq=False)  # equal only to itself: a kernel's calls are compiled once each
@@ -53,8 +55,15 @@ class HookCall:
 
     hook: Hook
     arguments: tuple[Argument, ...]
-    registers: tuple[RegisterRange | None, ...]
-    """For each argument the registers it is read from, None for a constant."""
+    sources: tuple[tuple[int, ...], ...]
+    """For each argument the register units that it is made of, or numbers where these are the point's own; none for a
+    constant."""
+    made_at: int | None = None
+    """The instruction that its computed arguments belong to."""
+    computed_from: int = 0
+    """Bit set of the register units that these are made of."""
+    groups: EveryWorkGroup | None = None
+    """The work-groups that it runs in; None: all."""
 
 
 class Insertion(NamedTuple):
@@ -70,11 +79,6 @@ class Insertion(NamedTuple):
         """What runs."""
         return self.call.hook
 
-    @property
-    def point(self) -> int:
-        """Index of the instruction it runs before."""
-        return self.at + (self.place == "after")
-
 
 class InstrumentationTask:
     """Collects what is to be spliced into one kernel. Several hooks at one point run in the order they were inserted.
@@ -85,6 +89,7 @@ class InstrumentationTask:
     Attributes:
         insertions: the hooks, in the order they were inserted.
         counts: what is to be counted.
+        edits: changes of the application's own instructions.
         counter_budget: registers that counters may use.
         waves_given: whether who reads what was counted into no variable knows how many waves were launched: then they
             need not be counted, and code without branches needs no counter at all.
@@ -96,9 +101,11 @@ class InstrumentationTask:
         self.lifted = lifted
         self.insertions: list[Insertion] = []
         self.counts: list[CountRequest] = []
+        self.edits: list[Edit] = []
         self.counter_budget = CounterBudget()
         self.waves_given = False
         self.hoist = False
+        self._groups: EveryWorkGroup | None = None
         self._calls: dict[tuple[object, ...], HookCall] = {}
 
     @property
@@ -110,6 +117,51 @@ class InstrumentationTask:
             if block >= 0 and opcodes[index] >= 0:
                 yield Instruction(self.lifted, index)
 
+    def select(
+        self,
+        where: Callable[[Instruction], bool] = lambda instruction: True,
+        *,
+        functions: Iterable[str] = (),
+        every: int = 1,
+        share: float = 1.0,
+        seed: int = 0,
+    ) -> list[Instruction]:
+        """Some of `instructions`, in address order.
+
+        Args:
+            where: keeps those that it is true of, e.g. ``lambda one: one.is_load``.
+            functions: names of functions to look in, symbols or C++ names or globs of either; one that begins with
+                ``!`` leaves out. None: all.
+            every: then every so many of them, from the first on.
+            share: then each of them with this probability, from 0 to 1.
+            seed: the same gives the same choice.
+
+        Raises:
+            HookError: `every` or `share` is no such number.
+        """
+        if every < 1 or not 0 <= share <= 1:
+            raise HookError(f"every {every} of a share of {share} is no selection", kernel=self.lifted.kernel.name)
+        patterns, lifted = list(functions), self.lifted
+        wanted = {function.index for function in lifted.functions if is_selected(function.name, patterns)}
+        found = [one for one in self.instructions if lifted.blocks[one.block].function in wanted and where(one)][
+            ::every
+        ]
+        random = Random(seed)
+        return [one for one in found if share == 1 or random.random() < share]
+
+    def sample_workgroups(self, every: int, first: int = 0) -> None:
+        """Let hooks that are inserted from now on run in some work-groups only: in those whose x and y together are
+        `first` modulo `every`, of a one-dimensional grid every so many of them.
+
+        What is counted without hooks is counted in all.
+
+        Raises:
+            HookError: there are no such work-groups.
+        """
+        if not 0 <= first < every < 1 << 31:
+            raise HookError(f"work-groups {first} of every {every} do not exist", kernel=self.lifted.kernel.name)
+        self._groups = None if every == 1 else EveryWorkGroup(every, first)
+
     @property
     def modules(self) -> list[LoadedModule]:
         """The modules of all hooks and of all variables that are counted into."""
@@ -117,25 +169,64 @@ class InstrumentationTask:
         found = {id(module): module for module in (*(call.hook.module for _, _, call in self.insertions), *counted)}
         return list(found.values())
 
-    def operand(self, instruction: Instruction, name: str) -> RegisterRange:
-        """The registers an instruction names as one of its operands, as a register argument.
+    def operand(self, instruction: Instruction, which: str | int) -> RegisterRange | SiteValue:
+        """The value of one of an instruction's operands, as an argument for a parameter of its width.
+
+        Of a register, what it holds where the hook runs; of a half register its 16 bits. Of a literal or an inline
+        constant its bits as LLVM holds them: 1.0 of a 32-bit operand is 0x3f800000. Source modifiers are not applied.
 
         Args:
             instruction: one of `instructions`.
-            name: LLVM's name of the operand: ``vdst``, ``src0``, ``vaddr``, ``vdata``, ``saddr``, …
+            which: LLVM's name of the operand (``vdst``, ``src0``, ``vaddr``, ``vdata``, ``saddr``, …), or its position
+                among ``instruction.operands``.
 
         Raises:
-            HookError: it has no such operand, or the operand is no register.
+            HookError: it has no such operand, or the operand has no value that hooks can be given.
         """
-        found = instruction.operand(name)
-        if found is None:
-            names = ", ".join(instruction.opcode.operand_index)
-            raise HookError(f"{instruction.text!r} has no operand {name!r}; it has {names}")
-        kind, number = found
-        register = self.lifted.isa.register(number) if kind == OperandKind.REGISTER else None
-        if register is None or register.first_unit < 0:
-            raise HookError(f"operand {name} of {instruction.text!r} is no register that holds a value")
-        return RegisterRange(register.first_unit, register.unit_count)
+        return computed.operand(self.lifted, instruction, which)
+
+    def effective_address(self, instruction: Instruction, which: int = 0) -> SiteValue:
+        """The address that an instruction is about to access, as an argument for a 64-bit integer or a pointer.
+
+        One a lane, or one a wave of scalar memory instructions. Of global and flat instructions it is the 64-bit
+        address; of LDS instructions the byte offset in LDS; of scratch instructions the byte offset in the lane's
+        private memory (its address in address space 5); these two have 32 bits and also fit 32-bit parameters. Of
+        buffer instructions it is what base, offsets, index and stride make, whether or not that is within the buffer;
+        it is all ones where the descriptor swizzles addresses or adds the lane's number, as those of stacks do.
+
+        Args:
+            instruction: one of `instructions`; `Instruction.memory` says what it accesses.
+            which: 1 for the second address of LDS instructions with two offsets.
+
+        Raises:
+            HookError: it accesses no memory, or its address cannot be told, with the reason.
+        """
+        return computed.effective_address(self.lifted, instruction, which)
+
+    def access_size(self, instruction: Instruction) -> int:
+        """Bytes that a memory instruction accesses at each address, for each lane that is active.
+
+        Raises:
+            HookError: it accesses no memory, or the format of a buffer or image says how many.
+        """
+        access = instruction.memory
+        if access is None or access.size is None:
+            reason = "accesses no memory" if access is None else "accesses as much as a data format says"
+            raise HookError(
+                f"{instruction.text!r} {reason}", kernel=self.lifted.kernel.name, offset=instruction.address
+            )
+        return access.size
+
+    def predicate(self, instruction: Instruction) -> SiteValue:
+        """Whether an instruction is about to do something, as an argument for a ``bool`` or an integer.
+
+        Of a conditional branch: whether it will be taken; of a conditional scalar move: whether it moves. Of any other
+        instruction 1: hooks run in the lanes that are active, and those execute it.
+
+        Raises:
+            HookError: a conditional branch on what hooks cannot see.
+        """
+        return computed.predicate(self.lifted, instruction)
 
     def workgroup_id(self, axis: int) -> LaunchOperand:
         """The work-group's id in dimension 0, 1 or 2 (``blockIdx``), as an argument for an integer parameter.
@@ -190,12 +281,133 @@ class InstrumentationTask:
         self._insert("before", instruction, hook, arguments)
 
     def insert_hook_after(self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` when `instruction` has been executed and control went on to the next.
+        """Run `hook` when `instruction` has been executed: of a branch wherever control goes on, of a call when it has
+        come back.
 
         Raises:
-            HookError: also for branches and other terminators, after which control is elsewhere.
+            HookError: also for ends, returns and jumps by register, after which control is nobody knows where.
         """
-        self._insert("after", instruction, hook, arguments)
+        for point in points.behind(self.lifted, self._index(instruction)):
+            self._insert(point.place, point.at, hook, arguments)
+
+    def insert_hook_at_block(self, block: BasicBlock, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` whenever control enters `block` (one of ``lifted.blocks``)."""
+        self._insert("before", block.first, hook, arguments)
+
+    def insert_hook_on_edge(self, edge: ControlEdge, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` whenever control goes from a block to another by `edge` (one of ``lifted.edges``).
+
+        Raises:
+            HookError: there is no such edge, or it is a jump by register.
+        """
+        point = points.edge_point(self.lifted, edge)
+        self._insert(point.place, point.at, hook, arguments)
+
+    def insert_hook_at_loop_header(self, loop: Loop, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` whenever a wave begins a round of `loop` (one of ``lifted.loops``), the first one included."""
+        for header in loop.headers:
+            self._insert("before", self.lifted.blocks[header].first, hook, arguments)
+
+    def insert_hook_on_back_edges(self, loop: Loop, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` whenever a wave begins another round of `loop`.
+
+        Raises:
+            HookError: it is a jump by register that leads back.
+        """
+        for block in sorted(loop.blocks):
+            for edge in self.lifted.blocks[block].successors:
+                if edge.to in loop.headers:
+                    self.insert_hook_on_edge(ControlEdge(block, edge.to, edge.kind), hook, *arguments)
+
+    def insert_hook_at_function_entry(self, function: Function, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` whenever `function` (one of ``lifted.functions``) is called; of the kernel, when a wave starts.
+
+        Raises:
+            HookError: its own code comes back to its first instruction.
+        """
+        point = points.function_entry(self.lifted, function)
+        self._insert(point.place, point.at, hook, arguments)
+
+    def insert_hook_at_function_return(self, function: Function, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` whenever `function` is about to go back to its caller, or to another function that does it instead
+        (a tail call).
+
+        Raises:
+            HookError: it is the kernel, or nobody knows where it goes.
+        """
+        for point in points.function_returns(self.lifted, function):
+            self._insert(point.place, point.at, hook, arguments)
+
+    def insert_hook_at_kernel_entry(self, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` once when each wave starts.
+
+        Raises:
+            HookError: a kernel with preloaded arguments comes back to its beginning.
+        """
+        self.insert_hook_at_function_entry(self.lifted.functions[0], hook, *arguments)
+
+    def insert_hook_at_kernel_exit(self, hook: Hook, *arguments: HookArgument) -> None:
+        """Run `hook` when each wave ends, wherever in the kernel or its functions that is.
+
+        A wave that ends with no lane active runs only hooks that run once a wave.
+        """
+        for point in points.kernel_exits(self.lifted):
+            self._insert(point.place, point.at, hook, arguments)
+
+    def add_before(self, instruction: Instruction | int, text: str) -> None:
+        """Add assembly to the application before an instruction: hooks before it run earlier.
+
+        It runs as it stands: nothing is saved around it, and no wait or wait state is added.
+
+        Raises:
+            PatchError: it does not assemble, or what it does cannot be done there: branches, calls, ends, the program
+                counter, modes, messages and barriers are refused; so are registers that no wave has.
+        """
+        self.edits.append(edits.adding(self.lifted, self._index(instruction), "before", text))
+
+    def add_after(self, instruction: Instruction | int, text: str) -> None:
+        """Add assembly after an instruction, as `add_before`; hooks after it run later.
+
+        Raises:
+            PatchError: also after branches and whatever else passes control on.
+        """
+        self.edits.append(edits.adding(self.lifted, self._index(instruction), "after", text))
+
+    def remove(self, instruction: Instruction | int) -> None:
+        """Take an instruction away. In the place of a memory instruction comes a wait for all of them, since later
+        waits count them.
+
+        Raises:
+            PatchError: it is part of control flow, of an address made of the program counter, of a mode, or already
+                replaced.
+        """
+        self.replace(instruction, "")
+
+    def replace(self, instruction: Instruction | int, text: str) -> None:
+        """Put assembly in the place of an instruction, as `add_before` and `remove`."""
+        self._replace(edits.adding(self.lifted, self._index(instruction), "instead", text))
+
+    def change_operand(self, instruction: Instruction, which: str | int, value: RegisterRange | int) -> None:
+        """Give an instruction another operand.
+
+        Args:
+            instruction: one of `instructions`.
+            which: LLVM's name of the operand, or its position among ``instruction.operands``.
+            value: a register (`reg`), or an immediate as LLVM holds it.
+
+        Raises:
+            PatchError: it does not take the value, or LLVM does not encode the instruction as it is; and as `remove`.
+        """
+        self._replace(edits.changing(self.lifted, instruction, which, value))
+
+    def _replace(self, edit: Edit) -> None:
+        if any(one.at == edit.at and one.place == "instead" for one in self.edits):
+            raise PatchError(
+                "an instruction is replaced twice",
+                kernel=self.lifted.kernel.name,
+                offset=self.lifted.columns.address[edit.at],
+            )
+        self.edits.append(edit)
 
     def count(
         self,
@@ -222,10 +434,7 @@ class InstrumentationTask:
         every = [sites] if isinstance(sites, Instruction | BasicBlock | int) else sites
         indices = []
         for site in every:
-            index = site if isinstance(site, int) else site.first if isinstance(site, BasicBlock) else site.index
-            if not 0 <= index < len(lifted.block_of) or lifted.block_of[index] < 0:
-                raise HookError(f"there is no reachable instruction {index}", kernel=lifted.kernel.name)
-            indices.append(index)
+            indices.append(self._index(site.first if isinstance(site, BasicBlock) else site))
         if not -(1 << 31) <= weight < 1 << 31:
             raise HookError(f"a weight of {weight} does not fit 32 bits", kernel=lifted.kernel.name)
         if per not in ("wave", "lane"):
@@ -236,29 +445,48 @@ class InstrumentationTask:
         self.counts.append(request)
         return request
 
-    def _insert(
-        self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]
-    ) -> None:
+    def _index(self, instruction: Instruction | int) -> int:
         index = instruction if isinstance(instruction, int) else instruction.index
         lifted = self.lifted
         if not 0 <= index < len(lifted.block_of) or lifted.block_of[index] < 0:
             raise HookError(f"there is no reachable instruction {index}", kernel=lifted.kernel.name)
-        key = hook, arguments, *map(type, arguments)  # equal numbers of different types are different arguments
+        return index
+
+    def _insert(
+        self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]
+    ) -> None:
+        index = self._index(instruction)
+        # Equal numbers of different types are different arguments.
+        key = hook, arguments, self._groups, *map(type, arguments)
         try:
             call = self._calls.get(key)
         except TypeError:  # unhashable: nothing that can be passed
             call = None
         if call is None:
             call = self._call(hook, arguments)
-            if not any(isinstance(argument, float) for argument in arguments):  # 0.0 and -0.0 are equal
+            if not any(_is_float(argument) for argument in arguments):  # 0.0 and -0.0 are equal
                 self._calls[key] = call
-        if place == "after" and lifted.code.flags[index] & _PASSES_ON:
+        if call.made_at is not None:
+            self._check_values(call, index, place)
+        self.insertions.append(Insertion(index, place, call))
+
+    def _check_values(self, call: HookCall, index: int, place: Place) -> None:
+        """Refuse arguments that are computed from what is not there any more, or not yet."""
+        lifted = self.lifted
+        if call.made_at != index:
             raise HookError(
-                "no hook can run after an instruction that passes control on",
+                f"an argument of hook {call.hook} belongs to another instruction than the hook",
                 kernel=lifted.kernel.name,
                 offset=int(lifted.code.addresses[index]),
             )
-        self.insertions.append(Insertion(index, place, call))
+        gone = UnitSet(call.computed_from & lifted.effects(index).writes) if place != "before" else UnitSet(0)
+        if gone:
+            raise HookError(
+                f"an argument of hook {call.hook} is computed from {gone}, which the instruction overwrites; "
+                "insert the hook before it",
+                kernel=lifted.kernel.name,
+                offset=int(lifted.code.addresses[index]),
+            )
 
     def _call(self, hook: Hook, arguments: tuple[HookArgument, ...]) -> HookCall:
         kernel = self.lifted.kernel.name
@@ -266,26 +494,42 @@ class InstrumentationTask:
             raise HookError(
                 f"hook {hook} takes {len(hook.parameters)} arguments, {len(arguments)} given", kernel=kernel
             )
-        converted, registers = [], []
+        converted: list[Argument] = []
+        sources: list[tuple[int, ...]] = []
         for position, (parameter, argument) in enumerate(zip(hook.parameters, arguments, strict=True)):
             try:
-                converted.append(_convert(parameter, argument))
+                one, parts = _convert(parameter, argument)
             except HookError as problem:
                 raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
-            registers.append(argument if isinstance(argument, RegisterRange) else None)
-        return HookCall(hook, tuple(converted), tuple(registers))
+            converted.append(one)
+            sources.append(parts)
+        values = [argument for argument in arguments if isinstance(argument, SiteValue)]
+        places = {value.index for value in values if value.index is not None}
+        if len(places) > 1:
+            raise HookError(f"arguments of hook {hook} belong to several instructions", kernel=kernel)
+        registers = 0
+        for value in values:
+            registers |= value.registers
+        return HookCall(
+            hook, tuple(converted), tuple(sources), places.pop() if places else None, registers, self._groups
+        )
 
 
-_PASSES_ON = int(InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL)
+def _is_float(argument: HookArgument) -> bool:
+    return isinstance(argument.value if isinstance(argument, Immediate) else argument, float)
 
 
-def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
+PASSES_ON = int(InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL)
+
+
+def _convert(parameter: Parameter, argument: HookArgument) -> tuple[Argument, tuple[int, ...]]:
+    """What the hook is compiled with, and the argument's part of `HookCall.sources`."""
     kind = parameter.llvm
     if isinstance(argument, RegisterRange):
         needed = units_of(kind)
         if argument.count != needed:
             raise HookError(f"{kind} takes {needed} registers, {argument.count} given")
-        return RegisterArgument(uniform=not is_vector(argument.first))
+        return RegisterArgument(uniform=not is_vector(argument.first)), tuple(argument.units)
     if isinstance(argument, LaunchOperand):
         fits = (
             integer_bits(kind)
@@ -295,21 +539,54 @@ def _convert(parameter: Parameter, argument: HookArgument) -> Argument:
         if not fits:
             size = "an integer" if argument.offset is None else f"{argument.size} bytes"
             raise HookError(f"it is {size} and does not fit {kind}")
-        return LaunchArgument(argument.intrinsic, argument.offset)
-    if isinstance(argument, float) or (kind in ("float", "double") and isinstance(argument, int)):
-        if kind not in ("float", "double"):
-            raise HookError(f"{argument!r} does not fit {kind}")
-        value = float(argument)
-        if kind == "float":
-            value = struct.unpack("<f", struct.pack("<f", value))[0]
-        return ConstantArgument(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}")
+        return LaunchArgument(argument.intrinsic, argument.offset), ()
+    if isinstance(argument, SiteValue):
+        bits = argument.expression.bits
+        if bits_of(kind) != bits and not integer_bits(kind) > bits:
+            raise HookError(f"{argument.what} has {bits} bits and does not fit {kind}")
+        return ComputedArgument(argument.expression), argument.sources
+    if isinstance(argument, Immediate):
+        inputs = Inputs()
+        expression = inputs.immediate(_bits(parameter, argument.value), 32 * units_of(kind), fold=False)
+        return ComputedArgument(expression.to(bits_of(kind))), tuple(inputs.sources)
+    return ConstantArgument(_constant(parameter, argument)), ()
+
+
+def _bits(parameter: Parameter, value: int | float) -> int:
+    """A number as the bits of a parameter's type.
+
+    Raises:
+        HookError: it does not fit.
+    """
+    kind = parameter.llvm
+    if isinstance(value, float) or (kind in _FLOATS and isinstance(value, int)):
+        if kind not in _FLOATS:
+            raise HookError(f"{value!r} does not fit {kind}")
+        try:
+            return int.from_bytes(struct.pack(_FLOATS[kind], float(value)), "little")
+        except OverflowError:
+            raise HookError(f"{value!r} does not fit {kind}") from None
     bits = integer_bits(kind)
-    if bits and isinstance(argument, int):
+    if bits and isinstance(value, int):
         low = 0 if bits == 1 or parameter.signed is False else -(1 << bits - 1)
         high = (1 << bits - 1) - 1 if parameter.signed and bits > 1 else (1 << bits) - 1
-        if not low <= argument <= high:
-            raise HookError(f"{argument!r} is outside {low} to {high} of {kind}")
-        return ConstantArgument(str(int(argument)) if bits > 1 else ("true" if argument else "false"))
-    if kind.startswith("ptr") and isinstance(argument, int) and not isinstance(argument, bool):
-        return ConstantArgument(f"inttoptr (i64 {argument} to {kind})")
-    raise HookError(f"{argument!r} cannot be passed as {kind}")
+        if not low <= value <= high:
+            raise HookError(f"{value!r} is outside {low} to {high} of {kind}")
+        return int(value)
+    if kind.startswith("ptr") and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise HookError(f"{value!r} cannot be passed as {kind}")
+
+
+_FLOATS = {"float": "<f", "double": "<d"}
+
+
+def _constant(parameter: Parameter, value: int | float) -> str:
+    """A number as an LLVM constant of a parameter's type."""
+    kind, bits = parameter.llvm, _bits(parameter, value)
+    if kind in _FLOATS:  # as a double's bits, of either
+        (number,) = struct.unpack(_FLOATS[kind], bits.to_bytes(bits_of(kind) // 8, "little"))
+        return f"0x{int.from_bytes(struct.pack('<d', number), 'little'):016X}"
+    if kind.startswith("ptr"):
+        return f"inttoptr (i64 {bits} to {kind})"
+    return str(bits) if kind != "i1" else ("true" if bits else "false")

@@ -401,7 +401,7 @@ def test_single_hooks(written_out: ToolModule, target: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("luthier::writeReg<uint32_t>(luthier::MODE, 3)", "hooks can neither read nor write MODE"),
+        ("luthier::writeReg<uint32_t>(luthier::MODE, 3)", "hooks cannot write MODE"),
         ("sink = luthier::readReg<uint64_t>(luthier::FLAT_SCRATCH)", "hooks can neither read nor write FLAT_SCRATCH"),
         ("luthier::writeReg<uint32_t>(luthier::TTMP0, 3)", "hooks can neither read nor write trap temporaries"),
         ("luthier::writeReg<uint64_t>(luthier::SCC, 3)", "2 registers from unit 128 on reach beyond SCC"),

@@ -44,7 +44,7 @@ def test_insertions_share_equal_calls_only(module: ToolModule, three: CodeObject
             task.insert_hook_before(0, module.take, argument)
     calls = [insertion.call for insertion in task.insertions]
     assert calls[:6] == calls[6:]
-    assert len({call.arguments for call in calls if call.registers == (None,)}) == 2
+    assert len({call.arguments for call in calls if call.sources == ((),)}) == 2
     for value in (0.0, -0.0, 0, 1.5):
         task.insert_hook_before(0, module.real, value)
     texts = [insertion.call.arguments[0] for insertion in task.insertions[12:]]

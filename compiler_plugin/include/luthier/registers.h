@@ -38,7 +38,7 @@ namespace luthier {
   prefix##250 = (base) + 250, prefix##251, prefix##252, prefix##253, prefix##254, prefix##255,
 
 /// Register units. `readReg` and `writeReg` take these, the functions below, or any constant expression of their value,
-/// but for trap temporaries, MODE and FLAT_SCRATCH, which hooks neither read nor write.
+/// but for trap temporaries and FLAT_SCRATCH, which hooks neither read nor write, and MODE, which they only read.
 enum Register : int {
   // Scalar registers: unit 0 is s0. FLAT_SCRATCH and XNACK_MASK are s102 to s105 where the hardware puts them there.
   LUTHIER_TEN_REGISTERS(SGPR, 0, )

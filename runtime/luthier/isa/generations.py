@@ -144,6 +144,13 @@ class Generation:
     """Flat addresses of scratch lie in an aperture; else scratch has global addresses (LLVM,
     FeatureGloballyAddressableScratch)."""
 
+    buffer_swizzle: int | None = 1 << 31
+    """Bits of a buffer descriptor's second word by which addresses are swizzled (ISA documents, "Buffer Resource
+    Descriptor"); None where no document says what descriptors look like."""
+    buffer_stride_scale: bool = False
+    """A buffer descriptor's stride is scaled by bits 18 and 19 of its fourth word (RDNA4 ISA, "Buffer Resource
+    Descriptor")."""
+
     # Vector instructions
     dpp_controls: frozenset[int]
     """Values of DPP_CTRL that the ISA document defines."""
@@ -161,6 +168,8 @@ class Generation:
     """Waits until all that loads and returning atomics give has arrived."""
     wait_for_every_load: tuple[str, ...] = ("s_waitcnt vmcnt(0) lgkmcnt(0)",)
     """Waits until nothing that reads memory or LDS, of any kind, will write a register any more."""
+    wait_for_everything: tuple[str, ...] = ("s_waitcnt 0",)
+    """Waits until every memory instruction is done."""
     device_scope: str = ""
     """The modifier of an atomic that others on the device see, where it has one."""
 
@@ -283,6 +292,7 @@ GFX90A = replace(
 )
 GFX940 = replace(GFX90A, generation="GFX940", architected_flat_scratch=True, returning_atomic="sc0")
 GFX10 = Generation(
+    wait_for_everything=("s_waitcnt 0", "s_waitcnt_vscnt null, 0x0"),
     generation="GFX10",
     major=10,
     opcode_suffixes=("vi", "gfx10"),
@@ -298,6 +308,7 @@ GFX10 = Generation(
 GFX10_3 = replace(GFX10, generation="GFX10_3", offset_3f_bug=False, waves_per_simd=16, vgpr_file=VgprFile(512, 4, 8))
 GFX11 = replace(
     GFX10_3,
+    buffer_swizzle=3 << 30,
     generation="GFX11",
     major=11,
     opcode_suffixes=("gfx11",),
@@ -312,6 +323,11 @@ GFX11 = replace(
 )
 GFX12 = replace(
     GFX11,
+    wait_for_everything=(
+        *("s_wait_loadcnt 0x0", "s_wait_storecnt 0x0", "s_wait_dscnt 0x0", "s_wait_kmcnt 0x0"),
+        *("s_wait_samplecnt 0x0", "s_wait_bvhcnt 0x0", "s_wait_expcnt 0x0"),
+    ),
+    buffer_stride_scale=True,
     generation="GFX12",
     major=12,
     opcode_suffixes=("gfx12",),
@@ -339,6 +355,8 @@ GFX12 = replace(
 
 GFX1250 = replace(
     GFX12,
+    wait_for_everything=("s_wait_loadcnt 0x0", "s_wait_storecnt 0x0", "s_wait_dscnt 0x0", "s_wait_kmcnt 0x0"),
+    buffer_swizzle=None,
     generation="GFX1250",
     opcode_suffixes=("gfx12", "gfx1250"),
     widest="gfx1250",

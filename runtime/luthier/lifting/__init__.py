@@ -8,11 +8,13 @@ from luthier.lifting.instructions.semantics import Control, Lanes
 from luthier.lifting.lifter import lift
 from luthier.lifting.live import Live
 from luthier.lifting.liveness import Liveness
+from luthier.lifting.loops import Loop, LoopNest
 from luthier.lifting.model import (
     BasicBlock,
     CallSite,
     Clause,
     CodeTable,
+    ControlEdge,
     DirectJump,
     Edge,
     Function,
@@ -29,6 +31,7 @@ __all__ = [
     "Clause",
     "CodeTable",
     "Control",
+    "ControlEdge",
     "DirectJump",
     "Edge",
     "Effects",
@@ -39,6 +42,8 @@ __all__ = [
     "LiftedRepresentation",
     "Live",
     "Liveness",
+    "Loop",
+    "LoopNest",
     "PcReference",
     "Restriction",
     "UnitSet",

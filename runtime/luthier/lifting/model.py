@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, overload
@@ -11,6 +12,7 @@ from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandK
 from luthier.isa.registers import UnitSet
 from luthier.isa.targets import Target
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, IndexMode
+from luthier.lifting.instructions.memory import MemoryAccess, memory_access
 from luthier.objects import CodeObject, Kernel
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
@@ -31,6 +33,15 @@ class Edge(NamedTuple):
     kind: EdgeKind
     to: int
     """Block index."""
+
+
+class ControlEdge(NamedTuple):
+    """A way from one block to another."""
+
+    source: int
+    """Block index."""
+    to: int
+    kind: EdgeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +168,9 @@ class Clause:
     last: int
 
 
+_MATRIX = re.compile(r"v_(?:s?mfmac?|s?wmmac?)_")
+
+
 class Instruction:
     """One instruction of a `LiftedKernel`; a view that is cheap to make."""
 
@@ -228,6 +242,56 @@ class Instruction:
     def is_scalar(self) -> bool:
         """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
         return self.opcode.is_scalar
+
+    @property
+    def memory(self) -> MemoryAccess | None:
+        """What it does to memory; None where it accesses none."""
+        return memory_access(self.opcode)
+
+    @property
+    def is_memory(self) -> bool:
+        """It reads or writes memory, LDS included."""
+        return self.memory is not None
+
+    @property
+    def is_load(self) -> bool:
+        """It reads memory and does not write it."""
+        return self.memory is not None and self.memory.kind == "load"
+
+    @property
+    def is_store(self) -> bool:
+        """It writes memory and does not read it."""
+        return self.memory is not None and self.memory.kind == "store"
+
+    @property
+    def is_atomic(self) -> bool:
+        """It reads memory and writes it, at once."""
+        return self.memory is not None and self.memory.kind == "atomic"
+
+    @property
+    def is_branch(self) -> bool:
+        """Control may go on elsewhere in the function: not calls, returns and ends."""
+        return bool(self.flags & InstructionFlag.BRANCH) and not self.is_call
+
+    @property
+    def is_conditional(self) -> bool:
+        """A branch that control may fall through."""
+        return self.opcode.mnemonic.startswith("s_cbranch_")
+
+    @property
+    def is_call(self) -> bool:
+        """It is a call, or jumps to another function."""
+        return any(call.index == self.index for call in self._lifted.calls_of(self.index))
+
+    @property
+    def is_barrier(self) -> bool:
+        """Waves of a work-group wait for each other there."""
+        return self.opcode.mnemonic.startswith("s_barrier")
+
+    @property
+    def is_matrix(self) -> bool:
+        """A matrix multiplication (MFMA, SMFMAC, WMMA, SWMMAC)."""
+        return bool(_MATRIX.match(self.opcode.mnemonic))
 
     @property
     def block(self) -> int:
@@ -345,6 +409,16 @@ class LiftedKernel:
                 self.columns, index, self.index_mode.get(index), index in self.skipped
             )
         return found
+
+    @property
+    def edges(self) -> tuple[ControlEdge, ...]:
+        """Every way from a block to another of the same function, in the order of blocks."""
+        return tuple(ControlEdge(block.index, edge.to, edge.kind) for block in self.blocks for edge in block.successors)
+
+    def calls_of(self, index: int) -> tuple[CallSite, ...]:
+        """Calls of the function that an instruction is in."""
+        block = self.block_of[index]
+        return () if block < 0 else self.functions[self.blocks[block].function].calls
 
     def index_at(self, address: int) -> int | None:
         """Index of the reachable instruction that begins at virtual `address`."""

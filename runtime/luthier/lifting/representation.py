@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from luthier import _mc
 from luthier.isa.registers import SCALAR_MASK
 from luthier.lifting.instructions.semantics import Lanes
 from luthier.lifting.liveness import Liveness, flow_of, followed_units, override_rows
+from luthier.lifting.loops import Loop, LoopNest
 from luthier.lifting.model import LiftedKernel
 
 
@@ -26,6 +27,11 @@ class LiftedRepresentation(LiftedKernel):
     def liveness(self) -> Liveness:
         """Registers that may be read later; computed at first use."""
         return Liveness(self, self.flow)
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops of all functions; of each, outer ones before those in them."""
+        return tuple(loop for function in self.functions for loop in LoopNest(function).loops)
 
     @cached_property
     def flow(self) -> _mc.Flow:
@@ -52,6 +58,13 @@ class LiftedRepresentation(LiftedKernel):
             _effects={**self._effects, **changed},
             _flow=self.flow.changed(override_rows(self, changed), keep_lanes=True),  # masks do not depend on reads
         )
+
+    def without_kills(self, indices: Iterable[int]) -> LiftedRepresentation:
+        """The same kernel as liveness must see it where instructions are replaced: they do not replace what registers
+        held before them."""
+        changed = {index: self.effects(index)._replace(kills=0, hard_kills=0) for index in indices}
+        result = replace(self, _effects={**self._effects, **changed})
+        return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes=False))
 
     def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
         """The same kernel as liveness must see it when inserted code writes registers.

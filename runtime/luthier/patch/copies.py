@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from luthier.errors import PatchError
-from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, TTMPS, UNIT_LIMIT, VCC, VGPRS, unit_name
+from luthier.isa.registers import AGPRS, EXEC, M0, MODE, SCC, SGPRS, TTMPS, UNIT_LIMIT, VCC, VGPRS, unit_name
 
 LANES = range(2 * UNIT_LIMIT, 2 * UNIT_LIMIT + 64 * len(VGPRS))
 """No registers: the places that lanes of VGPRs are for scalars that payloads take in."""
@@ -45,6 +45,8 @@ def holder(unit: int) -> int:
     return VGPRS.start + (unit - LANES.start) // 64 if unit in LANES else unit
 
 
+_HWREG_MODE = 1
+"""MODE's number among hardware registers, on every target."""
 _NAMED = 256
 """VGPRs that have a name in every state of ``s_set_vgpr_msb``; payloads run where that is 0."""
 
@@ -68,6 +70,8 @@ def copy_text(destination: int, source: int) -> str:
         return f"s_cmp_lg_u32 {unit_text(source)}, 0"
     if source == SCC:
         return f"s_cselect_b32 {unit_text(destination)}, 1, 0"
+    if source == MODE:  # two wait states since the application has written it (Vega ISA 4.5)
+        return f"s_nop 1\ns_getreg_b32 {unit_text(destination)}, hwreg({_HWREG_MODE})"
     if source in LANES:
         vgpr, lane = lane_text(source)
         return f"v_readlane_b32 {unit_text(destination)}, {vgpr}, {lane}"

@@ -46,6 +46,15 @@ class BoundPayload:
     code: bytes
     references: tuple[Reference, ...]
     instructions: int
+    immediates: tuple[int, ...] = ()
+    """Byte offsets of the 32-bit numbers that each point has of its own, in the order of `Template.immediates`."""
+
+    def with_numbers(self, numbers: Sequence[int]) -> BoundPayload:
+        """The payload of one point, given its own numbers."""
+        code = bytearray(self.code)
+        for offset, number in zip(self.immediates, numbers, strict=True):
+            code[offset : offset + 4] = number.to_bytes(4, "little")
+        return replace(self, code=bytes(code), immediates=())
 
 
 def join(payloads: Sequence[BoundPayload]) -> BoundPayload:
@@ -68,6 +77,10 @@ def assemble_payload(isa: Isa, lines: Iterable[str]) -> BoundPayload:
     """Assembly text as a payload."""
     code, instructions = _snippet(isa, "\n".join(lines))
     return BoundPayload(code, (), instructions)
+
+
+_PLACEHOLDER = 0x7EAD1234
+"""What stands for a point's own number: one that no shorter encoding has."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -131,6 +144,10 @@ def emit(
             taken_in.setdefault(taken.position, []).append(copy_text(destination, origin))
             if origin in LANES:
                 taken_in[taken.position] += waits_around_outputs(isa.target.target)[1]
+    numbers: dict[int, list[str]] = {}
+    for own in template.immediates:
+        name = unit_text(units.get(own.unit, own.unit))
+        numbers.setdefault(own.position, []).append(f"s_mov_b32 {name}, {_PLACEHOLDER:#x}")
     # Every way through the payload comes past its outputs, and nothing but jumps to its end follows.
     leaving = template.outputs[0].position if template.outputs else len(template.code)
     restore = parallel_copy(last_copies(template, units, binding.saved), binding.spare)
@@ -153,6 +170,7 @@ def emit(
         final += waits_after
 
     pieces: list[bytes] = []
+    immediates: list[int] = []
     instructions = 0
     # Inputs are taken in the first block, before any place that is branched to; all branches come past the outputs.
     start_of: list[int] = []  # byte offset behind the inputs before each instruction: where branches to it go
@@ -177,6 +195,9 @@ def emit(
         if index == template.waits:
             add_text(save)
         add_text(taken_in.get(index, []))
+        for line in numbers.get(index, []):
+            add_text([line])
+            immediates.append(size - 4)
         start_of.append(size)
         if index == leaving:
             add_text(restore)
@@ -220,7 +241,10 @@ def emit(
         return [Reference(offset, fixup.symbol, fixup.addend, high, offset - counter)]
 
     return BoundPayload(
-        bytes(code), tuple(field for fixup in template.fixups for field in reference(fixup)), instructions
+        bytes(code),
+        tuple(field for fixup in template.fixups for field in reference(fixup)),
+        instructions,
+        tuple(immediates),
     )
 
 

@@ -102,24 +102,28 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     lifted = task.lifted
     splicer = splice(task, strict=strict)
     starting = [assemble_payload(lifted.isa, splicer.state.prologue)] if splicer.state.prologue else []
-    entry = entry_code(lifted, [[*starting, *pieces] for pieces in splicer.counting.entries])
+    entry = entry_code(lifted, [[*starting, *pieces, *splicer.entries] for pieces in splicer.counting.entries])
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
-    placed = _Placed(lifted, splicer.indices, splicer.zones, sizes, entry)
-    inside = splicer.zones != Zone.TAKEN
-    words = placed.code((splicer.indices + (splicer.zones == Zone.BEHIND))[inside])
+    placed = _Placed(lifted, splicer.indices, splicer.zones, sizes, entry, splicer.edited.replaced)
+    points = (splicer.indices + (splicer.zones == Zone.BEHIND))[splicer.disturbs]
+    words = placed.code(np.append(points, np.array(list(splicer.edited.replaced), np.int64)))
     symbols: dict[tuple[str, int, bool, int], list[NDArray[np.int64]]] = {}
     by_payload = np.argsort(splicer.numbers, kind="stable")
     ends = np.cumsum(np.bincount(splicer.numbers, minlength=len(splicer.payloads))).tolist()
     instructions = entry.instructions
     begin = 0
     for payload, end in zip(splicer.payloads, ends, strict=True):
-        at = placed.payloads[by_payload[begin:end]]
+        which = by_payload[begin:end]
+        at = placed.payloads[which]
         instructions += payload.instructions * len(at)
         begin = end
         code = np.frombuffer(payload.code, "<u4")
         words[(at // 4)[:, None] + np.arange(len(code))] = code
         for field in payload.references:
             symbols.setdefault(field.key, []).append(at + field.offset)
+        if payload.immediates and len(which):
+            own = np.array([splicer.immediates[one] for one in which.tolist()], np.uint32)
+            words[(at // 4)[:, None] + np.array(payload.immediates) // 4] = own
     for field in entry.references:
         symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 
@@ -161,6 +165,7 @@ class _Placed:
         indices, zones, sizes: [n] of each payload the instruction it belongs to, where it goes seen from that (`Zone`),
             and its bytes. Payloads at one place come in the order given.
         entry: what runs before the kernel's first instruction.
+        replaced: instruction -> the bytes in its place.
 
     Attributes:
         slots: [m] instruction index of each slot, in address order: the instructions that control reaches. Behind them
@@ -178,6 +183,7 @@ class _Placed:
         zones: NDArray[np.int64],
         sizes: NDArray[np.int64],
         entry: EntryCode,
+        replaced: Mapping[int, bytes],
     ) -> None:
         self.lifted = lifted
         self._entry = entry
@@ -186,7 +192,10 @@ class _Placed:
         self._slot_of = np.full(len(code) + 1, -1)
         self._slot_of[self.slots] = np.arange(len(self.slots))
         self._slot_at = {address: slot for slot, address in enumerate(code.addresses[self.slots].tolist())}
+        self._replaced = {int(self._slot_of[index]): new for index, new in replaced.items()}
         self.old_sizes = code.size[self.slots].astype(np.int64)
+        for slot_, new in self._replaced.items():
+            self.old_sizes[slot_] = len(new)
         jumps = self._find_jumps()
         stubs = {
             index: len(self.slots) + n for n, index in enumerate(sorted(set(indices[zones == Zone.TAKEN].tolist())))
@@ -300,18 +309,21 @@ class _Placed:
         """The new code as 32-bit words, padding included, without the payloads and what depends on addresses.
 
         Args:
-            points: index of every instruction that something is spliced in before.
+            points: index of every instruction that something is spliced in before, or that is replaced.
         """
         layout, old = self.layout, self.lifted.code
         nop = int.from_bytes(self.lifted.target.s_nop, "little")
         words = np.full((layout.size + PREFETCH_PADDING) // 4, nop, "<u4")
         was = np.frombuffer(old.code, "<u4", len(old.code) // 4)
         to, from_ = layout.instruction // 4, old.offset[self.slots] // 4
-        old_sizes = self.old_sizes[: len(self.slots)]
+        old_sizes = self.old_sizes[: len(self.slots)].copy()
+        old_sizes[list(self._replaced)] = 0
         to = to[: len(self.slots)]
         for word in range(int(old_sizes.max(initial=0)) // 4):
             there = old_sizes > 4 * word
             words[to[there] + word] = was[from_[there] + word]
+        for slot, new in self._replaced.items():
+            words[to[slot] : to[slot] + len(new) // 4] = np.frombuffer(new, "<u4")
         for index in self._dropped(points):
             words[to[self._slot_of[index]]] = nop
         self._write_branches(words.view(np.uint8).data)
@@ -428,6 +440,7 @@ def _report(
         len(task.counts),
         splicer.counting.counters,
         splicer.hoisted[1],
+        len(task.edits),
     )
 
 

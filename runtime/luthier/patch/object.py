@@ -80,7 +80,7 @@ def patch_object(
         task = InstrumentationTask(lifted)
         task.hoist = hoist
         instrument(task)
-        if task.insertions or task.counts:
+        if task.insertions or task.counts or task.edits:
             work.add(task)
     return work.finish()
 

@@ -32,7 +32,7 @@ class Refusal:
     """Virtual address of the instruction in the original object."""
     hook: str | None = None
     """None where a whole kernel is meant; so are the two below."""
-    place: Literal["before", "after"] | None = None
+    place: Literal["before", "after", "taken", "entry"] | None = None
     insertion: int | None = None
     """Its number among the hooks that were to be spliced into the kernel."""
 
@@ -74,11 +74,13 @@ class KernelReport:
     """Numbers that each wave counts for them, and for `hoisted`."""
     hoisted: int = 0
     """Of `insertions`, those that do nothing but count and are counted in registers instead."""
+    edits: int = 0
+    """Changes of the application's own instructions."""
 
     @property
     def changed(self) -> bool:
         """Whether the kernel is another than it was."""
-        return bool(self.sites or self.counts)
+        return bool(self.sites or self.counts or self.edits)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from luthier.counts import CELL_BYTES, Cell, CountRequest
+from luthier.edits import Edit, Edited, highest
 from luthier.errors import HookError, LuthierError, PatchError
 from luthier.isa import OperandKind
 from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
@@ -16,7 +17,7 @@ from luthier.lifting import LiftedRepresentation, Live, Liveness
 from luthier.patch.binding import Binding, Choices, RegisterBudget
 from luthier.patch.copies import unit_text
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
-from luthier.patch.counting import CountingPlan, HookUse, plan_counting
+from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
 from luthier.patch.emission import BoundPayload, emit
 from luthier.patch.frame import frame_place
 from luthier.patch.hazards import Seam, Seams
@@ -27,7 +28,8 @@ from luthier.payload import Template
 from luthier.payload.cache import template_for
 from luthier.payload.launch_state import STATES
 from luthier.payload.plain import PlainCount
-from luthier.task import HookCall, Insertion, InstrumentationTask
+from luthier.points import Place
+from luthier.task import PASSES_ON, HookCall, Insertion, InstrumentationTask
 
 
 def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
@@ -77,6 +79,10 @@ class Use:
     """Bit set of those units, without launch state, which is kept everywhere."""
     missing: str | None
     """The first register among its inputs and outputs that the kernel does not have, in words."""
+    immediates: tuple[int, ...] = ()
+    """The numbers of its own that each of its points has."""
+    form: int = 0
+    """The same of all uses with the same template and sources."""
 
 
 def _cell(call: HookCall, plain: PlainCount) -> Cell:
@@ -96,6 +102,26 @@ class Site(NamedTuple):
     point: int
     """Index of the instruction it runs before."""
     use: Use
+
+
+_ZONES = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
+
+
+def _always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
+    """Whether a hook runs as often as its instruction."""
+    if insertion.place == "after":
+        return not lifted.code.flags[insertion.at] & PASSES_ON
+    return insertion.place == "before"
+
+
+def _zone_of(site: Site) -> Zone | None:
+    """Where a site is, seen from its instruction; None at the kernel's start."""
+    return Zone.BEFORE if site.insertion is None else _ZONES.get(site.insertion.place)
+
+
+_Placement = tuple[int, Zone, int, tuple[int, ...], bool]
+"""A payload at its place: instruction, zone, position in `Splicer.payloads`, numbers of its own, and whether it
+disturbs."""
 
 
 class _TooFewRegisters(PatchError):
@@ -128,6 +154,9 @@ class Splicer:
             addition of a counter.
         zones: [n] where it goes, seen from that.
         numbers: [n] position of its payload in `payloads`.
+        disturbs: [n] whether a clause there, or an early release of vector registers before it, must be undone.
+        immediates: [n] the numbers that are its own.
+        entries: what insertions at the kernel's start become.
         sites: how many instructions hooks are spliced in at, or counted instead.
         hoisted: how many instructions and insertions are counted instead.
         counting: what is counted.
@@ -141,7 +170,8 @@ class Splicer:
     """
 
     def __init__(self, task: InstrumentationTask, *, strict: bool, spill: bool) -> None:
-        self.lifted = task.lifted
+        self.edited = Edited(task.lifted, task.edits)
+        self.lifted = self.edited.seen_by_liveness(task.lifted)
         self.budget = budget_of(task.lifted)
         self.starved = False
         vgprs = max(task.lifted.kernel.descriptor.architected_vgprs, highest_vgpr(task.lifted) + 1)
@@ -150,10 +180,12 @@ class Splicer:
         self.refusals: list[Refusal] = []
         self._strict = strict
         self._uses: dict[HookCall, Use | LuthierError] = {}
+        self._forms: dict[tuple[Template, tuple[int, ...]], int] = {}
         self._seams = Seams(task.lifted)
         self.payloads: list[BoundPayload] = []
         self._emitted: dict[tuple[Template, Binding, Seam], int] = {}
         self._counting: dict[BoundPayload, int] = {}
+        self.sgprs = self.vgprs = 0
         self.state = self._plan_state(task.insertions, spill)
         self.budget = replace(self.budget, spill=spill and not self.state.no_frame)
         self._frame = frame_place(self.lifted)
@@ -167,18 +199,34 @@ class Splicer:
             self.hoisted = 0, 0
         hooks = len(task.insertions)
         for number, one in enumerate(self.counting.direct):
-            use = Use(None, one.template, (), 0, None)
+            use = Use(None, one.template, (), 0, None, form=self._form(one.template, ()))
             sites.append(Site(hooks + number, None, one.at, one.at, use))
-        spliced = self._bind_all(sites)
-        behind = [bool(site.insertion and site.insertion.place == "after") for site, _ in spliced]
-        added = self.counting.splices
-        self.indices = np.array([*(site.at for site, _ in spliced), *(one.at for one in added)], np.int64)
-        self.zones = np.array([*(Zone(late) for late in behind), *(one.zone for one in added)], np.int64)
-        self.numbers = np.array(
-            [*(number for _, number in spliced), *(self._number(one.payload) for one in added)], np.int64
-        )
+        bound = self._bind_all(sites)
+        self.entries = [
+            self.payloads[number].with_numbers(site.use.immediates) for site, number in bound if _zone_of(site) is None
+        ]
+        spliced: list[_Placement] = [
+            (site.at, zone, number, site.use.immediates, True)
+            for site, number in bound
+            if (zone := _zone_of(site)) is not None
+        ]
+        added: list[_Placement] = [
+            (one.at, one.zone, self._number(one.payload), (), True) for one in self._added(task.edits)
+        ]
+        # A counter on the way to a branch's target needs no vector registers, so it undoes no release of them.
+        counters: list[_Placement] = [
+            (one.at, one.zone, self._number(one.payload), (), one.zone != Zone.TAKEN) for one in self.counting.splices
+        ]
+        # What is added to the application is next to its instruction.
+        behind = [one for one in added if one[1] == Zone.BEHIND]
+        before = [one for one in added if one[1] != Zone.BEHIND]
+        self._need_registers(self.edited.units)
+        placements = [*behind, *spliced, *before, *counters]
+        indices, zones, numbers, immediates, disturbs = zip(*placements, strict=True) if placements else [()] * 5
+        self.indices, self.zones, self.numbers = (np.array(one, np.int64) for one in (indices, zones, numbers))
+        self.immediates, self.disturbs = immediates, np.array(disturbs, bool)
         counted = [site.at for site in hoisted] if self.hoisted[1] else []
-        self.sites = len({*(site.at for site, _ in spliced if site.insertion is not None), *counted})
+        self.sites = len({*(site.at for site, _ in bound if site.insertion is not None), *counted})
         self.refusals.sort(key=lambda refusal: refusal.insertion or 0)
 
     # What is known before registers are chosen
@@ -189,12 +237,12 @@ class Splicer:
         sites = []
         for number, insertion in enumerate(insertions):
             index, place, call = insertion
-            point = index + 1 if place == "after" else index
+            point = self._point(index, place)
             if point >= len(block_of) or block_of[point] < 0:
                 behind = PatchError("control does not come back to behind this instruction")
                 self._refuse(number, insertion, "hook", behind)
                 continue
-            restriction = restrictions.get(point)
+            restriction = restrictions.get(index if place == "taken" else point)
             if restriction is not None:
                 self._refuse(number, insertion, restriction, PatchError(f"no code can be inserted {restriction}"))
                 continue
@@ -210,6 +258,17 @@ class Splicer:
                 sites.append(Site(number, insertion, index, point, use))
         return sites
 
+    def _point(self, index: int, place: Place) -> int:
+        """Index of the instruction that control comes to next; that of no instruction where it is not known."""
+        lifted = self.lifted
+        if place == "after":
+            return index + 1
+        if place != "taken":
+            return index
+        targets = {jump.index: jump.target for jump in lifted.direct_jumps}
+        target = lifted.index_at(targets.get(index, lifted.columns.target[index]))
+        return len(lifted.block_of) if target is None else target
+
     def _hoist(self, sites: Sequence[Site]) -> tuple[list[Site], list[Site]]:
         """The sites that remain, and those whose hooks can be counts: nobody but such hooks uses their variables."""
         block_of = self.lifted.block_of
@@ -217,6 +276,8 @@ class Splicer:
         def countable(site: Site) -> bool:
             plain, call = site.use.template.plain, site.use.call
             if plain is None or call is None or plain.offset % CELL_BYTES:
+                return False
+            if site.insertion is None or not _always_runs(self.lifted, site.insertion):
                 return False
             if plain.lanes and not abs(plain.weight) < LARGEST_LANE_WEIGHT:
                 return False
@@ -257,7 +318,7 @@ class Splicer:
         ]
         if not task.counts and not requests:
             return plan_counting(self.lifted, (), self.budget, None, task.counter_budget), False
-        units = changed = 0
+        units, changed = self.edited.units, 0
         for site in sites:
             changed |= site.use.template.destinations
             units |= site.use.reads | changed
@@ -294,10 +355,12 @@ class Splicer:
             states |= {taken.source.state for taken in template.inputs if taken.source.state}
             written |= template.destinations
             frame |= template.stack is not None
+        written |= self.edited.units
         return plan_state(self.lifted, self.budget, states, written, frame=frame)
 
     def _template(self, call: HookCall) -> Template:
-        return template_for(call.hook, call.arguments, self.lifted.object.target, self.lifted.wave_size)
+        lifted = self.lifted
+        return template_for(call.hook, call.arguments, lifted.object.target, lifted.wave_size, call.groups)
 
     def _compile(self, call: HookCall) -> Use | LuthierError:
         try:
@@ -318,11 +381,15 @@ class Splicer:
                     return HookError(f"hook {call.hook.name} uses {what}, which this kernel cannot have: {reason}")
                 sources.append(self.state.places[source.state, source.unit])
                 continue
-            operand = None if source.argument is None else call.registers[source.argument]
-            sources.append(source.unit if operand is None else operand.units[source.unit])
+            sources.append(source.unit if source.argument is None else call.sources[source.argument][source.unit])
             registers.append(sources[-1])
         missing = self._missing_register((*registers, *(output.destination for output in template.outputs)))
-        return Use(call, template, tuple(sources), mask_of(registers), missing)
+        immediates = tuple(call.sources[one.source.argument or 0][one.source.unit] for one in template.immediates)
+        form = self._form(template, tuple(sources))
+        return Use(call, template, tuple(sources), mask_of(registers), missing, immediates, form)
+
+    def _form(self, template: Template, sources: tuple[int, ...]) -> int:
+        return self._forms.setdefault((template, sources), len(self._forms))
 
     def _missing_register(self, units: Iterable[int]) -> str | None:
         """Registers that the kernel does not have hold nothing to read and keep nothing that is written: the first of
@@ -349,6 +416,30 @@ class Splicer:
             Refusal(kind, error.message, kernel, address, insertion.hook.name, insertion.place, number)
         )
 
+    def _added(self, edits: Sequence[Edit]) -> list[Splice]:
+        """Instructions that tools add to the application's."""
+        zones = {"before": Zone.BEFORE, "after": Zone.BEHIND}
+        return [
+            Splice(edit.at, zones[edit.place], BoundPayload(edit.code, (), len(self.lifted.isa.decode(edit.code))))
+            for edit in edits
+            if edit.place in zones
+        ]
+
+    def _need_registers(self, units: int) -> None:
+        """See that the kernel gets the registers that edits use.
+
+        Raises:
+            PatchError: it cannot have them.
+        """
+        sgprs, vgprs = highest(units, SGPRS), highest(units, VGPRS)
+        if sgprs > self.budget.sgpr_limit or vgprs > max(self.budget.vgpr_limit, self._files[1][1]):
+            raise PatchError(
+                f"instructions that are added need {sgprs} SGPRs and {vgprs} VGPRs; the kernel may have "
+                f"{self.budget.sgpr_limit} and {self.budget.vgpr_limit}",
+                kernel=self.lifted.kernel.name,
+            )
+        self.sgprs, self.vgprs = max(self.sgprs, sgprs), max(self.vgprs, vgprs)
+
     # Registers and code
 
     def _bind_all(self, sites: list[Site]) -> list[tuple[Site, int]]:
@@ -364,7 +455,7 @@ class Splicer:
             self.sgprs = max(self.counting.sgprs, self.state.sgprs)
             self.vgprs = max(self.counting.vgprs, self.state.vgprs)
             self._choices: dict[Template, Choices] = {}
-            self._known: dict[tuple[Use, int, int, int, Seam], int] = {}
+            self._known: dict[tuple[int, int, int, int, Seam], int] = {}
             bound: list[tuple[Site, int]] = []
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
             for site in sites:
@@ -374,7 +465,8 @@ class Splicer:
                 # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
                 if point in any_lanes or use.reads >> AGPRS.start:
                     live = live.with_any_lane_active()
-                seam = self._seams.at(point, at)
+                # A branch does not change what the seam depends on.
+                seam = self._seams.at(at if insertion and insertion.place == "taken" else point, at)
                 try:
                     number = self._payload(use, live, seam)
                 except LuthierError as problem:
@@ -428,7 +520,13 @@ class Splicer:
         if choices is None:
             choices = self._choices[use.template] = Choices(use.template, self.budget, self.lifted.wave_size)
         # All that matters as long as there is no other binding.
-        key = use, choices.made, live.active_bits & choices.heeded, live.all_bits & choices.heeded_in_all_lanes, seam
+        key = (
+            use.form,
+            choices.made,
+            live.active_bits & choices.heeded,
+            live.all_bits & choices.heeded_in_all_lanes,
+            seam,
+        )
         number = self._known.get(key)
         if number is None:
             binding = choices.choose(use.sources, live)
@@ -443,7 +541,7 @@ class Splicer:
             number = self._emit(use.template, binding, seam)
             self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
             key = (
-                use,
+                use.form,
                 choices.made,
                 live.active_bits & choices.heeded,
                 live.all_bits & choices.heeded_in_all_lanes,

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from luthier.payload.calls import Call, Intrinsic, Lowering
-from luthier.payload.codegen import Argument, ConstantArgument, Input, LaunchArgument, RegisterArgument, generate
+from luthier.payload.codegen import (
+    Argument,
+    ComputedArgument,
+    ConstantArgument,
+    EveryWorkGroup,
+    Input,
+    LaunchArgument,
+    RegisterArgument,
+    generate,
+)
 from luthier.payload.template import Group, Template, TemplateInput, TemplateOutput, make_template
 
 __all__ = [
     "Argument",
     "Call",
+    "ComputedArgument",
     "ConstantArgument",
+    "EveryWorkGroup",
     "Group",
     "Input",
     "Intrinsic",

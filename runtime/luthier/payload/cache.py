@@ -10,15 +10,24 @@ from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.module import Hook, qualified
 from luthier.payload.calls import intrinsics_called
-from luthier.payload.codegen import Argument, generate
+from luthier.payload.codegen import Argument, EveryWorkGroup, generate
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.registry import find_intrinsics
 from luthier.payload.template import Template, make_template
 
 
 @functools.lru_cache(maxsize=1024)
-def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, wave_size: int) -> Template:
+def template_for(
+    hook: Hook,
+    arguments: tuple[Argument, ...],
+    target: TargetId,
+    wave_size: int,
+    groups: EveryWorkGroup | None = None,
+) -> Template:
     """The template of `hook` with these arguments; it refers to variables by their `qualified` names.
+
+    Args:
+        groups: the work-groups that it runs in; None: all.
 
     Raises:
         HookError, ToolError: it cannot be compiled for the target, and why.
@@ -28,7 +37,7 @@ def template_for(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
     try:
         contents = module.contents_for(target)
         intrinsics = BUILT_IN | find_intrinsics(intrinsics_called(contents.intrinsics))
-        payload = generate(contents.bitcode, hook.symbol, arguments, target, wave_size, managed, intrinsics)
+        payload = generate(contents.bitcode, hook.symbol, arguments, target, wave_size, managed, intrinsics, groups)
         template = make_template(payload, hook.name, Isa.of(target, wave_size))
     except LuthierError as problem:
         if hook.location:

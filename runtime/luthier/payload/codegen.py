@@ -21,6 +21,7 @@ from luthier.isa.targets import Target, TargetId
 from luthier.module.llvm_types import integer_bits, units_of
 from luthier.payload.allowed import check_body
 from luthier.payload.calls import Intrinsic, Lowering, inline_assembly, intrinsics_called, lower_calls
+from luthier.payload.expressions import Expression, ExpressionInput, lower
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.isolation import in_child
 from luthier.payload.launch_state import LAUNCH, STATES, replace_size_loads
@@ -54,7 +55,23 @@ class LaunchArgument:
     """Of a kernel argument, in bytes."""
 
 
-Argument = ConstantArgument | RegisterArgument | LaunchArgument
+@dataclass(frozen=True)
+class ComputedArgument:
+    """A hook argument computed where the payload runs; from which registers is decided at each point."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class EveryWorkGroup:
+    """A payload that runs in some work-groups only: those whose x and y together, modulo `every`, are `first`. (A
+    kernel of GFX12 may have y without z, and then hooks cannot have z.)"""
+
+    every: int
+    first: int = 0
+
+
+Argument = ConstantArgument | RegisterArgument | LaunchArgument | ComputedArgument
 
 
 @dataclass(frozen=True)
@@ -65,9 +82,12 @@ class Input:
     argument: int | None
     """Index of the hook argument it is part of, or None for a state or a fixed register."""
     unit: int
-    """Which 32-bit part of that argument or state, or the fixed register unit that the hook itself reads."""
+    """Which 32-bit part of that argument or state, which input of an argument that is computed, or the fixed register
+    unit that the hook itself reads."""
     state: str = ""
     """Name of the launch state it is part of (`luthier.payload.launch_state.STATES`), or empty."""
+    immediate: bool = False
+    """It is no register but a number of the point's own."""
 
 
 @dataclass(frozen=True)
@@ -155,20 +175,72 @@ def _launch_value(argument: LaunchArgument, kind: str, result: str) -> list[str]
     return [*lines, f"{result} = {convert} i32 {result}.state" + (", 0" if bits == 32 else f" to {kind}")]
 
 
+def _computed(expression: Expression, position: int, inputs: list[Input]) -> tuple[list[str], str]:
+    """IR of an argument that is computed, and its value."""
+    markers = []
+
+    def value_of(leaf: ExpressionInput) -> str:
+        markers.append(_input(len(inputs), leaf.kind != "lane", f"%in.{len(inputs)}"))
+        inputs.append(Input(leaf.kind != "lane", position, leaf.number, immediate=leaf.kind == "immediate"))
+        return f"%in.{len(inputs) - 1}"
+
+    lines, value = lower(expression, value_of, f"%computed.{position}")
+    return markers + lines, value
+
+
+def _typed(value: str, bits: int, kind: str, result: str) -> list[str]:
+    """IR of an integer as a value of a parameter's type: wider integers are extended by zeros."""
+    wanted = integer_bits(kind)
+    if wanted > bits:
+        return [f"{result} = zext i{bits} {value} to {kind}"]
+    if wanted == bits:
+        return [f"{result} = or {kind} {value}, 0"]
+    return [f"{result} = {'inttoptr' if kind.startswith('ptr') else 'bitcast'} i{bits} {value} to {kind}"]
+
+
+_WORK_GROUP_IDS = tuple(f"llvm.amdgcn.workgroup.id.{axis}" for axis in "xy")
+
+
+def _only_in(groups: EveryWorkGroup, lines: Sequence[str]) -> list[str]:
+    """IR that runs `lines` in some work-groups."""
+    ids = [f"%group.{axis} = call i32 @{name}()" for axis, name in zip("xy", _WORK_GROUP_IDS, strict=True)]
+    return [
+        *ids,
+        "%group = add i32 %group.x, %group.y",
+        f"%group.rest = urem i32 %group, {groups.every}",
+        f"%group.chosen = icmp eq i32 %group.rest, {groups.first}",
+        "br i1 %group.chosen, label %run, label %done",
+        "run:",
+        *lines,
+        "br label %done",
+        "done:",
+    ]
+
+
 def _wrapper(
-    module: llvm.ModuleRef, hook: str, types: Sequence[str], arguments: Sequence[Argument], attributes: str
+    module: llvm.ModuleRef,
+    hook: str,
+    types: Sequence[str],
+    arguments: Sequence[Argument],
+    attributes: str,
+    groups: EveryWorkGroup | None,
 ) -> tuple[str, list[Input]]:
     inputs: list[Input] = []
     lines: list[str] = []
     values: list[str] = []
-    declared: set[LaunchArgument] = set()
+    declared = {(name, "i32") for name in (_WORK_GROUP_IDS if groups is not None else ())}
     for position, (kind, argument) in enumerate(zip(types, arguments, strict=True)):
         if isinstance(argument, ConstantArgument):
             values.append(f"{kind} {argument.text}")
             continue
         if isinstance(argument, LaunchArgument):
             lines += _launch_value(argument, kind, f"%argument.{position}")
-            declared.add(argument)
+            declared.add((argument.intrinsic, _launch_type(argument)))
+            values.append(f"{kind} %argument.{position}")
+            continue
+        if isinstance(argument, ComputedArgument):
+            computed, value = _computed(argument.expression, position, inputs)
+            lines += [*computed, *_typed(value, argument.expression.bits, kind, f"%argument.{position}")]
             values.append(f"{kind} %argument.{position}")
             continue
         parts = []
@@ -178,10 +250,9 @@ def _wrapper(
             inputs.append(Input(argument.uniform, position, part))
         lines += _join(kind, parts, f"%argument.{position}")
         values.append(f"{kind} %argument.{position}")
-    body = "\n  ".join([*lines, f'call void @"{hook}"({", ".join(values)})', "ret void"])
-    declarations = "\n".join(
-        sorted({f"declare {_launch_type(argument)} @{argument.intrinsic}()" for argument in declared})
-    )
+    call = [f'call void @"{hook}"({", ".join(values)})']
+    body = "\n  ".join([*lines, *(call if groups is None else _only_in(groups, call)), "ret void"])
+    declarations = "\n".join(sorted(f"declare {kind} @{name}()" for name, kind in declared))
     text = f"""
 target datalayout = "{module.data_layout}"
 target triple = "{TRIPLE}"
@@ -309,6 +380,7 @@ def generate(
     wave_size: int,
     managed: frozenset[str] = frozenset(),
     intrinsics: Mapping[str, Intrinsic] = BUILT_IN,
+    groups: EveryWorkGroup | None = None,
 ) -> PayloadAssembly:
     """Compile one hook with its arguments to assembly.
 
@@ -321,6 +393,7 @@ def generate(
         managed: names of HIP managed variables; in the module their symbol holds a pointer to the storage, here it
             *is* the storage.
         intrinsics: those that the hook may call, by name.
+        groups: the work-groups that it runs in; None: all.
 
     Raises:
         HookError: anything the hook does that a payload cannot.
@@ -328,7 +401,8 @@ def generate(
     _initialise_llvm()  # here, so that every child has it
     definitions = _definitions(intrinsics, target.target, wave_size)
     return in_child(
-        lambda: _generate(bitcode, hook, arguments, target, wave_size, managed, intrinsics, definitions), f"hook {hook}"
+        lambda: _generate(bitcode, hook, arguments, target, wave_size, managed, intrinsics, definitions, groups),
+        f"hook {hook}",
     )
 
 
@@ -375,6 +449,7 @@ def _generate(
     managed: frozenset[str],
     intrinsics: Mapping[str, Intrinsic],
     definitions: Mapping[str, str | bytes],
+    groups: EveryWorkGroup | None,
 ) -> PayloadAssembly:
     module = parse_bitcode(bitcode)
     types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
@@ -403,7 +478,7 @@ def _generate(
             variable.visibility = "hidden"  # defined in the object that the payload goes into: no GOT
     module.get_function(hook).linkage = "external"
 
-    text, inputs = _wrapper(module, hook, types, arguments, attributes)
+    text, inputs = _wrapper(module, hook, types, arguments, attributes, groups)
     wrapper = llvm.parse_assembly(text + "".join(storage))
     module.link_in(wrapper)
     _link_definitions(module, definitions, intrinsics_called(function.name for function in module.functions))

@@ -17,39 +17,44 @@ _FILES = {
     "AGPRs": r.AGPRS,
 }
 """Registers that hooks read and write."""
+_READ_ONLY = {"MODE": (r.MODE,)}
 _OTHERS = {
     "trap temporaries": r.TTMPS,
-    "MODE": (r.MODE,),
     "FLAT_SCRATCH": (r.FLAT_SCRATCH_LO, r.FLAT_SCRATCH_HI),
 }
 
 
-def check_accessible(register: r.RegisterRange, what: str) -> None:
-    """Refuse what is no register, or one that hooks neither read nor write.
+def check_accessible(register: r.RegisterRange, what: str, *, write: bool = False) -> None:
+    """Refuse what is no register, or one that hooks do not read, or do not write.
 
     Raises:
         HookError: with `what` wanted it.
     """
     unit, count = register.first, register.count
     last = unit + count - 1
-    for name, units in _FILES.items():
+    for name, units in (_FILES | ({} if write else _READ_ONLY)).items():
         if unit in units:
             if last not in units:
                 raise HookError(f"{what}: {count} registers from unit {unit} on reach beyond {name}")
             return
+    for name, units in _READ_ONLY.items():
+        if unit in units:
+            raise HookError(f"{what}: hooks cannot write {name}")
     for name, units in _OTHERS.items():
         if unit in units:
             raise HookError(f"{what}: hooks can neither read nor write {name}")
     raise HookError(f"{what}: there is no register unit {unit}")
 
 
-def _register_access(call: Call, lowering: Lowering, kind: str) -> tuple[range, list[str], list[str]]:
+def _register_access(
+    call: Call, lowering: Lowering, kind: str, *, write: bool = False
+) -> tuple[range, list[str], list[str]]:
     """The units of a register, IR for pointers to them, and the pointers.
 
     Each unit is accessed by itself, or accesses that overlap in part would keep the array in memory.
     """
     register = r.RegisterRange(call.constant(0), units_of(kind))
-    check_accessible(register, call.base)
+    check_accessible(register, call.base, write=write)
     units = register.units
     pointers = [lowering.fresh() for _ in units]
     text = [
@@ -85,7 +90,7 @@ def _read_register(call: Call, lowering: Lowering) -> list[str]:
 
 def _write_register(call: Call, lowering: Lowering) -> list[str]:
     kind, value = call.arguments[1]
-    units, text, pointers = _register_access(call, lowering, kind)
+    units, text, pointers = _register_access(call, lowering, kind, write=True)
     lowering.written.update(units)
     if len(units) == 1:
         return [*text, f"store {kind} {value}, ptr addrspace(5) {pointers[0]}, align 4"]

@@ -41,6 +41,16 @@ class TemplateInput:
 
 
 @dataclass(frozen=True)
+class TemplateImmediate:
+    """Where the payload takes a number of the point's own: before instruction `position`, into register unit
+    `unit`."""
+
+    position: int
+    unit: int
+    source: Input
+
+
+@dataclass(frozen=True)
 class TemplateOutput:
     """Where the payload hands a result over: before instruction `position`, from `unit` to application unit
     `destination`."""
@@ -75,10 +85,12 @@ class Template:
     functions: tuple[tuple[Fixup, int], ...]
     """References to the functions in `code`, with the index of each one's first instruction."""
     inputs: tuple[TemplateInput, ...]
+    immediates: tuple[TemplateImmediate, ...]
+    """By position."""
     outputs: tuple[TemplateOutput, ...]
     groups: tuple[Group, ...]
     written: frozenset[int]
-    """Template units some instruction writes."""
+    """Template units that some instruction writes, or an immediate is put into."""
     clobbers: frozenset[int]
     """Units with a fixed place that it overwrites, inputs put there included: SCC, VCC, M0."""
     runs_without_lanes: bool
@@ -190,6 +202,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     size = _stack_size(payload.text, hook, 1 + len(called))
 
     inputs: list[TemplateInput] = []
+    immediates: list[TemplateImmediate] = []
     outputs: list[TemplateOutput] = []
     for label, position in assembly.labels.items():
         match = _LABEL.match(label)
@@ -197,7 +210,11 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
             continue
         unit = _unit_named(match[3], hook)
         if match[1] == "input":
-            inputs.append(TemplateInput(position, unit, payload.inputs[int(match[2])]))
+            source = payload.inputs[int(match[2])]
+            if source.immediate:
+                immediates.append(TemplateImmediate(position, unit, source))
+            else:
+                inputs.append(TemplateInput(position, unit, source))
         else:
             outputs.append(TemplateOutput(position, unit, payload.outputs[int(match[2])]))
     if len(outputs) != len(payload.outputs):
@@ -205,13 +222,15 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     if outputs:
         outputs = _behind_epilogue(code, isa, hook, outputs, branches)
 
-    waits, first = 0, min((taken.position for taken in inputs), default=len(code))
+    taken_in: list[TemplateInput | TemplateImmediate] = [*inputs, *immediates]
+    waits, first = 0, min((taken.position for taken in taken_in), default=len(code))
     while waits < first and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
         waits += 1
     mnemonics = {isa.opcode(int(number)).mnemonic for number in code.opcode}
     takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
-    marked = [*(i.unit for i in inputs), *(o.unit for o in outputs), *([_STACK_POINTER] if size else [])]
+    marked = [*(i.unit for i in taken_in), *(o.unit for o in outputs), *([_STACK_POINTER] if size else [])]
     groups, written = _registers(code, isa, hook, marked, calls=bool(called))
+    written |= {taken.unit for taken in immediates}
     clobbers = frozenset((written | {taken.unit for taken in inputs}) & {SCC, *VCC, M0})
     return Template(
         hook,
@@ -221,6 +240,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         tuple(references),
         tuple(functions),
         tuple(inputs),
+        tuple(sorted(immediates, key=lambda taken: taken.position)),
         tuple(outputs),
         groups,
         written,

@@ -52,10 +52,12 @@ class Patched:
 @functools.cache
 def _fingerprint() -> str:
     """Of the sources that make patched kernels."""
-    digest = hashlib.sha256((_ROOT / "task.py").read_bytes())
+    digest = hashlib.sha256()
+    paths = [_ROOT / name for name in ("task.py", "arguments.py", "points.py", "edits.py")]
     for folder in _SOURCES:
-        for path in sorted((_ROOT / folder).rglob("*.py")):
-            digest.update(f"{path.name} ".encode() + path.read_bytes())
+        paths += sorted((_ROOT / folder).rglob("*.py"))
+    for path in paths:
+        digest.update(f"{path.name} ".encode() + path.read_bytes())
     return digest.hexdigest()[:24]
 
 
@@ -118,7 +120,7 @@ class Patcher:
             return Patched(None, str(problem))
         except Exception as problem:  # whatever a tool's own code raises
             return Patched(None, f"a tool failed: {problem!r}")
-        if not task.insertions and not task.counts:
+        if not (task.insertions or task.counts or task.edits):
             return Patched(None, "the tools insert nothing")
         for modules, own in zip(self.modules_of, shares, strict=True):
             used = [task.insertions[number].hook.module for number in own.hooks]

@@ -1,0 +1,142 @@
+"""Which memory an operation accesses, by its mnemonic: where, what it does there, how many bytes.
+
+Sources: the ISA documents, chapters on scalar memory, vector memory, flat and LDS operations; LLVM's mnemonics.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from luthier.isa import InstructionFlag, Opcode
+
+Space = Literal["global", "flat", "scratch", "buffer", "lds", "scalar", "scalar buffer", "image"]
+"""What kind of address an access has.
+
+*global*, *flat*: 64-bit addresses; *scratch*: byte offsets in a lane's private memory; *buffer*: what a descriptor in
+SGPRs makes of an index and an offset; *lds*: byte offsets in the work-group's LDS; *scalar*, *scalar buffer*: the same
+as global and buffer, one address a wave; *image*: coordinates.
+"""
+AccessKind = Literal["load", "store", "atomic"]
+
+
+@dataclass(frozen=True)
+class MemoryAccess:
+    """What one operation does to memory."""
+
+    space: Space
+    kind: AccessKind
+    size: int | None
+    """Bytes a lane, or a wave where it is scalar, at each address; None where the data's format says it."""
+    count: int = 1
+    """Addresses: 2 of LDS operations with two offsets."""
+    scale: int = 1
+    """Bytes that each of two offsets counts in."""
+    unaddressable: str | None = None
+    """Why its addresses cannot be told."""
+
+
+_SPACES: dict[str, Space] = {
+    "flat": "flat",
+    "global": "global",
+    "cluster": "global",
+    "scratch": "scratch",
+    "buffer": "buffer",
+    "tbuffer": "buffer",
+    "s": "scalar",
+    "s_buffer": "scalar buffer",
+    "s_scratch": "scalar",
+}
+_NAME = re.compile(rf"(?P<space>{'|'.join(_SPACES)})_(?P<kind>load|store|atomic)_(?P<rest>\w+)")
+_ODD_SPACES = {
+    "cluster": "it loads for several work-groups of a cluster",
+    "s_scratch": "it accesses the scratch of the whole wave",
+}
+_WORDS = {
+    **dict.fromkeys(("ubyte", "sbyte", "byte"), 1),
+    **dict.fromkeys(("ushort", "sshort", "short"), 2),
+    "dword": 4,
+    "pk": 4,
+    "x2": 8,
+}
+_BITS = re.compile(r"[buif](\d+)")
+_DWORDS = re.compile(r"dwordx(\d+)")
+_UNADDRESSABLE = {
+    "addtid": "the lane's number is part of the address",
+    "block": "M0 says which dwords it accesses",
+    "async": "it copies between memory and LDS by itself",
+    "ordered": "it runs in the order of waves",
+    "src2": "it has a second address in LDS",
+}
+"""Word in a mnemonic -> reason."""
+_TWO = re.compile(r"2st64|2addr_stride64|2addr|(?:read|write|wrxchg)2(?=_)")
+"""What the mnemonic of an LDS operation with two offsets has."""
+_LDS_NOTHING = re.compile(r"ds_(?:permute|bpermute|swizzle|nop$|gws_|add_gs|sub_gs)")
+"""They do not access LDS."""
+_LDS_ELSEWHERE = re.compile(r"ds_(?:append|consume|bvh_|ordered_count|atomic_)")
+
+
+def _size(words: list[str]) -> int | None:
+    """Bytes, by the last word of a mnemonic that tells; what follows a `tr` behind it is the size of an element."""
+    end = words.index("tr") if "tr" in words[1:] else len(words)
+    for word in reversed(words[:end]):
+        if word in _WORDS:
+            return _WORDS[word]
+        if dwords := _DWORDS.fullmatch(word):
+            return 4 * int(dwords[1])
+        if bits := _BITS.fullmatch(word):
+            return int(bits[1]) // 8
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def memory_access(opcode: Opcode) -> MemoryAccess | None:
+    """What an operation does to memory; None where it accesses none, as caches and prefetches do."""
+    name = re.sub(r"_e(?:32|64)$", "", opcode.mnemonic)
+    if opcode.flags & InstructionFlag.IMAGE:
+        return _image(name)
+    if name.startswith("ds_"):
+        return _lds(name)
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    space, words = _SPACES[match["space"]], match["rest"].split("_")
+    kind: AccessKind = match["kind"]  # type: ignore[assignment]
+    reason = next((why for word, why in _UNADDRESSABLE.items() if word in words), None)
+    reason = _ODD_SPACES.get(match["space"], reason)
+    if "tr" in words and opcode.pseudo.endswith("_w64"):
+        return MemoryAccess(space, kind, (_size(words) or 0) // 2, unaddressable=reason)
+    if "format" in words:
+        return MemoryAccess(space, kind, None, unaddressable=reason)
+    if kind == "atomic":
+        packed = "pk" in words
+        return MemoryAccess(space, kind, 4 if packed else _size(words) or 4, unaddressable=reason)
+    return MemoryAccess(space, kind, _size(words), unaddressable=reason)
+
+
+def _image(name: str) -> MemoryAccess | None:
+    if "get_" in name:
+        return None
+    kind: AccessKind = "atomic" if "atomic" in name else "store" if "store" in name else "load"
+    return MemoryAccess("image", kind, None, unaddressable="images are addressed by coordinates")
+
+
+def _lds(name: str) -> MemoryAccess | None:
+    if _LDS_ELSEWHERE.match(name):
+        return MemoryAccess("lds", "atomic", None, unaddressable="its address is not in one register")
+    if _LDS_NOTHING.match(name):
+        return None
+    words = name.split("_")
+    kind: AccessKind = "atomic"
+    if name.startswith(("ds_read", "ds_load")):
+        kind = "load"
+    elif name.startswith(("ds_write", "ds_store")) and "xchg" not in name:
+        kind = "store"
+    size = 4 if "pk" in words else _size(words)
+    reason = next((why for word, why in _UNADDRESSABLE.items() if word in words), None)
+    two = _TWO.search(name)
+    if two is None or size is None:
+        return MemoryAccess("lds", kind, size, unaddressable=reason)
+    return MemoryAccess("lds", kind, size, 2, size * (64 if "64" in two[0] else 1), reason)
