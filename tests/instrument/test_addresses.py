@@ -211,8 +211,9 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
         wave = step.worker.wave(step.wave)
         if pending and pending[0] in texts:
             known = [places(one, step, wave) for one in found]
-            if pending[0].startswith("scratch_") and " lds" not in pending[0] and "_lds_" not in pending[0]:
-                known = in_scratch(pending[0], step, wave)
+            if pending[0].startswith("scratch_"):  # what it moves to LDS cannot be told from its registers
+                to_lds = " lds" in pending[0] or "_lds_" in pending[0]
+                known = [] if to_lds else in_scratch(pending[0], step, wave)
             accesses.append((pending[0], known))
         pending[:] = [step.text]
         if step.text in texts and step.text.startswith("scratch_"):
