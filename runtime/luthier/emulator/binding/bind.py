@@ -231,7 +231,7 @@ class Binder:
         return tuple(roles.items())
 
     def _place(self, spec: OperandSpec, positions: dict[str, int], suffix: str) -> _Place:
-        if spec.type.kind == "scc" or spec.name in ("target", "following"):
+        if spec.type.kind == "scc" or spec.name in ("target", "following", "following_high"):
             return _Place(-1, -1, "none" if spec.type.kind == "scc" else spec.name)
         if spec.name == "vcc":
             return _Place(-1, -1, "vcc")
@@ -380,6 +380,9 @@ class Binder:
             return Access("i")
         if place.name == "following":
             recipe.append((Fill.FOLLOWING, 0))
+            return Access("i")
+        if place.name == "following_high":
+            recipe.append((Fill.FOLLOWING_HIGH, 0))
             return Access("i")
         if place.name == "zero":
             recipe.append((Fill.FIXED, 0))

@@ -305,6 +305,7 @@ class RecordBinder:
             (Fill.HIGH, picked >> 32),
             (Fill.TARGET, np.broadcast_to(branches[:, None], what.shape)),
             (Fill.FOLLOWING, np.broadcast_to(following[:, None], what.shape)),
+            (Fill.FOLLOWING_HIGH, np.broadcast_to(following[:, None] >> 32, what.shape)),
             (Fill.FIXED, where),
         ):
             chosen = what == fill

@@ -33,7 +33,8 @@ class Fill(enum.IntEnum):
     HIGH = 6
     TARGET = 7
     FOLLOWING = 8
-    FIXED = 9
+    FOLLOWING_HIGH = 9
+    FIXED = 10
     """With the number that stands for the position."""
 
 

@@ -115,30 +115,31 @@ def s_setpc_b64(w: WaveBuilder, source: Slot) -> None:
     go_to_address(w, source.scalar())
 
 
-@operations.control("s_swappc_b64 s_swap_pc_i64", "u64 #following -> sdst:u64")
-def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot) -> None:
+@operations.control("s_swappc_b64 s_swap_pc_i64", "u64 #following #following_high -> sdst:u64")
+def s_swappc_b64(w: WaveBuilder, result: Slot, source: Slot, following: Slot, following_high: Slot) -> None:
     """D = PC of the next instruction; PC = S0."""
     address = source.scalar()
-    result.write_scalar(code_address(w, following))
+    result.write_scalar(code_address(w, following, following_high))
     go_to_address(w, address)
 
 
-@operations.control("s_call_b64 s_call_i64", "#target #following -> sdst:u64")
-def s_call_b64(w: WaveBuilder, result: Slot, target: Slot, following: Slot) -> None:
+@operations.control("s_call_b64 s_call_i64", "#target #following #following_high -> sdst:u64")
+def s_call_b64(w: WaveBuilder, result: Slot, target: Slot, following: Slot, following_high: Slot) -> None:
     """D = PC of the next instruction; PC = target."""
-    result.write_scalar(code_address(w, following))
+    result.write_scalar(code_address(w, following, following_high))
     take(w, target)
 
 
-@operations.wave("s_getpc_b64 s_get_pc_i64", "#following -> sdst:u64")
-def s_getpc_b64(w: WaveBuilder, result: Slot, following: Slot) -> None:
+@operations.wave("s_getpc_b64 s_get_pc_i64", "#following #following_high -> sdst:u64")
+def s_getpc_b64(w: WaveBuilder, result: Slot, following: Slot, following_high: Slot) -> None:
     """D = PC of the next instruction."""
-    result.write_scalar(code_address(w, following))
+    result.write_scalar(code_address(w, following, following_high))
 
 
-def code_address(w: WaveBuilder, offset: Slot) -> Value:
-    """The host address of a code offset."""
-    return w.load(w.context_field("code_base"), "u64") + offset.scalar().to("u64")
+def code_address(w: WaveBuilder, low: Slot, high: Slot) -> Value:
+    """The host address of a code offset, whose halves these are: a patched kernel and its original lie anywhere."""
+    offset = low.scalar().to("u64") | high.scalar().to("u64") << 32
+    return w.load(w.context_field("code_base"), "u64") + offset
 
 
 @operations.control("s_barrier")

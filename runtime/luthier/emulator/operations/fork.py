@@ -56,19 +56,21 @@ def _fork(w: WaveBuilder, lanes: Value, target: Value, following: Value, go: Cal
     go()
 
 
-@operations.control("s_cbranch_i_fork", "sdst:u64 #simm16 #target #following ->", majors=(9,))
-def s_cbranch_i_fork(w: WaveBuilder, lanes: Slot, distance: Slot, target: Slot, following: Slot) -> None:
+@operations.control("s_cbranch_i_fork", "sdst:u64 #simm16 #target #following #following_high ->", majors=(9,))
+def s_cbranch_i_fork(
+    w: WaveBuilder, lanes: Slot, distance: Slot, target: Slot, following: Slot, following_high: Slot
+) -> None:
     """Lanes that S0 has go to PC + SIMM16 * 4 + 4, the others on."""
-    after = code_address(w, following)
+    after = code_address(w, following, following_high)
     there = after + w.wrap(w.ir.sext((distance.scalar() << 2).llvm, I64), "u64")
     _fork(w, lanes.scalar(), there, after, lambda: take(w, target))
 
 
-@operations.control("s_cbranch_g_fork", "u64 u64 #following ->", majors=(9,))
-def s_cbranch_g_fork(w: WaveBuilder, lanes: Slot, address: Slot, following: Slot) -> None:
+@operations.control("s_cbranch_g_fork", "u64 u64 #following #following_high ->", majors=(9,))
+def s_cbranch_g_fork(w: WaveBuilder, lanes: Slot, address: Slot, following: Slot, following_high: Slot) -> None:
     """Lanes that S0 has go to S1, the others on."""
     there = address.scalar()
-    _fork(w, lanes.scalar(), there, code_address(w, following), lambda: go_to_address(w, there))
+    _fork(w, lanes.scalar(), there, code_address(w, following, following_high), lambda: go_to_address(w, there))
 
 
 @operations.control("s_cbranch_join", "u32 ->", majors=(9,))

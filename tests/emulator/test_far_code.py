@@ -1,0 +1,36 @@
+"""Code in ranges that lie further apart than 32 bits tell, as a patched kernel and its original may."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from luthier.emulator.binding.program import Code
+from luthier.emulator.inspection.bench import Bench
+from luthier.isa import Isa, TargetId
+
+NEAR = "s_add_u32 s8, s8, 1\ns_setpc_b64 s[6:7]\ns_endpgm"
+FAR = """
+    s_getpc_b64 s[2:3]
+    s_swappc_b64 s[6:7], s[4:5]
+    s_mov_b64 s[10:11], s[6:7]
+    s_call_b64 s[12:13], 1
+    s_endpgm
+    s_endpgm
+"""
+
+
+@pytest.mark.parametrize("distance", [0x1000, (1 << 32) - 0x1000, 1 << 32, (1 << 32) + 0x8000_0000])
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1100"])
+def test_addresses_in_far_code(target: str, distance: int) -> None:
+    isa = Isa.of(TargetId.parse(target))
+    near, far = isa.assemble(NEAR).instructions.code, isa.assemble(FAR).instructions.code
+    bench = Bench(isa, b"")
+    bench.code = Code(isa, [(0, near), (distance, far)])
+    sgprs = np.zeros(128, np.uint32)
+    sgprs[4:6] = np.array([bench.code_base], np.uint64).view(np.uint32)
+    entry = bench.code.record_at(distance)
+    assert entry is not None
+    state = bench.run(sgprs, np.zeros((512, isa.wave_size), np.uint32), 1, entry=entry)
+    assert state.sgpr(8) == 1
+    found = [state.sgpr(number, 2) for number in (2, 10, 12)]
+    assert [address - bench.code_base for address in found] == [distance + 4, distance + 8, distance + 16]
