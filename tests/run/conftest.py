@@ -25,9 +25,9 @@ from luthier.run.selection import Selection
 from luthier.tool import ToolGroup
 
 PROGRAMS = Path(__file__).parent / "programs"
-TARGETS = ("gfx906", "gfx90a", "gfx1030")
+TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx1030")
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
-PATIENCE = 120
+PATIENCE = 300
 """Seconds for a program, on a machine with other work."""
 
 

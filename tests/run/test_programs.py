@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import TARGETS, Outcome
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 SAYS = {
     "variables": "total 24800\n",
@@ -18,6 +18,8 @@ SAYS = {
     "histogram": "counted\n",
     "graph": "graph 125\n",
     "compiled_late": "three modules\n",
+    "modules": "modules\n",
+    "boxes": "boxes\n",
     "host_memory": "host memory\n",
     "stack": "stack\n",
     "grid_barrier": "grid\n",
@@ -57,7 +59,7 @@ def in_order(name: str, out: str) -> str:
     return "".join(sorted(lines[:free], key=lambda line: line.split(" of ")[::-1]) + lines[free:])
 
 
-@pytest.mark.parametrize(("target", "wave"), [("gfx906", 64), ("gfx90a", 64), ("gfx1030", 32)])
+@pytest.mark.parametrize(("target", "wave"), [("gfx906", 64), ("gfx908", 64), ("gfx90a", 64), ("gfx1030", 32)])
 def test_the_program_sees_the_device(build_program: Build, luthier_run: Run, target: str, wave: int) -> None:
     outcome = luthier_run(f"emu:{target}", build_program("saxpy"))
     assert outcome.code == 0, outcome

@@ -27,7 +27,9 @@ Build = Callable[[str], Path]
 UnderTools = Callable[..., RunUnderTools]
 
 
-@pytest.mark.parametrize(("what", "kernel"), [("abort", "end_all"), ("trap", "trap"), ("address", "outside")])
+@pytest.mark.parametrize(
+    ("what", "kernel"), [("abort", "end_all"), ("trap", "trap"), ("address", "outside"), ("assert", "asserts")]
+)
 def test_a_kernel_that_faults(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], what: str, kernel: str
 ) -> None:

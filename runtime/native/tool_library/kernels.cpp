@@ -81,7 +81,7 @@ Kernel *Kernels::find(unsigned gpu, uint64_t kernel_object) {
   return found.get();
 }
 
-void Kernels::announce(hsa_executable_t executable) {
+std::vector<LoadedCode> Kernels::loaded_by(hsa_executable_t executable) {
   std::vector<LoadedCode> found;
   runtime_.loader.hsa_ven_amd_loader_executable_iterate_loaded_code_objects(
       executable,
@@ -90,6 +90,20 @@ void Kernels::announce(hsa_executable_t executable) {
         return HSA_STATUS_SUCCESS;
       },
       &found);
+  return found;
+}
+
+void Kernels::keep(hsa_executable_t executable) {
+  for (LoadedCode code : loaded_by(executable)) {
+    std::string bytes = contents(code);
+    std::lock_guard lock(mutex_);
+    if (!bytes.empty())
+      copies_[{executable.handle, code.handle}] = std::move(bytes);
+  }
+}
+
+void Kernels::announce(hsa_executable_t executable) {
+  const std::vector<LoadedCode> found = loaded_by(executable);
   std::lock_guard lock(mutex_);
   for (LoadedCode code : found) {
     hsa_agent_t agent{};
@@ -114,7 +128,9 @@ void Kernels::forget(hsa_executable_t executable) {
     kernels_.erase(found);
   }
   of_executable_.erase(begin, end);
-  std::erase_if(objects_, [&](const auto &entry) { return entry.first.first == executable.handle; });
+  const auto is_its = [&](const auto &entry) { return entry.first.first == executable.handle; };
+  std::erase_if(objects_, is_its);
+  std::erase_if(copies_, is_its);
   generation_.fetch_add(1, std::memory_order_release);
 }
 
@@ -180,18 +196,31 @@ uint64_t Kernels::object(const Loaded &loaded) {
     runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(loaded.code, what, to),
                    "cannot learn of a loaded code object");
   };
-  uint32_t length = 0, storage = 0;
+  uint32_t length = 0;
   get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI_LENGTH, &length);
-  std::string uri(length, '\0'), bytes;
+  std::string uri(length, '\0');
   get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_URI, uri.data());
+  const auto copy = copies_.find(key);
+  const uint64_t number = client_.object(uri, copy == copies_.end() ? contents(loaded.code) : copy->second);
+  if (copy != copies_.end())
+    copies_.erase(copy);
+  return objects_[key] = number;
+}
+
+// The bytes of a code object that lies in the program's memory; empty if it is a file's.
+std::string Kernels::contents(LoadedCode code) {
+  const auto get = [&](hsa_ven_amd_loader_loaded_code_object_info_t what, void *to) {
+    runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(code, what, to),
+                   "cannot learn of a loaded code object");
+  };
+  uint32_t storage = 0;
   get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_TYPE, &storage);
-  if (storage == HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_MEMORY) {
-    uint64_t base = 0, size = 0;
-    get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_BASE, &base);
-    get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_SIZE, &size);
-    bytes = read_safely(base, size);
-  }
-  return objects_[key] = client_.object(uri, bytes);
+  if (storage != HSA_VEN_AMD_LOADER_CODE_OBJECT_STORAGE_TYPE_MEMORY)
+    return {};
+  uint64_t base = 0, size = 0;
+  get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_BASE, &base);
+  get(HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_CODE_OBJECT_STORAGE_MEMORY_SIZE, &size);
+  return read_safely(base, size);
 }
 
 // Loads the patched kernel by the runtime's own loader, beside the original.

@@ -56,6 +56,8 @@ public:
 
   // The kernel of a packet on a GPU, patched if it is to be; null if nothing is known of it.
   Kernel *find(unsigned gpu, uint64_t kernel_object);
+  // Copies an executable's code objects that lie in the program's memory, which may free it at once.
+  void keep(hsa_executable_t executable);
   // Tells the service of an executable's code objects.
   void announce(hsa_executable_t executable);
   // The program destroys an executable: what was made for it goes, too.
@@ -71,6 +73,8 @@ private:
   };
   std::unique_ptr<Kernel> make(unsigned gpu, uint64_t kernel_object);
   Loaded loaded_around(uint64_t address);
+  std::vector<hsa_loaded_code_object_t> loaded_by(hsa_executable_t executable);
+  std::string contents(hsa_loaded_code_object_t code);
   uint64_t object(const Loaded &loaded);
   void load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Answer &answer);
   uint64_t block(unsigned gpu, const std::string &symbol);
@@ -84,6 +88,7 @@ private:
   std::unordered_map<uint64_t, std::unique_ptr<Kernel>> kernels_;
   std::multimap<uint64_t, uint64_t> of_executable_;  // executable -> kernel objects
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> objects_;  // executable, loaded code object -> the service's number
+  std::map<std::pair<uint64_t, uint64_t>, std::string> copies_;  // the same -> contents, until the service has them
   std::map<std::pair<unsigned, std::string>, uint64_t> blocks_;  // GPU, symbol -> address
 };
 

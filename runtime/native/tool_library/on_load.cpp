@@ -221,7 +221,9 @@ hsa_status_t freeze_executable(hsa_executable_t executable, const char *options)
   const hsa_status_t status = library->runtime.core.hsa_executable_freeze_fn(executable, options);
   if (status == HSA_STATUS_SUCCESS)
     try {
-      library->kernels.announce(executable);
+      library->kernels.keep(executable);
+      if (library->client.wishes().code_objects)
+        library->kernels.announce(executable);
     } catch (const std::exception &problem) {
       library->faults.tell(problem.what());
     }
@@ -281,8 +283,7 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
     table->amd_ext_->hsa_amd_memory_async_copy_fn = copy_memory;
     table->amd_ext_->hsa_amd_memory_async_copy_rect_fn = copy_memory_rect;
   }
-  if (library->client.wishes().code_objects)
-    table->core_->hsa_executable_freeze_fn = freeze_executable;
+  table->core_->hsa_executable_freeze_fn = freeze_executable;
   return true;
 }
 

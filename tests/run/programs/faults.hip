@@ -2,6 +2,7 @@
 // but waits for a line of input first.
 #include "check.h"
 
+#include <cassert>
 #include <string>
 
 __global__ void outside(int *values, long far) { values[threadIdx.x + far] = 1; }
@@ -13,6 +14,7 @@ __global__ void end_all(const int *values) {
   if (values[threadIdx.x] == 0)
     abort();
 }
+__global__ void asserts(const int *values) { assert(values[threadIdx.x] == 0 && "all are 0"); }
 __global__ void forever(volatile int *values) {
   while (values[0] == 0)
     ;
@@ -30,6 +32,11 @@ int main(int, char **arguments) {
     trap<<<1, 64>>>(values);
   if (what == "abort")
     end_all<<<1, 64>>>(values);
+  if (what == "assert" || what == "assert passes") {
+    if (what == "assert")
+      HIP(hipMemset(values + 5, 1, sizeof(int)));
+    asserts<<<1, 64>>>(values);
+  }
   if (what == "jump")
     jump<<<1, 64>>>(reinterpret_cast<void (*)()>(values));
   if (what == "forever") {
