@@ -7,5 +7,6 @@ COMMANDS = {
     "build": ("luthier_build.cli.build", "compile device modules without pip"),
     "new": ("luthier_build.cli.new", "start a tool package"),
     "doctor": ("luthier_build.cli.doctor", "what this machine has and lacks"),
+    "selftest": ("luthier_build.cli.selftest", "whether all of it works on this machine, from end to end"),
 }
 """As `luthier.cli.main.COMMANDS`, which takes these from entry-point group ``luthier.commands``."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from luthier import __version__
 from luthier.errors import LuthierError
 
+from luthier_build import rocm
 from luthier_build.toolchain import Toolchain
 
 _TARGET = "gfx942"
@@ -72,6 +73,7 @@ def examine() -> Iterator[Finding]:
     yield _attempt("intrinsics", _intrinsics, "remove one of the packages that clash, or mend what is broken")
     yield from _optional()
     yield _devices()
+    yield from _programs()
 
 
 def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "missing") -> Finding:
@@ -174,3 +176,35 @@ def _devices() -> Finding:
     if found:
         return Finding("devices", "ok", ", ".join(found))
     return Finding("devices", "optional", "no AMD GPU here: kernels run on the emulated device (emu:gfx942, …)")
+
+
+def _programs() -> Iterator[Finding]:
+    """What `luthier run` has to work with: the virtual device and the tool library, and ROCm above them."""
+    from luthier.run.program import LIBRARY, TOOL_LIBRARY, library_folder
+
+    try:
+        yield Finding("virtual device", "ok", f"{LIBRARY} and {TOOL_LIBRARY} in {library_folder()}")
+    except LuthierError as problem:
+        yield Finding("virtual device", "optional", str(problem), "reinstall luthier where ROCr's headers are")
+    rocr, hip = rocm.find(rocm.ROCR), rocm.find(rocm.HIP)
+    if rocr is None:
+        yield Finding("ROCr", "optional", "not found: no programs under luthier run", "install ROCm")
+    elif rocm.replaceable_thunk(rocr):
+        yield Finding(
+            "ROCr", "ok", f"{rocr.path}, version {rocr.version}, loads {rocm.THUNK}.1, whose place Luthier takes"
+        )
+    else:
+        detail = f"{rocr.path}, version {rocr.version}, has the thunk linked in, which Luthier cannot replace"
+        yield Finding("ROCr", "optional", detail, "for virtual devices install ROCm 5")
+    if hip is None:
+        yield Finding("HIP", "optional", "not found: no HIP programs under luthier run", "install ROCm's HIP runtime")
+    else:
+        yield Finding("HIP", "ok", f"{hip.path}, version {hip.version}")
+    taken = os.environ.get("HSA_TOOLS_LIB")
+    if taken:
+        missing = [path for path in taken.split() if os.sep in path and not Path(path).exists()]
+        fix = f"there is no {', '.join(missing)}: unset HSA_TOOLS_LIB" if missing else ""
+        status = "optional" if missing else "ok"
+        yield Finding("HSA_TOOLS_LIB", status, f"is {taken}; Luthier's library is added to it", fix)
+    else:
+        yield Finding("HSA_TOOLS_LIB", "ok", "is not set: Luthier's library is alone")

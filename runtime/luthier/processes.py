@@ -19,18 +19,24 @@ def run(
     error: type[LuthierError] = BuildError,
     stdin: str | None = None,
     warnings: Callable[[str], object] | None = None,
+    timeout: float | None = None,
 ) -> str:
     """Run `command` to its end and return its standard output.
 
     What a successful program writes to standard error goes to `warnings`, if there is anything and it is given.
 
     Raises:
-        LuthierError: of class `error`, if the program is missing or exits with another code than 0; the message
+        LuthierError: of class `error`, if the program is missing, runs longer than `timeout` seconds (it is killed
+            then), or exits with another code than 0; the message
             holds the command line, the exit code and the standard error.
     """
     argv = [os.fspath(part) for part in command]
     try:
-        done = subprocess.run(argv, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            argv, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout
+        )
+    except subprocess.TimeoutExpired as problem:
+        raise error(f"{shlex.join(argv)} did not end within {timeout} seconds") from problem
     except OSError as problem:
         raise error(f"cannot run {argv[0]}: {problem.strerror or problem}") from problem
     if done.returncode != 0:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from luthier.isa.targets import Target
 from luthier.objects import elf as E
 from luthier.objects.code_object import CodeObject
 
 _NAMES = b"\0.dynsym\0.dynstr\0.symtab\0.strtab\0.shstrtab\0"
 
 
-def empty_object(like: CodeObject, name: str) -> CodeObject:
-    """A code object without kernels, code or data, for the same target and of the same version as `like`.
+def header_for(target: Target) -> E.FileHeader:
+    """The file header of a code object of version 4 for a target, with any setting of its features (AMDGPUUsage, "ELF
+    Code Object")."""
+    ident = E.ELF_MAGIC + bytes([2, 1, 1, E.ELFOSABI_AMDGPU_HSA, 2]) + bytes(7)
+    flags = target.mach | target.supports_xnack << 8 | target.supports_sramecc << 10
+    return E.FileHeader(ident, 3, E.EM_AMDGPU, 1, 0, 0, 0, flags, E.FILE_HEADER.size, 0, 0, 0, 0, 0)
+
+
+def empty_object(like: E.FileHeader, name: str) -> CodeObject:
+    """A code object without kernels, code or data, for the target and of the version that a file header says.
 
     One loaded segment holds the headers and the dynamic symbol table, which has no symbol yet.
     """
@@ -39,7 +48,7 @@ def empty_object(like: CodeObject, name: str) -> CodeObject:
         section(".strtab", E.SHT_STRTAB, strtab, 1),
         section(".shstrtab", E.SHT_STRTAB, names, len(_NAMES)),
     ]
-    header = like.elf.header._replace(
+    header = like._replace(
         entry=0,
         segments_offset=E.FILE_HEADER.size,
         sections_offset=headers,

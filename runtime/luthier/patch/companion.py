@@ -123,7 +123,7 @@ def _sizes(blocks: Iterable[VariableBlock]) -> dict[str, int]:
 
 
 def _write(object: CodeObject, patched: PatchedKernel, isa: Isa, blocks: Sequence[VariableBlock]) -> bytes:
-    editor = ObjectEditor(empty_object(object, object.name))
+    editor = ObjectEditor(empty_object(object.elf.header, object.name))
     for symbol in (ORIGINAL, *(block.symbol for block in blocks)):
         editor.import_symbol(symbol)
     tables = reserve_tables(editor, [patched])[patched.name]

@@ -66,7 +66,8 @@ class Block:
         self._bytes = bytearray(structure.size)
         for name, value in values.items():
             field = structure.fields[name]
-            self._bytes[field.offset : field.offset + field.size] = int(value).to_bytes(field.size, "little")
+            held = int(value) & (1 << 8 * field.size) - 1  # distances may be negative
+            self._bytes[field.offset : field.offset + field.size] = held.to_bytes(field.size, "little")
         self._view = (ctypes.c_char * structure.size).from_buffer(self._bytes)
         self.address = ctypes.addressof(self._view)
         """Valid as long as this."""

@@ -1,0 +1,108 @@
+"""``luthier selftest``: does all of it work on this machine?"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import luthier
+from luthier.cli.common import write_atomically
+from luthier.errors import LuthierError
+from luthier.isa.targets import TargetId
+
+from luthier_build.cli import doctor
+from luthier_build.selftest import devices, programs
+from luthier_build.selftest.steps import Outcome, Step, run_steps
+
+SCHEMA = 1
+"""Of the file; it grows when something in it changes its meaning or goes."""
+_DEFAULT = ("emu:gfx90a", "hip:0")
+_PACKAGES = ("numpy", "llvmlite", "msgpack", "hip-python")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument(
+        "--device",
+        action="append",
+        metavar="DEVICE",
+        help="emu:<target>, in this process and under the real ROCm, or hip:<number>, a GPU; repeatable (default: "
+        f"{' and '.join(_DEFAULT)}, if there is one)",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write everything as JSON, to be sent with a report")
+    parser.add_argument("--json", action="store_true", help="print that instead of the table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """1 if a step failed, else 0."""
+    outcomes = []
+    for outcome in run_steps(steps(args.device)):
+        outcomes.append(outcome)
+        if not args.json:
+            print(f"{outcome.status:8} {outcome.where:18} {outcome.name:12} {_last_line(outcome.detail)}", flush=True)
+    report = {"schema": SCHEMA, "machine": machine(), "steps": [dataclasses.asdict(outcome) for outcome in outcomes]}
+    if args.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print(_summary(outcomes))
+    if args.output:
+        write_atomically(args.output, (json.dumps(report, indent=2) + "\n").encode())
+    return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
+def steps(names: list[str] | None) -> Iterator[Step]:
+    """The steps on the devices named, or on what there is.
+
+    Raises:
+        LuthierError: a name is none of a device.
+    """
+    found = [Step("machine", "environment", environment)]
+    for name in names or _DEFAULT:
+        kind, _, rest = name.partition(":")
+        if kind == "emu" and rest:
+            TargetId.parse(rest)
+            found += devices.emulated(name) + programs.under_rocm(name)
+        elif kind == "hip" and rest.isdecimal():
+            found += programs.gpu(name, asked=names is not None)
+        else:
+            raise LuthierError(f"no device {name!r}: emulated ones are called emu:<target>, GPUs hip:<number>")
+    return iter(found)
+
+
+def environment() -> str:
+    """What there is."""
+    return f"luthier {luthier.__version__}, Python {platform.python_version()}, {platform.platform()}"
+
+
+def machine() -> dict[str, Any]:
+    """Everything about the machine that explains what steps find."""
+    return {
+        "luthier": luthier.__version__,
+        "python": sys.version,
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "doctor": [dataclasses.asdict(finding) for finding in doctor.examine()],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _last_line(text: str) -> str:
+    """Of what another program wrote that is the one that says what is wrong; the file has all."""
+    return text.strip().splitlines()[-1] if text.strip() else ""
+
+
+def _summary(outcomes: list[Outcome]) -> str:
+    counts = {status: sum(outcome.status == status for outcome in outcomes) for status in ("ok", "failed", "skipped")}
+    return ", ".join(f"{count} {status}" for status, count in counts.items() if count)

@@ -1,0 +1,60 @@
+"""ROCm's libraries on this machine: which there are, of which version, and how Luthier can get below them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from luthier.errors import LuthierError
+from luthier.processes import run
+
+ROCR, HIP, THUNK = "libhsa-runtime64.so", "libamdhip64.so", "libhsakmt.so"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A shared library."""
+
+    path: Path
+    version: str
+    """As its file name says; "" if it says none."""
+
+    def mentions(self, text: str) -> bool:
+        """Whether the bytes of the file hold a text, such as the name of a library that it needs."""
+        return text.encode() in self.path.read_bytes()
+
+
+def find(name: str) -> Library | None:
+    """The library that a program would get: ``name`` or ``name.N``, of several the one with the highest number."""
+    for folder in _folders():
+        found = [path for path in folder.glob(f"{name}*") if re.fullmatch(r"(\.\d+)*", path.name.removeprefix(name))]
+        if found:
+            paths = {path.resolve() for path in found if path.exists()}
+            if paths:
+                best = max(paths, key=lambda path: [int(part) for part in _version(path, name).split(".") if part])
+                return Library(best, _version(best, name))
+    return None
+
+
+def replaceable_thunk(rocr: Library) -> bool:
+    """Whether ROCr loads libhsakmt, so that Luthier's can take its place; from ROCm 6 on it is linked in."""
+    return rocr.mentions(f"{THUNK}.1")
+
+
+def _version(path: Path, name: str) -> str:
+    return path.name.removeprefix(name).removeprefix(".")
+
+
+def _folders() -> Iterator[Path]:
+    """Where the loader looks, in its order, and before it ROCm's own folder."""
+    yield Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / "lib"
+    yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
+    try:
+        listed = run(["/sbin/ldconfig", "-p"])
+    except LuthierError:
+        listed = ""
+    folders = dict.fromkeys(Path(line.rpartition("=> ")[2]).parent for line in listed.splitlines() if "=> /" in line)
+    yield from folders or [Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"), Path("/usr/lib")]

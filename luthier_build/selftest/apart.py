@@ -1,0 +1,65 @@
+"""What the self-test does in processes of its own, whatever happens there.
+
+``python -m luthier_build.selftest.apart program DEVICES COMMAND…`` runs a program on virtual devices; ``counting`` or
+``hooked`` in its place does so under a tool, ``gpu NAME`` uses a GPU. The last line that it prints is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import luthier
+from luthier.errors import LuthierError
+from luthier.run import parse_devices, results, run_program
+from luthier.run.executed import Executed
+from luthier.run.instrumentation import Instrumentation
+from luthier.run.selection import Selection
+from luthier.tool import ToolGroup
+
+from luthier_build.selftest import devices
+from luthier_build.selftest.tools import Counting, Hooked, compile_hook
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do it; the exit status."""
+    what, device, *command = arguments
+    try:
+        found = _gpu(device) if what == "gpu" else _program(what, device, command)
+    except LuthierError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    print(json.dumps(found))
+    return 0
+
+
+def _gpu(name: str) -> dict[str, Any]:
+    opened = luthier.open_device(name)
+    return {"device": str(opened), "detail": devices.counted_on(opened)}
+
+
+def _program(what: str, names: str, command: Sequence[str]) -> dict[str, Any]:
+    gpus = parse_devices(names)
+    executed = Executed()
+    if what == "program":
+        code = run_program(command, gpus, executed=executed)
+        counted = sum(times for _, counts in executed.objects() for times, _ in counts.values())
+        return {"code": code, "counted": counted + executed.elsewhere}
+    tool = Counting() if what == "counting" else Hooked(compile_hook(gpus[0].target.target.name))
+    instrumentation = Instrumentation(ToolGroup([tool]), Selection())
+    instrumentation.begin()
+    code = run_program(command, gpus, instrumentation)
+    instrumentation.end()
+    rows = [row for _, tables in results.tables(instrumentation) for table in tables for row in table.rows]
+    return {
+        "code": code,
+        "counted": sum(row[-1] for row in rows if isinstance(row[-1], int)),
+        "faults": instrumentation.faults,
+        "instrumented": {one.name: one.instrumented for one in results.kernels(instrumentation)},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,109 @@
+"""Steps on a device that this process opens: an emulated one, or a GPU through HIP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import luthier
+import numpy as np
+from luthier import InstrumentationTask, Tool, lift
+from luthier.launch_plan import LaunchPlan
+from luthier.patch import patch_object
+from luthier.verify import verify_kernel
+from numpy.typing import NDArray
+
+from luthier_build.selftest import kernel
+from luthier_build.selftest.steps import Step, check
+from luthier_build.selftest.tools import Counting, Hooked, compile_hook
+
+
+def emulated(name: str) -> list[Step]:
+    """The steps on ``emu:TARGET``."""
+    target = name.partition(":")[2]
+    return [
+        Step(name, "lift", lambda: lifted(target)),
+        Step(name, "original", lambda: original(name, target)),
+        Step(name, "counters", lambda: verified(target, Counting())),
+        Step(name, "hooks", lambda: verified(target, Hooked(compile_hook(target)))),
+    ]
+
+
+def lifted(target: str) -> str:
+    """Take the kernel apart."""
+    found = lift(kernel.code_object(target), kernel.NAME)
+    check(len(found.blocks) == 5, f"the kernel has {len(found.blocks)} blocks, not 5")
+    return f"{len(found.blocks)} blocks, as in its source"
+
+
+def original(name: str, target: str) -> str:
+    """Run the kernel as it is."""
+    launch(luthier.open_device(name), kernel.code_object(target).data)
+    return f"{kernel.GROUPS} work-groups of {kernel.ITEMS}, result as computed by NumPy"
+
+
+def verified(target: str, tool: Tool) -> str:
+    """Run the kernel as it is and instrumented, side by side: the same result, and the emulated device's counts."""
+    plan = LaunchPlan(
+        kernel.NAME,
+        grid=(kernel.GROUPS, 1, 1),
+        block=(kernel.ITEMS, 1, 1),
+        arguments=({"buffer": "uint32", "count": kernel.ITEMS}, kernel.TURNS),
+    )
+    verdict = verify_kernel(kernel.code_object(target), tool, plan)
+    check(not verdict.problems, "; ".join(verdict.problems))
+    check(verdict.complete, "the tool did not cover the whole kernel")
+    counted = sum(int(row[0] or 0) for table in verdict.tables for row in table.rows) or sum(verdict.counters.values())
+    before, after = verdict.instructions
+    check(counted == before, f"{counted} counted of {before} instructions that were executed")
+    return f"{counted} instructions counted, as executed; {after} executed with the tool, results equal"
+
+
+def counted_on(device: Any) -> str:
+    """Run the kernel as it is and with counters, on a device that counts nothing itself.
+
+    The result must be the same, and the counts those of the emulated device.
+    """
+    target = device.target.target.name
+    object = kernel.code_object(target)
+    launch(device, object.data)
+    tool, tasks = Counting(), []
+
+    def instrument(task: InstrumentationTask) -> None:
+        tasks.append(task)
+        tool.instrument(task)
+
+    patched = patch_object(object, instrument, [kernel.NAME])
+    module = launch(device, patched.data)
+    waves = kernel.GROUPS * -(-kernel.ITEMS // object.kernels[kernel.NAME].wave_size)
+    counted = sum(patched.counters[kernel.NAME].read(module, waves).opcodes.values())
+    beside = luthier.open_device(f"emu:{target}")
+    launch(beside, object.data)
+    wanted = beside.stats.instructions
+    check(counted == wanted, f"{counted} instructions counted; the emulated device executes {wanted}")
+    return f"{counted} instructions counted, as many as the emulated device executes; results equal"
+
+
+def launch(device: Any, data: bytes) -> Any:
+    """Run the kernel of an object on a device; the loaded module.
+
+    Raises:
+        LuthierError: it cannot be run, or the result is wrong.
+    """
+    module = device.load(data)
+    out = np.zeros(kernel.ITEMS, np.uint32)
+    module.kernel(kernel.NAME).launch(out, np.uint32(kernel.TURNS), grid=kernel.GROUPS, block=kernel.ITEMS)
+    compare(out)
+    return module
+
+
+def compare(out: NDArray[np.uint32]) -> None:
+    """Check a result.
+
+    Raises:
+        LuthierError: it is wrong.
+    """
+    wrong = np.flatnonzero(out != kernel.expected())
+    if len(wrong):
+        first = int(wrong[0])
+        what = f"{out[first]:#x}, not {kernel.expected()[first]:#x}"
+        check(False, f"{len(wrong)} of {len(out)} numbers are wrong, first that of item {first}: {what}")

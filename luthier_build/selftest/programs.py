@@ -1,0 +1,121 @@
+"""Steps with a program of its own process: under the real ROCm on a virtual device, and on a GPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import luthier
+import numpy as np
+from luthier.errors import LuthierError
+from luthier.processes import run
+from luthier.run import parse_devices
+from luthier.run.program import library_folder
+
+from luthier_build import rocm
+from luthier_build.selftest import devices, kernel
+from luthier_build.selftest import program as hip_program
+from luthier_build.selftest.steps import Skip, Step, check
+from luthier_build.selftest.tools import compile_hook
+
+_PATIENCE = 300
+"""Seconds."""
+
+
+def under_rocm(name: str) -> list[Step]:
+    """The steps on the virtual device ``emu:TARGET``."""
+    where = f"{name}, ROCr"
+    return [
+        Step(where, "libraries", lambda: libraries(name)),
+        Step(where, "program", lambda: ran(name, "program")),
+        Step(where, "counters", lambda: ran(name, "counting")),
+        Step(where, "hooks", lambda: ran(name, "hooked")),
+    ]
+
+
+def libraries(name: str) -> str:
+    """What is needed to run programs on a virtual device."""
+    try:
+        parse_devices(name)
+    except LuthierError as problem:
+        raise Skip(str(problem)) from None
+    found = {library: rocm.find(library) for library in (rocm.ROCR, rocm.HIP)}
+    missing = [library for library, there in found.items() if there is None]
+    if missing:
+        raise Skip(f"programs need ROCm: there is no {' and no '.join(missing)}")
+    rocr, hip = found.values()
+    assert rocr is not None
+    assert hip is not None
+    if not rocm.replaceable_thunk(rocr):
+        raise Skip(f"{rocr.path} has the thunk linked in, which Luthier's cannot replace")
+    try:
+        library_folder()
+    except LuthierError as problem:
+        raise Skip(str(problem)) from None
+    return f"ROCr {rocr.version}, HIP {hip.version}"
+
+
+def ran(name: str, what: str) -> str:
+    """A program that knows nothing of Luthier: its result, and how many instructions were counted."""
+    libraries(name)
+    target = name.partition(":")[2]
+    if what == "hooked":
+        compile_hook(target)
+    hip = rocm.find(rocm.HIP)
+    assert hip is not None
+    with tempfile.TemporaryDirectory(prefix="luthier-selftest-") as folder:
+        object, out = Path(folder) / "object", Path(folder) / "out"
+        object.write_bytes(kernel.code_object(target).data)
+        sizes = (kernel.ITEMS, kernel.GROUPS, kernel.ITEMS, kernel.TURNS)
+        command = [sys.executable, hip_program.__file__, str(hip.path), str(object), kernel.NAME, str(out)]
+        found = apart(what, name, *command, *map(str, sizes))
+        check(found["code"] == 0, f"the program ended with {found['code']}")
+        devices.compare(np.frombuffer(out.read_bytes(), np.uint32))
+    if what == "program":
+        check(found["counted"] > 0, "the device executed nothing")
+        return "result as computed by NumPy"
+    check(not found["faults"], "; ".join(found["faults"]))
+    check(found["instrumented"].get(kernel.NAME) == 1, f"the kernel was not instrumented: {found['instrumented']}")
+    beside = luthier.open_device(name)
+    devices.launch(beside, kernel.code_object(target).data)
+    wanted = beside.stats.instructions
+    check(found["counted"] == wanted, f"{found['counted']} instructions counted; the emulated device executes {wanted}")
+    return f"{wanted} instructions counted, as many as the emulated device executes; result as without"
+
+
+def gpu(name: str, *, asked: bool) -> list[Step]:
+    """The step on ``hip:N``, in a process of its own: a kernel that faults there ends it.
+
+    Args:
+        asked: the user has named it: that there is none is a failure.
+    """
+
+    def try_it() -> str:
+        try:
+            found = apart("gpu", name)
+        except LuthierError as problem:
+            if asked or _has_gpu():
+                raise
+            raise Skip(f"no GPU to be used: {str(problem).splitlines()[-1]}") from None
+        return f"{found['device']}: {found['detail']}"
+
+    return [Step(name, "counters", try_it)]
+
+
+def apart(*arguments: str) -> dict[str, Any]:
+    """Run `luthier_build.selftest.apart`; what it has found.
+
+    Raises:
+        LuthierError: it fails, or does not end.
+    """
+    command = [sys.executable, "-m", "luthier_build.selftest.apart", *arguments]
+    printed = run(command, error=LuthierError, timeout=_PATIENCE)
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def _has_gpu() -> bool:
+    return Path("/dev/kfd").exists()

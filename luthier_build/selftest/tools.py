@@ -1,0 +1,76 @@
+"""The tools of the self-test: one that needs no compiler, and one with a hook, which needs one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from luthier import ExecutionCounts, InstrumentationTask, KernelCounts, Table, Tool, ToolModule
+from luthier.errors import LuthierError
+
+from luthier_build.compile import compile_device
+from luthier_build.selftest.steps import Skip
+from luthier_build.toolchain import Toolchain
+from luthier_build.workspace import build_folder
+
+_DEVICE = """\
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+MARK_LUTHIER_DEVICE_MODULE
+__managed__ uint64_t counter = 0;
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
+"""
+
+
+class Counting(Tool):
+    """Counts every instruction without hooks: from what flows through the kernel's blocks."""
+
+    name = "counting"
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Ask for counts."""
+        task.count(task.instructions)
+
+    def tables(self, counts: KernelCounts) -> Iterable[Table]:
+        """One row with the sum."""
+        yield Table(counts.counters.kernel, ("counted",), [(sum(counts.opcodes.values()),)])
+
+
+class Hooked(Tool):
+    """Counts every instruction by a hook before each."""
+
+    name = "hooked"
+
+    def __init__(self, module: ToolModule) -> None:
+        super().__init__()
+        self._module = module
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """The hook everywhere."""
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, self._module.count)
+
+    def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
+        """Once a wave."""
+        return {"counter": int(sum(counts.executions[one.index] for one in task.instructions))}
+
+
+def compile_hook(target: str) -> ToolModule:
+    """The module of `Hooked`, compiled now.
+
+    Raises:
+        Skip: there is no compiler for it.
+        LuthierError: the compiler fails.
+    """
+    try:
+        toolchain = Toolchain.find()
+    except LuthierError as problem:
+        raise Skip(f"hooks need a compiler: {problem}") from None
+    with tempfile.TemporaryDirectory(prefix="luthier-selftest-") as name:
+        (Path(name) / "device.hip").write_text(_DEVICE)
+        with build_folder(Path(name) / "build") as folder:
+            made = compile_device(
+                ["device.hip"], [target], toolchain=toolchain, folder=folder, project=Path(name), report=lambda _: None
+            )
+        return ToolModule.load(made.bundle)
