@@ -1,0 +1,413 @@
+"""Programs and libraries that no one here wrote, under the real ROCm on virtual devices: right without tools, right
+under the shipped ones, and the same instructions counted by tools as by the devices.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kept import ROOT, compiled
+from luthier import Tool
+from luthier.run.selection import Selection
+from numpy.typing import NDArray
+
+from luthier_build.toolchain import Toolchain
+
+from .conftest import TARGETS, Outcome, RunUnderTools
+from .test_tools import Counts, expected
+
+FOREIGN = Path(__file__).parent / "foreign"
+ACCELERATOR = Path("/usr/lib/gcc/x86_64-linux-gnu/12/accel/amdgcn-amdhsa/gfx906")
+HIP_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/libamdhip64.so.5")
+SPARSE_FOLDERS = (Path("/usr"), Path(os.environ.get("LUTHIER_TEST_ROCSPARSE", "/usr")))
+"""Where rocSPARSE may be unpacked; it is too large to be installed for tests."""
+WORD = (1 << 32) - 1
+
+Run = Callable[..., Outcome]
+UnderTools = Callable[..., RunUnderTools]
+
+
+@pytest.fixture
+def shipped(counter: type[Tool], monkeypatch: pytest.MonkeyPatch) -> list[Tool]:
+    """Tools that Luthier comes with: one with hooks, one that counts without."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "opcode_histogram"))
+    from luthier_opcode_histogram import OpcodeHistogram
+
+    OpcodeHistogram.name = "histogram"
+    return [counter(), OpcodeHistogram(top=0)]
+
+
+def check_counts(ran: RunUnderTools, counted: Counts | None, tools: list[Tool]) -> None:
+    """Both tools have covered all kernels, and counted what the devices did, unless `counted` is None."""
+    assert ran.summary["faults"] == []
+    own = {name: kernel for name, kernel in ran.kernels().items() if not kernel["skipped"]}
+    assert own
+    assert all(kernel["covered"] and kernel["instrumented"] == kernel["launches"] for kernel in own.values()), own
+    found = sum(value for _, _, value in ran.variables[tools[0].name])
+    assert found > 0
+    if counted is not None:
+        assert found == expected(counted, list(own), tools[:1])[0]
+
+
+def library(name: str, package: str) -> str:
+    """A library's flags, where it is installed."""
+    if not any(
+        (folder / f"lib{name}.so").exists() for folder in (Path("/usr/lib/x86_64-linux-gnu"), Path("/opt/rocm/lib"))
+    ):
+        pytest.skip(f"lib{name} is not installed ({package})")
+    return f"-l{name}"
+
+
+def host_program(source: str, *flags: str) -> Path:
+    """A program that only calls libraries."""
+    command = ["g++", "-D__HIP_PLATFORM_AMD__", "-std=c++17", "-O1", FOREIGN / source, *flags, "-lamdhip64"]
+    return compiled(command, [FOREIGN / source], Path(source).stem)
+
+
+# rocRAND: its numbers by their published algorithms ------------------------------------------------------------------
+
+SEED = 20261121 << 20 | 77
+COUNT = 10000
+
+
+def xorwow(count: int) -> NDArray[np.uint32]:
+    """Marsaglia, Xorshift RNGs (2003): a generator for each number, 2^67 steps apart: a power of the matrix of one."""
+
+    def step(x: list[int]) -> list[int]:
+        t = x[0] ^ x[0] >> 2
+        return [*x[1:], (x[4] ^ x[4] << 4 ^ t ^ t << 1) & WORD]
+
+    def bits(words: list[int]) -> NDArray[np.float32]:
+        return np.array([word >> bit & 1 for word in words for bit in range(32)], np.float32)
+
+    units = [[1 << bit if word == at else 0 for word in range(5)] for at in range(5) for bit in range(32)]
+    jump = np.stack([bits(step(unit)) for unit in units], axis=1)
+    for _ in range(67):
+        jump = jump @ jump % 2
+    first = 1228688033 * (SEED & WORD ^ 0x2C7F967F) & WORD
+    second = 2073658381 * (SEED >> 32 ^ 0xA03697CB) & WORD
+    start = [123456789 + first, 362436069 ^ first, 521288629 + second, 88675123 ^ second, 5783321 + first]
+    state, weyl, result = bits([word & WORD for word in start]), 6615241 + first + second + 362437, []
+    for _ in range(count):
+        words = state.astype(np.uint64).reshape(5, 32) @ (np.uint64(1) << np.arange(32, dtype=np.uint64))
+        result.append(weyl + step([int(word) for word in words])[4] & WORD)
+        state = jump @ state % 2
+    return np.array(result, np.uint32)
+
+
+def mrg32k3a(count: int) -> NDArray[np.uint32]:
+    """L'Ecuyer, Good parameters and implementations for combined multiple recursive random number generators (1999): a
+    stream for each number, 2^76 steps apart; stretched to 32 bits."""
+    m1, m2 = 4294967087, 4294944443
+
+    def times(a: list[list[int]], b: list[list[int]], m: int) -> list[list[int]]:
+        return [[sum(a[i][k] * b[k][j] for k in range(3)) % m for j in range(len(b[0]))] for i in range(3)]
+
+    step1, step2 = ([[0, 1, 0], [0, 0, 1], row] for row in ([m1 - 810728, 1403580, 0], [m2 - 1370589, 0, 527612]))
+    jump1, jump2 = step1, step2
+    for _ in range(76):
+        jump1, jump2 = times(jump1, jump1, m1), times(jump2, jump2, m2)
+    x, y = SEED & WORD ^ 0x55555555, SEED >> 32 ^ 0xAAAAAAAA
+    state1, state2 = ([[word * SEED % m] for word in words] for words, m in (((x, y, x), m1), ((y, x, y), m2)))
+    result = []
+    for _ in range(count):
+        number = (times(step1, state1, m1)[2][0] - times(step2, state2, m2)[2][0]) % m1 or m1
+        result.append(int((number - 1) * 1.000000048661607))
+        state1, state2 = times(jump1, state1, m1), times(jump2, state2, m2)
+    return np.array(result, np.uint32)
+
+
+def mtgp32(count: int) -> NDArray[np.uint32]:
+    """Saito and Matsumoto, Variants of Mersenne Twister suitable for graphic processors (2013): a generator for every
+    256 numbers, with parameters of its own, which the header that comes with rocRAND lists."""
+    text = Path("/usr/include/rocrand/rocrand_mtgp32_11213.h").read_text().partition("mtgp32dc_params_fast_11213[]")[2]
+    entries = re.findall(r"/\* No\.\d+.*?\*/(.*?)UINT32_C\((0x[0-9a-f]+)\),\s*\{", text, re.S)
+    seed, result = (SEED ^ SEED >> 32) & WORD, []
+    for block in range(-(-count // 256)):
+        body, mask = entries[block][0], int(entries[block][1], 0)
+        _, position, shift1, shift2 = map(int, re.findall(r"\b(\d+),", body)[:4])
+        table = [int(word, 0) for word in re.findall(r"UINT32_C\((0x[0-9a-f]+)\)", body)]
+        recursion, tempering = table[:16], table[16:32]
+        hidden = recursion[4] ^ recursion[8] << 16 & WORD
+        filler = hidden + (hidden >> 16) & WORD
+        filler = filler + (filler >> 8) & 0xFF
+        state = [seed + block + 1 & WORD, hidden, *[filler * 0x01010101] * 349]
+        for i in range(1, 351):
+            state[i] ^= 1812433253 * (state[i - 1] ^ state[i - 1] >> 30) + i & WORD
+        for i in range(256):
+            x = state[i] & mask ^ state[i + 1]
+            x ^= x << shift1 & WORD
+            y = x ^ state[i + position] >> shift2
+            state.append(y ^ recursion[y & 15])
+            t = state[i + position - 1]
+            t ^= t >> 16
+            t ^= t >> 8
+            result.append(state[-1] ^ tempering[t & 15])
+    return np.array(result[:count], np.uint32)
+
+
+def philox4x32_10(count: int) -> NDArray[np.uint32]:
+    """Salmon and others, Parallel random numbers: as easy as 1, 2, 3 (2011): the counter is a number's over 4."""
+    c = [np.arange(-(-count // 4), dtype=np.uint64), *np.zeros((3, -(-count // 4)), np.uint64)]
+    mask, half = np.uint64(WORD), np.uint64(32)
+    for turn in range(10):
+        key = [np.uint64((SEED >> 32 * i) + turn * step & WORD) for i, step in enumerate((0x9E3779B9, 0xBB67AE85))]
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [b >> half ^ c[1] ^ key[0], b & mask, a >> half ^ c[3] ^ key[1], a & mask]
+    return np.stack(c, axis=1).ravel()[:count].astype(np.uint32)
+
+
+def sobol32(count: int) -> NDArray[np.uint32]:
+    """Direction numbers by Joe and Kuo, as SciPy has them: one dimension after the other."""
+    qmc = pytest.importorskip("scipy.stats.qmc", reason="SciPy is not installed")
+    points = qmc.Sobol(SOBOL_DIMENSIONS, scramble=False, bits=32).random_base2(11)[: count // SOBOL_DIMENSIONS]
+    return (points.T.ravel() * 2.0**32).astype(np.uint32)
+
+
+SOBOL_DIMENSIONS = 5
+GENERATORS: Mapping[str, tuple[int, Callable[[int], NDArray[np.uint32]], int]] = {
+    "XORWOW": (401, xorwow, 2000),
+    "MRG32k3a": (402, mrg32k3a, 2000),
+    "MTGP32": (403, mtgp32, COUNT),
+    "Philox": (404, philox4x32_10, COUNT),
+    "Sobol": (501, sobol32, COUNT),
+}
+"""rocRAND's number of each, the published algorithm, and how many of the first numbers are compared."""
+
+
+@functools.cache
+def published(name: str) -> NDArray[np.uint32]:
+    _, algorithm, compared = GENERATORS[name]
+    return algorithm(compared)
+
+
+def random_numbers(name: str, out: Path) -> tuple[str, ...]:
+    program = host_program("random_numbers.cpp", library("rocrand", "librocrand-dev"))
+    kind = GENERATORS[name][0]
+    return str(program), str(kind), str(SOBOL_DIMENSIONS if kind >= 500 else SEED), str(COUNT), str(out)
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", GENERATORS)
+def test_random_numbers(luthier_run: Run, tmp_path: Path, name: str, target: str) -> None:
+    outcome = luthier_run(f"emu:{target}", *random_numbers(name, tmp_path / "numbers"))
+    assert (outcome.code, outcome.out) == (0, "generated\n"), outcome
+    found = np.fromfile(tmp_path / "numbers", np.uint32)
+    assert len(found) == COUNT
+    assert np.array_equal(found[: len(published(name))], published(name))
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    # XORWOW needs 270 million instructions to begin.
+    [(name, target) for name in GENERATORS if name != "XORWOW" for target in TARGETS] + [("XORWOW", "gfx908")],
+)
+def test_random_numbers_under_tools(
+    under_tools: UnderTools,
+    executed: Callable[..., Counts],
+    shipped: list[Tool],
+    tmp_path: Path,
+    name: str,
+    target: str,
+) -> None:
+    command = random_numbers(name, tmp_path / "numbers")
+    ran = under_tools(f"emu:{target}", shipped, *command)
+    assert (ran.code, ran.out) == (0, "generated\n"), ran.err
+    found = np.fromfile(tmp_path / "numbers", np.uint32)
+    assert np.array_equal(found[: len(published(name))], published(name))
+    check_counts(ran, executed(f"emu:{target}", *command), shipped)
+
+
+# rocPRIM -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def primitives() -> Callable[[str], Path]:
+    """The program for a target: these headers take long to compile."""
+    if not any(Path(folder, "include/rocprim/rocprim.hpp").exists() for folder in ("/usr", "/opt/rocm")):
+        pytest.skip("rocPRIM is not installed (librocprim-dev)")
+
+    def build(target: str) -> Path:
+        command = ["env", "HIP_PLATFORM=amd", "hipcc", f"--offload-arch={target}", "-std=c++17", "-O2", "-w"]
+        inputs = [FOREIGN / "primitives.hip", FOREIGN.parent / "programs" / "check.h"]
+        return compiled([*command, inputs[0]], inputs, "primitives")
+
+    return build
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("target", TARGETS)
+def test_primitives(
+    luthier_run: Run,
+    under_tools: UnderTools,
+    executed: Callable[..., Counts],
+    shipped: list[Tool],
+    primitives: Callable[[str], Path],
+    target: str,
+) -> None:
+    program = primitives(target)
+    outcome = luthier_run(f"emu:{target}", program)
+    assert (outcome.code, outcome.out) == (0, "sorted, scanned, reduced\n"), outcome
+    ran = under_tools(f"emu:{target}", shipped, program)
+    assert (ran.code, ran.out) == (0, outcome.out), ran.err
+    # The scan waits for the work-groups before, so not every run executes the same number of instructions.
+    check_counts(ran, None, shipped)
+    steady = [
+        name for name in ran.kernels() if "lookback_scan_kernel" not in name and not ran.kernels()[name]["skipped"]
+    ]
+    assert len(steady) > 2
+    again = under_tools(f"emu:{target}", shipped, program, selection=Selection(kernels=tuple(steady)))
+    found = sum(value for _, _, value in again.variables[shipped[0].name])
+    assert found == expected(executed(f"emu:{target}", program), steady, shipped[:1])[0]
+
+
+# rocSPARSE -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def sparse_product() -> Path:
+    """The program, where there is the library."""
+    for folder in SPARSE_FOLDERS:
+        library, headers = folder / "lib/x86_64-linux-gnu", folder / "include"
+        if (library / "librocsparse.so.0").exists() and (headers / "rocsparse/rocsparse.h").exists():
+            flags = [f"-I{headers}", f"-Wl,-rpath,{library}", str(library / "librocsparse.so.0")]
+            return host_program("sparse_product.cpp", *flags)
+    pytest.skip(
+        "rocSPARSE (1.3 GB) is not installed: librocsparse-dev, or unpacked and named by LUTHIER_TEST_ROCSPARSE"
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sparse_product(
+    under_tools: UnderTools,
+    executed: Callable[..., Counts],
+    shipped: list[Tool],
+    sparse_product: Path,
+    tmp_path: Path,
+    target: str,
+) -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    rng = np.random.default_rng(7)
+    matrix = sparse.random_array((700, 500), density=0.03, rng=rng, format="csr")
+    x = rng.standard_normal(500)
+    arrays = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, x
+    sizes = np.array([700, 500, matrix.nnz], np.int32)
+    (tmp_path / "in").write_bytes(b"".join(array.tobytes() for array in (sizes, *arrays)))
+    ran = under_tools(f"emu:{target}", shipped, sparse_product, tmp_path / "in", tmp_path / "out")
+    assert (ran.code, ran.out) == (0, "multiplied\n"), ran.err
+    assert np.allclose(np.fromfile(tmp_path / "out"), matrix @ x, rtol=1e-13)
+    check_counts(ran, executed(f"emu:{target}", sparse_product, tmp_path / "in", tmp_path / "out"), shipped)
+
+
+def test_a_large_library_starts_at_once(luthier_run: Run, sparse_product: Path) -> None:
+    """At most two seconds later than without: the best of three, since machines have other work."""
+
+    def quickest(run: Callable[[], object]) -> float:
+        times = []
+        for _ in range(3):
+            began = time.monotonic()
+            run()
+            times.append(time.monotonic() - began)
+        return min(times)
+
+    without = quickest(lambda: subprocess.run([sparse_product], check=True, capture_output=True))
+    assert quickest(lambda: luthier_run("emu:gfx90a", sparse_product)) < without + 2
+
+
+# What GCC offloads ---------------------------------------------------------------------------------------------------
+
+OFFLOADED = {
+    "openmp.c": ("gcc-12", "-fopenmp", "1 devices, on the host: 0, sum 9000000.0\n"),
+    "openmp.f90": ("gfortran-12", "-fopenmp", "on the host: F, sum 11253750.0\n"),
+    "openacc.c": ("gcc-12", "-fopenacc", "on a GPU: 1, sum 55970\n"),
+}
+
+
+def offloaded(source: str) -> Path:
+    compiler, model, _ = OFFLOADED[source]
+    if not ACCELERATOR.exists():
+        pytest.skip("GCC's offload compiler is not installed (gcc-12-offload-amdgcn)")
+    options = f"-foffload-options=amdgcn-amdhsa=-march=gfx906 -L{ACCELERATOR} -B{ACCELERATOR}"
+    command = [compiler, "-O2", model, "-foffload=amdgcn-amdhsa", options, FOREIGN / source]
+    return compiled(command, [FOREIGN / source], source.replace(".", "_"))
+
+
+@pytest.mark.parametrize("source", OFFLOADED)
+def test_what_gcc_offloads(luthier_run: Run, source: str) -> None:
+    outcome = luthier_run("emu:gfx906", offloaded(source))
+    assert (outcome.code, outcome.out, outcome.err) == (0, OFFLOADED[source][2], "")
+
+
+# OpenMP's kernels reach most of the C library of the device: to lift and decode them takes half a minute.
+@pytest.mark.parametrize(
+    "source", [pytest.param(name, marks=[] if "acc" in name else pytest.mark.rotating(5)) for name in OFFLOADED]
+)
+def test_what_gcc_offloads_under_tools(under_tools: UnderTools, shipped: list[Tool], source: str) -> None:
+    ran = under_tools("emu:gfx906", shipped, offloaded(source))
+    assert (ran.code, ran.out) == (0, OFFLOADED[source][2]), ran.err
+    assert ran.summary["faults"] == []
+    kernels = ran.kernels()
+    assert any("_omp_fn" in name for name in kernels)
+    assert all(kernel["instrumented"] == kernel["launches"] for kernel in kernels.values()), kernels
+    assert sum(value for _, _, value in ran.variables[shipped[0].name]) > 100_000
+
+
+# Python --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_hip_python(
+    under_tools: UnderTools,
+    executed: Callable[..., Counts],
+    shipped: list[Tool],
+    compile_object: Callable[..., Path],
+    target: str,
+) -> None:
+    pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
+    built = compile_object(FOREIGN.parent / "programs" / "device_side.hip", target, "-w", "-mcode-object-version=4")
+    command = sys.executable, FOREIGN / "hip_python.py", built
+    ran = under_tools(f"emu:{target}", shipped, *command)
+    assert (ran.code, ran.out) == (0, "scaled\n"), ran.err
+    check_counts(ran, executed(f"emu:{target}", *command), shipped)
+
+
+@pytest.fixture
+def tinygrad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], tuple[Any, ...]]:
+    """The command for a target."""
+    pytest.importorskip("tinygrad")
+    if not HIP_LIBRARY.exists():
+        pytest.skip("the script knows HIP 5 only (libamdhip64-5)")
+    for name, value in {"DEV": "HIP", "PARALLEL": "0", "CACHELEVEL": "0", "XDG_CACHE_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", os.environ.get("LUTHIER_CACHE_DIR", str(Path.home() / ".cache/luthier")))
+
+    def command(target: str) -> tuple[Any, ...]:
+        toolchain = Toolchain.find()
+        flags = ["--offload-device-only", "--no-gpu-bundle-output", "-mcode-object-version=4"]
+        compiler = [toolchain.clang, *toolchain.device_flags(target), *flags]
+        return sys.executable, FOREIGN / "tinygrad_training.py", target, HIP_LIBRARY, *compiler
+
+    return command
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("target", TARGETS)
+def test_training_with_tinygrad(
+    under_tools: UnderTools, shipped: list[Tool], tinygrad: Callable[[str], tuple[Any, ...]], target: str
+) -> None:
+    ran = under_tools(f"emu:{target}", shipped, *tinygrad(target))
+    assert (ran.code, ran.out) == (0, "trained\n"), ran.err
+    check_counts(ran, None, shipped)
+    assert sum(kernel["launches"] for kernel in ran.kernels().values()) >= 30
