@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,57 @@ def test_a_damaged_cache(
     again = under_tools("emu:gfx90a", [counter()], build_program("graph"))
     assert (again.code, again.out, again.summary["faults"]) == (0, SAYS["graph"], [])
     assert again.variables == first.variables
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder in a file system where there is no room for anything."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("mounting a file system takes rights that the tests do not have here")
+    try:
+        with suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_no_room_for_the_cache(
+    build_program: Build,
+    under_tools: UnderTools,
+    counter: type[Tool],
+    full_disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is kept, and nothing is wrong."""
+    wanted = under_tools("emu:gfx90a", [counter()], build_program("graph"))
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(full_disk / "cache"))
+    ran = under_tools("emu:gfx90a", [counter()], build_program("graph"))
+    assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], [])
+    assert ran.variables == wanted.variables
+    assert not any(kernel["from_cache"] for kernel in ran.kernels().values())
+
+
+@pytest.mark.rotating(4)
+def test_64_processes_at_once(build_program: Build, under_tools: UnderTools, counter: type[Tool]) -> None:
+    """All are right, and all are counted."""
+    program = build_program("graph")
+    (one,) = under_tools("emu:gfx90a", [counter()], program).variables.values()
+    script = """
+import subprocess, sys
+programs = [subprocess.Popen(sys.argv[1], stdout=subprocess.PIPE) for _ in range(64)]
+said = [program.communicate()[0].decode() for program in programs]
+assert not any(program.returncode for program in programs)
+print(*sorted(set(said)), end="")
+"""
+    ran = under_tools("emu:gfx90a", [counter()], sys.executable, "-c", script, program)
+    assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], [])
+    (many,) = ran.variables.values()
+    assert [value for *_, value in many] == [value for *_, value in one] * 64
+    assert {kernel["launches"] for kernel in ran.kernels().values()} == {64 * 5}
 
 
 def test_two_runs_on_one_cache(build_program: Build, under_tools: UnderTools, counter: type[Tool], kept: Path) -> None:
