@@ -87,6 +87,23 @@ def test_counts_are_the_devices_own(
     assert found == expected(executed(f"emu:{target}", program), list(own), tools)
 
 
+@pytest.mark.parametrize("deferred", ["0", "1"])
+def test_managed_variables_of_tools_are_there_when_code_is_loaded_early_or_late(
+    build_program: Build,
+    under_tools: UnderTools,
+    counter: type[Tool],
+    vectors: type[Tool],
+    monkeypatch: pytest.MonkeyPatch,
+    deferred: str,
+) -> None:
+    """Whether HIP loads code when the program begins or at the first use: the tools' begin as their sources say."""
+    monkeypatch.setenv("HIP_ENABLE_DEFERRED_LOADING", deferred)
+    ran = under_tools("emu:gfx90a", [counter(), vectors()], build_program("variables"))
+    assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["variables"], [])
+    instructions, vector = counters(ran)
+    assert 0 < vector < instructions
+
+
 @pytest.mark.parametrize("targets", [("gfx906", "gfx1030"), ("gfx90a", "gfx90a", "gfx1030")])
 def test_every_device_has_its_own_variables(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], targets: tuple[str, ...]
