@@ -13,13 +13,13 @@ from pathlib import Path
 
 from luthier.errors import BuildError, ConstantError, LuthierError, WaveSizeError
 from luthier.isa import Isa
-from luthier.isa.registers import VGPRS
+from luthier.isa.registers import SGPRS, VGPRS
 from luthier.isa.targets import TargetId
 from luthier.lifting import Live
 from luthier.module import Hook, ToolModule
 from luthier.patch.binding import RegisterBudget, bind
 from luthier.patch.emission import emit
-from luthier.payload import Argument, ConstantArgument, RegisterArgument
+from luthier.payload import Argument, ConstantArgument, Input, RegisterArgument
 from luthier.payload.cache import template_for
 
 from luthier_build.jobs import run_all
@@ -93,12 +93,16 @@ def _splice_anyhow(hook: Hook, target: TargetId, wave_size: int) -> None:
         _splice_with(hook, constants, target, wave_size)
 
 
+def _source_of(source: Input, number: int) -> int:
+    """A register that an input may come from: the one that the hook names, or any with a value a lane, or a wave."""
+    if source.argument is None and not source.state:
+        return source.unit
+    return (SGPRS if source.uniform else VGPRS).start + number
+
+
 def _splice_with(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, wave_size: int) -> None:
     template = template_for(hook, arguments, target, wave_size)
-    sources = tuple(
-        VGPRS.start + number if taken.source.argument is not None or taken.source.state else taken.source.unit
-        for number, taken in enumerate(template.inputs)
-    )
+    sources = tuple(_source_of(taken.source, number) for number, taken in enumerate(template.inputs))
     sgprs, vgprs = target.target.sgpr_limit, target.target.named_vgprs
     binding = bind(template, sources, Live(0, 0), RegisterBudget(sgprs, vgprs, sgprs, vgprs), wave_size)
     if binding is None:

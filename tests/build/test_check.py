@@ -63,6 +63,26 @@ def build(project: Path, **flags: object) -> None:
     compile_tool(settings, project=project, destination=project / "sample_tool", report=lambda line: None)
 
 
+LAUNCH_STATE = """\
+#include <luthier/channel.h>
+struct Place { uint64_t address; uint32_t x, y, item; };
+LUTHIER_RECORD(Place, address, x, y, item)
+__device__ luthier::channel<Place> places;
+LUTHIER_HOOK_ANNOTATE where(uint64_t address) {
+  places.push({address, blockIdx.x, blockIdx.y, blockDim.x * blockIdx.x + threadIdx.x});
+  if (blockIdx.x == 3)
+    luthier::printf("%u %p\\n", blockIdx.y, (void *)__builtin_amdgcn_dispatch_ptr());
+}
+"""
+
+
+def test_launch_state_comes_in_the_registers_that_it_needs(make_project: MakeProject) -> None:
+    """Ids of work-groups are scalars: a register for each lane could not give them."""
+    project = project_with(make_project, LAUNCH_STATE)
+    build(project)
+    assert list((project / "sample_tool").glob("*.hipfb"))
+
+
 def test_every_reason_is_said_with_its_place_and_nothing_is_written(make_project: MakeProject) -> None:
     project = project_with(make_project, BAD)
     with pytest.raises(BuildError) as refused:
