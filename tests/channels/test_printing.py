@@ -154,6 +154,8 @@ LUTHIER_HOOK_ANNOTATE say(uint32_t stored) {
   const char *const when[] = {"even", "odd"};
   luthier::printf("%u|%-6s|%+.3f|%#llx|%c|%%|%5d|%s|%hhu|%p\n", stored, "name", 0.5f * stored, 1ull << 40 | stored, 'c',
                   -3, stored % 2 ? when[1] : when[0], kOne, (void *)0);
+  if (stored == 0)
+    luthier::printf("%u %u\n", blockIdx.x, blockDim.x);
   luthier::printf("%d%d%d%d%d%d %d%d%d%d%d%d%d\n", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, (int)stored);
 }
 """
@@ -168,7 +170,7 @@ def test_hooks_print(
 ) -> None:
     loaded = trace(target, make_module(GOOD, "gfx90a", "gfx1201"), "say")
     loaded.launch(np.full(70, 1, np.uint32), 64)
-    lines = [
+    lines = ["0 64"] + [
         line
         for stored in range(0, 210, 3)
         for line in (

@@ -325,7 +325,13 @@ enum : uint64_t { kMore = 1, kFirst = 6, kMostArguments = 13 };
 
 enum Passed : uint64_t { kInt = 1, kUnsigned, kLong, kUnsignedLong, kDouble, kPointer, kString, kOther };
 
-template <typename T> struct PassedAs {
+/// What a class stands for that becomes a number where one is wanted, as `blockIdx.x` does.
+struct NoNumber {};
+template <typename T> T &any();
+template <typename T> auto number(int) -> decltype(+any<T>());
+template <typename T> NoNumber number(...);
+
+template <typename T, bool = IsClass<T>::value> struct PassedAs {
   static constexpr char kind = KindOf<typename Plain<T>::Type>::value;
   static constexpr bool is_small = sizeof(T) <= 4;
   static constexpr Passed value = kind == 'f'                  ? kDouble
@@ -337,13 +343,19 @@ template <typename T> struct PassedAs {
                                   : kind == 'u'                ? kUnsignedLong
                                                                : kOther;
 };
-template <typename T> struct PassedAs<T *> {
+template <typename T> struct PassedAs<T, true> {
+  static constexpr Passed value = PassedAs<decltype(number<T>(0))>::value;
+};
+template <> struct PassedAs<NoNumber, true> {
+  static constexpr Passed value = kOther;
+};
+template <typename T> struct PassedAs<T *, false> {
   static constexpr Passed value = kPointer;
 };
-template <> struct PassedAs<const char *> {
+template <> struct PassedAs<const char *, false> {
   static constexpr Passed value = kString;
 };
-template <> struct PassedAs<char *> {
+template <> struct PassedAs<char *, false> {
   static constexpr Passed value = kString;
 };
 
