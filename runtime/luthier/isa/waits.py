@@ -95,6 +95,8 @@ class WaitModel:
     streams: tuple[Stream, ...]
     fields: Mapping[str, tuple[_Field, ...]]
     """LLVM's generic name of a wait instruction -> the limits in its immediate."""
+    halves: bool = False
+    """Loads of 16 bits write half a register, and instructions read halves: they are outstanding each for itself."""
     releases: Mapping[str, str] = field(default_factory=dict)
     """Other instructions behind which all of a stream is done, by generic name."""
 
@@ -298,6 +300,7 @@ _MODEL_11 = WaitModel(
     _TEN,
     _streams(_TEN, *_STREAMS_10, *(("expcnt", stream) for stream in _EXPORTS)),
     {"S_WAITCNT": _waitcnt(((10, 6),), 0, (4, 6)), **_SPLIT_10},
+    halves=True,
 )
 _IDLE = tuple(_Field(counter.name, ()) for counter in _TWELVE)
 _MODEL_12 = WaitModel(
@@ -327,7 +330,8 @@ _MODEL_12 = WaitModel(
         "S_WAIT_STORECNT_DSCNT": (_Field("storecnt", ((8, 6),)), _Field("dscnt", ((0, 6),))),
         "S_WAIT_IDLE": _IDLE,
     },
-    {"S_BARRIER_WAIT": "barrier"},
+    halves=True,
+    releases={"S_BARRIER_WAIT": "barrier"},
 )
 
 _NO_IMAGES = ("samplecnt", "bvhcnt", "expcnt")
@@ -343,7 +347,8 @@ _MODEL_1250 = WaitModel(
         for name, fields in _MODEL_12.fields.items()
         if (kept := tuple(field for field in fields if field.counter not in _NO_IMAGES))
     },
-    _MODEL_12.releases,
+    halves=True,
+    releases=_MODEL_12.releases,
 )
 
 _MODELS = (

@@ -244,11 +244,12 @@ void Watch::look(Wave &mine, const char *wave, const char *fact, uint32_t record
     const Span units = span_at(fact, at);
     for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit)
       if (mine.owners[unit])
-        use(mine, wave, fact, record, unit, at >= reads);
+        use(mine, wave, fact, record, unit, units.half, at >= reads);
   }
 }
 
-void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, bool writes) {
+void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half,
+                bool writes) {
   const uint32_t replaced = get(fact, fact::replaced);
   const bool vector = unit >= VECTOR_UNIT, any_lane = byte(fact, fact::flags) & FACT_ANY_LANE;
   const uint64_t exec = vector && !any_lane ? get(wave, Field{static_cast<uint32_t>(EXEC), 8}) : ~uint64_t{0};
@@ -263,7 +264,7 @@ void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record,
         continue;
       uint64_t lanes = 0;
       for (const Held &held : operation->held)
-        if (held.unit == unit)
+        if (held.unit == unit && (!half || !held.half || half == held.half))
           lanes |= held.lanes & exec;
       if (!lanes)
         continue;

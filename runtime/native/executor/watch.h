@@ -56,7 +56,8 @@ private:
   void drop(Operation *operation);
   void forget(Wave &mine);
   void look(Wave &mine, const char *wave, const char *fact, uint32_t record);
-  void use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, bool writes);
+  void use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half,
+           bool writes);
   char *place(char *wave, unsigned unit) const;
   Operation *fresh(uint32_t record);
 

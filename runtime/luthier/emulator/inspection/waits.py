@@ -20,7 +20,7 @@ from luthier.emulator.running.executor import Block
 from luthier.isa import registers as r
 from luthier.isa.waits import WaitModel, wait_model
 from luthier.lifting.instructions.effects import Columns, EffectTable
-from luthier.lifting.waits.steps import Step, step_of
+from luthier.lifting.waits.steps import HALVES, Step, fills_half, step_of
 
 WAITS = "waits"
 POISON = 0x7FF7A5A5
@@ -130,13 +130,11 @@ class WaitFacts:
                 locked |= units
             else:
                 results |= units
-        half = self._half(pseudo, columns, index)
-        parts = [
-            _spans(step.touches & ~step.writes),
-            _spans(step.writes),
-            _spans(results, half),
-            _spans(locked),
-        ]
+        if self.model.halves:
+            parts = [_half_spans(units) for units in (step.touches & ~step.writes, step.writes, results, locked)]
+        else:
+            half = layout.HALF_HIGH if "_D16_HI" in pseudo else layout.HALF_LOW if fills_half(pseudo) else 0
+            parts = [_spans(step.touches & ~step.writes), _spans(step.writes), _spans(results, half), _spans(locked)]
         fact = self.facts[record : record + 1]
         spans = [span for part in parts for span in part][: layout.FACT_SPANS]
         fact["reads"], fact["writes"], fact["results"], fact["locked"] = map(len, parts)
@@ -151,16 +149,6 @@ class WaitFacts:
         ends = pseudo.startswith("S_ENDPGM")
         any_lane = entry.cross_lane or entry.ignores_exec or pseudo.startswith(_ANY_LANE)
         fact["flags"] = layout.FACT_ENDS * ends | layout.FACT_ANY_LANE * any_lane
-
-    def _half(self, pseudo: str, columns: Columns, index: int) -> int:
-        """Which half of its register a load fills."""
-        isa = self._code.isa
-        first = columns.values(index)[:1]
-        if first and columns.registers(index)[0] and isa.register_is_half[first[0]]:
-            return layout.HALF_HIGH if isa.register(first[0]).name.endswith("_HI16") else layout.HALF_LOW
-        if "_D16" not in pseudo or "FORMAT_D16_XY" in pseudo or pseudo.startswith("IMAGE_"):
-            return 0
-        return layout.HALF_HIGH if "_D16_HI" in pseudo else layout.HALF_LOW
 
 
 def watch_of(code: Code, kernel: str) -> WaitWatch:
@@ -182,6 +170,12 @@ def _spans(units: int, half: int = 0) -> list[int]:
         found.append(first | count << 16 | half << 24)
         units &= ~(((1 << count) - 1) << first)
     return found
+
+
+def _half_spans(units: int) -> list[int]:
+    """The same of a set that tells halves apart."""
+    low, high = units & (1 << HALVES) - 1, units >> HALVES
+    return _spans(low & high) + _spans(low & ~high, layout.HALF_LOW) + _spans(high & ~low, layout.HALF_HIGH)
 
 
 class WaitWatch:

@@ -11,7 +11,7 @@ from luthier.lifting.model import LiftedKernel
 from luthier.lifting.waits.findings import Access, Finding, Place, UnneededWait
 from luthier.lifting.waits.flow import Flow
 from luthier.lifting.waits.state import State
-from luthier.lifting.waits.steps import Step, Steps
+from luthier.lifting.waits.steps import Step, Steps, narrowed
 from luthier.lifting.waits.unneeded import successors, unneeded_waits
 
 
@@ -115,7 +115,7 @@ class _Search:
                     access,
                     _place(lifted, hit.step),
                     _place(lifted, step.first),
-                    UnitSet(reached),
+                    UnitSet(narrowed(reached)),
                     counter,
                     position,
                     tuple(lifted.columns.address[lifted.blocks[one].first] for one in path),

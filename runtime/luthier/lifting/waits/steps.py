@@ -7,10 +7,25 @@ from typing import NamedTuple
 import numpy as np
 
 from luthier import _mc
+from luthier.isa import Opcode
 from luthier.isa import registers as r
 from luthier.isa.waits import Limit, WaitModel, is_gds, wait_model
 from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
+
+HALVES = r.UNIT_LIMIT
+"""Where halves of registers are told apart (`WaitModel.halves`), a set of units has a bit for the low half of each, and
+so many bits above it one for the high half."""
+
+
+def widened(units: int) -> int:
+    """Both halves of units."""
+    return units | units << HALVES
+
+
+def narrowed(units: int) -> int:
+    """The units of which there is a half."""
+    return (units | units >> HALVES) & (1 << HALVES) - 1
 
 
 class Step(NamedTuple):
@@ -47,9 +62,9 @@ class Steps:
         opcodes = lifted.code.opcode
         for number in lifted.columns.opcodes:
             opcode = lifted.isa.opcode(number)
-            model = self.model
             special = lifted.effect_table.opcode(number).special in _COMPUTED
-            if special or model.may_issue(opcode) or model.may_wait(opcode):
+            halves = self.model.halves and _may_have_halves(opcode)
+            if special or halves or self.model.may_issue(opcode) or self.model.may_wait(opcode):
                 self._own[opcodes == number] = True
         self._own[opcodes < 0] = True
         for index in {*lifted.index_mode, *lifted.skipped}:
@@ -88,6 +103,8 @@ class Steps:
 
     def _together(self, first: int, last: int) -> Step:
         reads, writes, _ = self._native.together(first, last)
+        if self.model.halves:
+            reads, writes = widened(reads), widened(writes)
         return Step(first, last, reads | writes, writes)
 
     def split(self, step: Step) -> list[Step]:
@@ -122,10 +139,14 @@ def step_of(
     if entry.special in _COMPUTED or computed:
         reads, writes = reads & r.SCALAR_MASK, writes & r.SCALAR_MASK
     values = columns.values(index)
+    late_sources = reads & (r.VECTOR_MASK | r.EXEC_MASK)
+    if model.halves:
+        reads, writes = _halves(table, entry.opcode, columns, index, reads, writes)
+        late_sources = widened(late_sources)
     issues = model.issues(entry.opcode, is_gds(entry.opcode, values))
     outstanding = []
     for stream, registers in issues:
-        late = reads & (r.VECTOR_MASK | r.EXEC_MASK) if model.streams[stream].locks else writes
+        late = late_sources if model.streams[stream].locks else writes
         outstanding.append((stream, late if registers else 0))
     return Step(
         index,
@@ -137,6 +158,48 @@ def step_of(
         model.limits(table.isa, entry.opcode, values),
         model.released(entry.opcode),
     )
+
+
+def _may_have_halves(opcode: Opcode) -> bool:
+    """Whether an instruction may read or write half a vector register."""
+    return (
+        "_D16" in opcode.pseudo
+        or "t16" in opcode.name
+        or any(operand.register_class is not None and "16" in operand.register_class for operand in opcode.operands)
+    )
+
+
+def _halves(
+    table: EffectTable, opcode: Opcode, columns: Columns, index: int, reads: int, writes: int
+) -> tuple[int, int]:
+    """What an instruction reads and writes, by halves of units."""
+    isa = table.isa
+    found = [[0, 0], [0, 0]]  # reads, writes; units of which the low, the high half
+    whole = 0
+    registers = columns.registers(index)
+    for position, (operand, number) in enumerate(zip(opcode.operands, registers, strict=False)):
+        if not number or operand.name == "vdst_in":
+            continue
+        units = table.masks[number]
+        high = "_D16_HI" in opcode.pseudo
+        if isa.register_is_half[number]:
+            high = isa.register(number).name.endswith("_HI16")
+        elif not (position == 0 and operand.is_def and fills_half(opcode.pseudo)):
+            whole |= units
+            continue
+        found[operand.is_def][high] |= units
+    sets = []
+    for all_units, (low, high_units) in ((reads, found[0]), (writes, found[1])):
+        rest = all_units & ~((found[0][0] | found[0][1] | found[1][0] | found[1][1]) & ~whole)
+        sets.append(rest | low | (rest | high_units) << HALVES)
+    return sets[0], sets[1]
+
+
+def fills_half(pseudo: str) -> bool:
+    """Whether a load fills half a register (its first)."""
+    if "_D16" not in pseudo or "STORE" in pseudo or "WRITE" in pseudo or pseudo.startswith("IMAGE_"):
+        return False
+    return "_D16_XY" not in pseudo and "_FORMAT_XY" not in pseudo
 
 
 _COMPUTED = frozenset({"relative vector", "relative scalar", "everything"})
