@@ -3,6 +3,7 @@ truth."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 
 from luthier.counts import KernelCounts
 from luthier.devices import open_device
-from luthier.emulator import EmulatedDevice, LaunchStats, Module
-from luthier.errors import LiftError, LuthierError, VerifyError
+from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
+from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
 from luthier.launch_plan import LaunchPlan, default_plan
 from luthier.objects import CodeObject, Symbol
 from luthier.patch import KernelReport, RefusedError, patch_object
@@ -50,6 +51,9 @@ class KernelVerdict:
     each kind for itself."""
     tables: tuple[Table, ...] = ()
     """What tools say of what was counted."""
+    missing_waits: tuple[str, ...] = ()
+    """Where the original uses registers of operations that need not be done. If anywhere, both ran without late
+    results."""
 
     @property
     def equal(self) -> bool:
@@ -137,11 +141,8 @@ def verify_kernel(
     )
     ((task, shares),) = tasks
     report = patched.report.kernels[0] if patched.report.kernels else None
-    device = open_device(f"emu:{object.target.target.name}")
-    original = _launch(device, object.data, plan)
-    instrumented = _launch(device, patched.data, plan)
-
-    problems: list[str] = []
+    original, instrumented, waits = _launch_both(object, patched.data, plan)
+    problems = [str(finding) for finding in instrumented.findings]
     compared = 0
     for index, (left, right) in enumerate(zip(original.arguments, instrumented.arguments, strict=True)):
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
@@ -192,7 +193,28 @@ def verify_kernel(
         tuple(problems),
         counted,
         tuple(tables),
+        waits,
     )
+
+
+def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[_Run, _Run, tuple[str, ...]]:
+    """Runs of the original and of the patched kernel with late results, and waits that the original lacks.
+
+    If it lacks any, what it computes depends on time: then both run with results that are there at once.
+    """
+    target = f"emu:{object.target.target.name}"
+    checked = open_device(target, check="waits")
+    try:
+        original = _launch(checked, object.data, plan)
+    except EmulationError:
+        if not checked.findings:
+            raise
+        original = None
+    if not checked.findings and original is not None:
+        return original, _launch(checked, patched, plan), ()
+    waits = tuple(str(finding) for finding in checked.findings)
+    device = open_device(target)
+    return _launch(device, object.data, plan), _launch(device, patched, plan), waits
 
 
 def _miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionCounts) -> list[str]:
@@ -217,6 +239,8 @@ class _Run:
     module: Module
     arguments: list[Any]
     stats: LaunchStats
+    findings: tuple[Any, ...]
+    """Missing waits."""
 
 
 def _launch(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> _Run:
@@ -224,8 +248,10 @@ def _launch(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> _Run:
     for channel in module.channels.values():
         channel.listen(lambda records: None)
     arguments = plan.materialise()
-    module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
-    return _Run(module, arguments, device.stats)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckWarning)
+        module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+    return _Run(module, arguments, device.stats, device.findings)
 
 
 def _without_addresses(object: CodeObject, symbol: Symbol, data: bytes) -> bytes:

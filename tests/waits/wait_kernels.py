@@ -16,6 +16,7 @@ DESCRIPTOR = """
   .amdhsa_next_free_vgpr 96
   .amdhsa_next_free_sgpr 96
   .amdhsa_user_sgpr_kernarg_segment_ptr 1
+  .amdhsa_group_segment_fixed_size 1024
   {accum}
 .end_amdhsa_kernel
 .amdgpu_metadata

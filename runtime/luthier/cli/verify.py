@@ -73,6 +73,10 @@ def print_verdict(verdict: KernelVerdict) -> None:
         print(f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known")
     if verdict.refused:
         print(f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused")
+    for wait in verdict.missing_waits:
+        print(f"  NOTE: {wait}")
+    if verdict.missing_waits:
+        print("  NOTE: what the original computes depends on time; compared with results that are there at once")
     for problem in verdict.problems:
         print(f"  PROBLEM: {problem}")
     if not verdict.equal:

@@ -268,8 +268,9 @@ void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record,
           lanes |= held.lanes & exec;
       if (!lanes)
         continue;
-      const uint64_t key = (uint64_t{record} << 32 | operation->record) * 4 + writes * 2 + kind.locks;
-      if (!seen_.insert(key ^ uint64_t{unit} << 52).second)
+      // What is found is one thing for both instructions, the register, the way it is used and the stream.
+      const uint64_t key = uint64_t{record} << 40 ^ uint64_t{operation->record} << 16 ^ unit << 5 ^ writes << 4 ^ stream;
+      if (!seen_.insert(key).second)
         continue;
       char *count = const_cast<char *>(watch_) + watch::count.offset;
       const uint64_t number = __atomic_fetch_add(reinterpret_cast<uint64_t *>(count), 1, __ATOMIC_RELAXED);

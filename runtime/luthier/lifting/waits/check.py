@@ -141,7 +141,7 @@ class _Search:
             here = steps
             if self._lifted.block_of[hit.step] == index:
                 here = [one for step in steps for one in self._steps.split(step)]
-            after = machine.run(state, here, report)._replace(most=machine.empty.most)
+            after = machine.run(state, here, report, only=True)._replace(most=machine.empty.most)
             if found:
                 some = 0
                 for bits, _ in found:

@@ -41,8 +41,13 @@ class Machine:
         """Behind code that is not known and waits for all that gives registers, as functions do."""
         return self.empty._replace(most=tuple(counter.most for counter in self.model.counters))
 
-    def run(self, state: State, steps: Iterable[Step], report: Report | None = None) -> State:
-        """The state behind the steps."""
+    def run(self, state: State, steps: Iterable[Step], report: Report | None = None, *, only: bool = False) -> State:
+        """The state behind the steps.
+
+        Args:
+            report: called for accesses.
+            only: follow what is outstanding in `state` alone; further operations only count.
+        """
         queues = [list(queue) for queue in state.queues]
         most = list(state.most)
         held = [_union(queue) for queue in queues]
@@ -62,8 +67,12 @@ class Machine:
                 self._access(step, queues, held, report)
                 results, locked = self._held(held)
             if step.issues:
+                for stream in step.replaced:
+                    if held[stream] & step.writes:
+                        queues[stream][:] = [here & ~step.writes for here in queues[stream]]
+                        held[stream] = _union(_trim(queues[stream]))
                 for stream, units in step.issues:
-                    self._issue(stream, units, queues, most, held)
+                    self._issue(stream, units, queues, most, held, only)
                 results, locked = self._held(held)
         return State(tuple(map(tuple, queues)), tuple(most))
 
@@ -95,16 +104,16 @@ class Machine:
                 queue[position] = here & ~bad
             held[stream] = _union(_trim(queue))
 
-    def _issue(self, stream: int, units: int, queues: list[list[int]], most: list[int], held: list[int]) -> None:
+    def _issue(
+        self, stream: int, units: int, queues: list[list[int]], most: list[int], held: list[int], only: bool
+    ) -> None:
         queue, limit, counter = queues[stream], self._limit[stream], self._counter[stream]
         most[counter] = min(limit, most[counter] + 1)
         if not self._ordered[stream]:
-            if units:
+            if units and not only:
                 queue[:] = [units | held[stream]]
-        elif queue or units:
-            if held[stream] & units:
-                queue[:] = [here & ~units for here in queue]
-            queue.insert(0, units)
+        elif queue or (units and not only):
+            queue.insert(0, 0 if only else units)
             del queue[limit:]
             _trim(queue)
         held[stream] = _union(queue)

@@ -105,7 +105,7 @@ class _Search:
             for step in self._steps.of(index)[begin:]:
                 if not step.limits and (self._flags[step.first : step.last + 1] & _MEMORY).any():
                     return True
-                now = self._machine.run(now, [step], lambda *_, touched=touched: touched.append(1))
+                now = self._machine.run(now, [step], lambda *_, touched=touched: touched.append(1), only=True)
                 if touched:
                     return True
                 if not any(now.queues):
