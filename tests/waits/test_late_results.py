@@ -181,9 +181,10 @@ def test_straight_code_is_judged_alike(target: str, seed: int) -> None:
     assert static == dynamic
 
 
-def first_uses(
-    found: Iterable[tuple[str, int, str, int, str, int]],
-) -> dict[tuple[str, int, str], tuple[int, str, int]]:
+Uses = dict[tuple[str, int, str], tuple[int, str, int]]
+
+
+def first_uses(found: Iterable[tuple[str, int, str, int, str, int]]) -> Uses:
     """By register, operation and counter: the instruction that uses it first, how, and what would be enough."""
     first: Uses = {}
     for register, producer, counter, *use in sorted(found, key=lambda one: one[3]):

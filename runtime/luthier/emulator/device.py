@@ -239,7 +239,8 @@ class EmulatedDevice:
     Args:
         target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
         threads: host threads that run work-groups; None: as many as there are cores.
-        check: what to look for in every launch, one of `checks.CHECKS` or several; see `findings`. Slow.
+        check: what to look for in every launch, one of `checks.CHECKS` or several; see `findings`. All but
+            `waits` are slow.
 
     Raises:
         DeviceError: no such check.
