@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 APPS = ROOT / "examples" / "apps"
 BUILD = ROOT / "build" / "demo"
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
-TOOLS = ("instr_count", "opcode_histogram", "block_profile")
+TOOLS = ("instr_count", "opcode_histogram", "block_profile", "mem_trace")
 RUN_TARGET = "gfx90a"
 """Whole programs run on this one, which the ROCm of Debian 12 knows."""
 OTHER_DATA = {"function_call"}
