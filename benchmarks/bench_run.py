@@ -63,8 +63,14 @@ def _tools(program: str, plain: float) -> Iterable[Row]:
     if "instr_count" not in find_entry_points():
         return
     nothing = ["-t", "instr_count", "--kernel", "no kernel", "--allow-nothing"]
-    queued = min(_numbers(_under_luthier(program, "launches", options=nothing))["queued"] for _ in range(3))
-    yield Row("a launch more, with the tool library and nothing instrumented", max(queued - plain, 0.0), "us")
+    with tempfile.TemporaryDirectory() as folder:
+        for number, what in enumerate(("", ", recorded and timed (-o)")):
+            queued = []
+            for turn in range(3):
+                options = [*nothing, *(["-o", f"{folder}/{turn}"] if number else [])]
+                queued.append(_numbers(_under_luthier(program, "launches", options=options))["queued"])
+            more = max(min(queued) - plain, 0.0)
+            yield Row(f"a launch more, with the tool library and nothing instrumented{what}", more, "us")
     with tempfile.TemporaryDirectory() as folder:
         for what in ("cold", "warm"):
             results = Path(folder) / "results.json"

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench_patch import compile_kernel
+from luthier.tool import find_entry_points
 from run import Row
 
 RUNS = 20
@@ -35,6 +36,11 @@ def measure() -> Iterable[Row]:
     with tempfile.TemporaryDirectory() as name:
         small = Path(name, "small.hsaco")
         small.write_bytes(compile_kernel(KERNEL, Path(name)).data)
-        for arguments in (["disasm", str(small)], ["objects", str(small)], ["tools"], ["--help"]):
+        run = [
+            "run",
+            *(["-t", "instr_count", "--allow-nothing"] if "instr_count" in find_entry_points() else []),
+            "true",
+        ]
+        for arguments in (["disasm", str(small)], ["objects", str(small)], ["tools"], ["--help"], ["run", "true"], run):
             time = user_time([str(Path(sys.executable).with_name("luthier")), *arguments])
-            yield Row(f"luthier {arguments[0]}", time * 1e3, "ms")
+            yield Row(f"luthier {' '.join(one for one in arguments if one != str(small))}", time * 1e3, "ms")

@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from luthier.errors import LuthierError, ToolError
-from luthier.objects import CodeObject
-from luthier.patch import PatchReport, by_kind
-from luthier.tool import ToolGroup
+
+if TYPE_CHECKING:
+    from luthier.objects import CodeObject
+    from luthier.patch import PatchReport
+    from luthier.tool import ToolGroup
 
 
 def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -59,6 +61,8 @@ def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) ->
 
 def print_refusals(report: PatchReport) -> None:
     """On standard error, how much was left out and why; nothing if nothing was."""
+    from luthier.patch import by_kind  # slow to import, and not needed by commands that patch nothing
+
     for kernel in report.kernels:
         if kernel.refusals:
             wanted = kernel.insertions + len(kernel.refusals)
@@ -115,15 +119,3 @@ def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     json.dump(value, sys.stdout, indent=2)
     print()
-
-
-def show_progress(text: str) -> None:
-    """One line about long work, only where a person looks."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def end_progress() -> None:
-    """Remove the progress line."""
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from luthier.cache import VARIABLE
-from luthier.cli.common import end_progress, print_json, show_progress
+from luthier.cli.common import print_json
+from luthier.cli.progress import Progress
 from luthier.emulator.inspection.coverage import coverage, report
 from luthier.emulator.native.store import store_file
 
@@ -46,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
 def _coverage(args: argparse.Namespace) -> int:
     found = []
     for target in args.targets or TARGETS:
-        show_progress(f"{target} …")
-        found.append(coverage(target))
-        end_progress()
+        with Progress("covering") as progress:
+            progress.step(str(target))
+            found.append(coverage(target))
         if not args.json:
             print(report(found[-1], names=args.refused), flush=True)
     if args.json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
 from luthier.lifting import lift
 from luthier.lifting.listing import as_data, as_text
@@ -21,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     code_object = selected_object(args)
-    lifted = [lift(code_object, kernel) for kernel in selected_kernels(code_object, args.kernel)]
+    kernels = selected_kernels(code_object, args.kernel)
+    lifted = []
+    with Progress("lifting", len(kernels)) as progress:
+        for kernel in kernels:
+            progress.step(kernel)
+            lifted.append(lift(code_object, kernel))
     if args.json:
         print(json.dumps([as_data(one) for one in lifted], indent=1))
         return 0

@@ -9,12 +9,11 @@ from luthier.cli.common import (
     add_strict_argument,
     add_tool_argument,
     check_tools,
-    end_progress,
     print_json,
     print_refusals,
-    show_progress,
     write_atomically,
 )
+from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
 from luthier.patch import PatchedObject, PatchReport, RefusedError, patch_object
 from luthier.tool import parse_tools
@@ -51,22 +50,15 @@ def patched_object(args: argparse.Namespace) -> PatchedObject:
     object = selected_object(args)
     kernels = selected_kernels(object, args.kernel)
     try:
-        patched = patch_object(
-            object,
-            tools.instrument,
-            kernels,
-            lambda name: show_progress(f"patching {name}"),
-            strict=args.strict,
-            hoist=args.hoist,
-        )
+        with Progress("patching", len(kernels)) as progress:
+            patched = patch_object(
+                object, tools.instrument, kernels, progress.step, strict=args.strict, hoist=args.hoist
+            )
     except RefusedError as problem:
-        end_progress()
         print_refusals(problem.report)
         if args.json:
             print_json(problem.report.to_json())
         raise
-    finally:
-        end_progress()
     check_tools(tools, object, kernels)
     print_refusals(patched.report)
     return patched

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from luthier.cli.common import add_tool_argument, write_atomically
+from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
 
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    from luthier.run import parse_devices, run_program
+    from luthier.run import Later, parse_devices, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
@@ -81,17 +82,31 @@ def run(args: argparse.Namespace) -> int:
         _print_executed(executed)
         return _end(code)
 
-    from luthier.run.instrumentation import Instrumentation
-    from luthier.tool import parse_tools
+    from luthier.tool import Tool, parse_tools
 
+    tools, selection = parse_tools(args.tool), _selection(args)
     recorder = None
     if args.output:
         from luthier.run.record import Recorder
 
         recorder = Recorder(Path(args.output))
-    instrumentation = Instrumentation(parse_tools(args.tool), _selection(args), recorder)
-    instrumentation.begin()
-    code = run_program(command, devices, instrumentation, executed)
+
+    def begin() -> Instrumentation:
+        from luthier.run.instrumentation import Instrumentation
+
+        def patching(kernel: str) -> Progress:
+            seen, launches = instrumentation.patcher.seen, sum(one.launches for one in instrumentation.sessions)
+            return Progress(f"luthier: {seen} kernels, {launches} launches so far; patching {kernel}")
+
+        instrumentation = Instrumentation(tools, selection, recorder, patching)
+        instrumentation.begin()
+        return instrumentation
+
+    later = Later(begin)
+    if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
+        later.get()  # they are told before the program starts
+    code = run_program(command, devices, later, executed)
+    instrumentation = later.get()
     instrumentation.end()
     _print_executed(executed)
     _report(instrumentation, recorder, command, code, args)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from luthier.objects import CodeObject, load_object
-from luthier.objects.names import select
+if TYPE_CHECKING:
+    from luthier.objects import CodeObject
 
 
 def add_object_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,8 @@ def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
 
 def selected_object(args: argparse.Namespace) -> CodeObject:
     """The one code object that FILE and --target name."""
+    from luthier.objects import load_object
+
     return load_object(args.file, args.target)
 
 
@@ -41,4 +44,6 @@ def selected_kernels(object: CodeObject, patterns: Sequence[str]) -> list[str]:
     Raises:
         ObjectError: it asks for one that is not there.
     """
+    from luthier.objects.names import select
+
     return select(list(object.kernels), patterns, file=object.name)

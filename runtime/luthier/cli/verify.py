@@ -10,11 +10,10 @@ from luthier.cli.common import (
     add_strict_argument,
     add_tool_argument,
     check_tools,
-    end_progress,
     print_json,
     print_refusals,
-    show_progress,
 )
+from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
 from luthier.launch_plan import read_plans
 from luthier.patch import PatchReport
@@ -38,18 +37,8 @@ def run(args: argparse.Namespace) -> int:
     object = selected_object(args)
     kernels = selected_kernels(object, args.kernel)
     plans = read_plans(args.launch) if args.launch else None
-    try:
-        verdicts = verify_object(
-            object,
-            tools,
-            kernels,
-            plans,
-            lambda name: show_progress(f"verifying {name}"),
-            strict=args.strict,
-            hoist=args.hoist,
-        )
-    finally:
-        end_progress()
+    with Progress("verifying", len(kernels)) as progress:
+        verdicts = verify_object(object, tools, kernels, plans, progress.step, strict=args.strict, hoist=args.hoist)
     print_refusals(PatchReport(tuple(verdict.patch for verdict in verdicts if verdict.patch is not None), {}, ()))
     if args.json:
         print_json([verdict.to_json() for verdict in verdicts])

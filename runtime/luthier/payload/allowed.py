@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-import llvmlite.binding as llvm
-
 from luthier.errors import HookError
 from luthier.payload.launch_state import LAUNCH
+from luthier.payload.llvm import llvm
 
 _NO_STATE: Mapping[str, str] = {
     **{

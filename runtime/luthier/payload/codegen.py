@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import llvmlite.binding as llvm
-
 from luthier.errors import HookError, ToolError, WaveSizeError
 from luthier.isa.registers import UNIT_LIMIT, is_vector
 from luthier.isa.targets import Target, TargetId
@@ -25,6 +23,7 @@ from luthier.payload.expressions import Expression, ExpressionInput, lower
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.isolation import in_child
 from luthier.payload.launch_state import LAUNCH, STATES, replace_size_loads
+from luthier.payload.llvm import llvm
 from luthier.payload.plain import PlainCount, plain_count
 
 TRIPLE = "amdgcn-amd-amdhsa"

@@ -12,9 +12,8 @@ import signal
 from collections.abc import Callable
 from typing import TypeVar
 
-from llvmlite.binding import ffi
-
 from luthier.errors import HookError, LuthierError
+from luthier.payload.llvm import llvm
 
 T = TypeVar("T")
 
@@ -34,7 +33,7 @@ def in_child(work: Callable[[], T], what: str) -> T:
     words = os.memfd_create("luthier-llvm", os.MFD_CLOEXEC)
     # With llvmlite's lock held, no other thread is inside LLVM: the child finds it in a consistent state. Nor can
     # another child inherit this pipe's writing end.
-    with ffi.lib._lock:
+    with llvm.ffi.lib._lock:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:

@@ -18,8 +18,9 @@ comes from a service in the process of `luthier run`:
 
 from __future__ import annotations
 
+from luthier.run.program import Later as Later
 from luthier.run.program import run_program as run_program
 from luthier.run.virtual_gpus import VirtualGpu as VirtualGpu
 from luthier.run.virtual_gpus import parse_devices as parse_devices
 
-__all__ = ["VirtualGpu", "parse_devices", "run_program"]
+__all__ = ["Later", "VirtualGpu", "parse_devices", "run_program"]

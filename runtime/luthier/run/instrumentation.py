@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -50,14 +50,22 @@ class Instrumentation:
     Args:
         recorder: writes down sites and launches while the program runs, and has the folder for records that tools do
             not take themselves.
+        patching: is entered while a kernel is patched, with its name: the program waits for that.
     """
 
-    def __init__(self, tools: ToolGroup, selection: Selection, recorder: Recording | None = None) -> None:
+    def __init__(
+        self,
+        tools: ToolGroup,
+        selection: Selection,
+        recorder: Recording | None = None,
+        patching: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self.tools = tools
         self.selection = selection
         self.sessions: list[Session] = []
         self.patcher = Patcher(tools, recorder)
         self._recorder = recorder
+        self._patching = patching
         self.faults: list[str] = []
         """What went wrong in the program's processes; the originals ran."""
         self.channels = Channels(None if recorder is None else recorder.folder, self.tell)
@@ -199,7 +207,11 @@ class Instrumentation:
         if kernel is None:
             raise ObjectError("a kernel is launched of which the code object says nothing", object=object.name)
         skipped = self.selection.skips(kernel.name, gpu)
-        patched = self.patcher.patch(object, kernel.name) if skipped is None else Patched(None, skipped, skipped=True)
+        if skipped is None:
+            with self._patching(kernel.name):
+                patched = self.patcher.patch(object, kernel.name)
+        else:
+            patched = Patched(None, skipped, skipped=True)
         with self._lock:
             row = len(session.kernels)
             session.kernels.append(LaunchedKernel(kernel, object, gpu, patched))

@@ -103,6 +103,11 @@ class Patcher:
         self._done: dict[tuple[str, str], Patched] = {}
         self._blocks: dict[int, VariableBlock] = {}
 
+    @property
+    def seen(self) -> int:
+        """Kernels that were launched so far, selected and of different code."""
+        return len(self._done)
+
     def patch(self, object: CodeObject, kernel: str) -> Patched:
         """What is to be launched in the place of a kernel."""
         key = digest_of(object), kernel

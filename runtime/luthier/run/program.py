@@ -6,6 +6,7 @@ The program starts before the service is imported, which takes longer than a pro
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -28,6 +29,8 @@ SOCKET = "LUTHIER_RUN_SOCKET"
 """Environment variable that tells programs where the service is."""
 LIBRARY = "libhsakmt.so.1"
 TOOL_LIBRARY = "libluthier_tools.so"
+_LIBRARIES, _SERVICE = "libraries", "service"
+"""In the private folder of a run."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends these to the program, too: what they mean is its business."""
@@ -47,30 +50,47 @@ def library_folder() -> Path:
     return folder
 
 
-def environment(base: Mapping[str, str], socket_path: str, *, tools: bool) -> dict[str, str]:
+def environment(base: Mapping[str, str], folder: Path, *, tools: bool) -> dict[str, str]:
     """The program's environment: Luthier's library before all others, and where the service is.
 
     Args:
+        folder: what `_private_folder` gives.
         tools: whether ROCr is to load the tool library.
     """
     result = dict(base)
-    folder = library_folder()
     others = result.get("LD_LIBRARY_PATH")
-    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder), *([others] if others else [])])
-    result[SOCKET] = socket_path
+    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder / _LIBRARIES), *([others] if others else [])])
+    result[SOCKET] = str(folder / _SERVICE)
     if tools:
         others = result.get("HSA_TOOLS_LIB")
         # ROCr separates them by spaces; the last one's functions are called first.
-        result["HSA_TOOLS_LIB"] = " ".join([*([others] if others else []), str(folder / TOOL_LIBRARY)])
+        result["HSA_TOOLS_LIB"] = " ".join([*([others] if others else []), str(folder / _LIBRARIES / TOOL_LIBRARY)])
         # Where rocprofiler-register is there, tools in this variable are left out without it.
         result["HSA_TOOLS_ROCPROFILER_V1_TOOLS"] = "1"
     return result
 
 
+class Later:
+    """The tools of a run, made when they are first asked for, by whichever thread: importing what instruments takes
+    longer than a program needs to ask for it."""
+
+    def __init__(self, make: Callable[[], Instrumentation]) -> None:
+        self._make = make
+        self._made: Instrumentation | None = None
+        self._lock = threading.Lock()
+
+    def get(self) -> Instrumentation:
+        """Them."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
 def run_program(
     command: Sequence[str],
     devices: Sequence[VirtualGpu],
-    instrumentation: Instrumentation | None = None,
+    tools: Later | None = None,
     executed: Executed | None = None,
 ) -> int:
     """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
@@ -78,18 +98,18 @@ def run_program(
     Standard input and output are the program's own.
 
     Args:
-        instrumentation: the tools to run it under; what they found is in it afterwards.
+        tools: to run it under; what they found is in them afterwards.
         executed: gets what the virtual devices have counted, of processes that end by themselves.
 
     Raises:
         DeviceError: the native library was not built.
         LuthierError: the program cannot be started.
     """
-    library_folder()
-    with _listening() as (listener, path), _signals() as forward_to:
-        child = start(command, env=environment(os.environ, path, tools=instrumentation is not None))
+    libraries = library_folder()
+    with _private_folder(libraries) as folder, _listening(folder) as listener, _signals() as forward_to:
+        child = start(command, env=environment(os.environ, folder, tools=tools is not None))
         forward_to(child.send_signal)
-        arguments = listener, devices, instrumentation, executed
+        arguments = listener, devices, tools, executed
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
         return child.wait()
 
@@ -121,29 +141,39 @@ def _signals() -> Iterator[Callable[[Callable[[int], object]], None]]:
 
 
 @contextmanager
-def _listening() -> Iterator[tuple[socket.socket, str]]:
-    """A socket in a folder that only this user may enter, and its path."""
-    with tempfile.TemporaryDirectory(prefix="luthier-run-") as folder:  # mode 0700
-        path = os.path.join(folder, "service")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(path)
-            listener.listen(128)
-            yield listener, path
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
+def _private_folder(libraries: Path) -> Iterator[Path]:
+    """A folder that only this user may enter, with a link to the libraries: its path is one that lists in environment
+    variables can hold, wherever Luthier is installed, and short enough for a socket."""
+    usual = tempfile.gettempdir()
+    plain = re.fullmatch(r"[\w/.+-]{1,60}", usual, re.ASCII)
+    with tempfile.TemporaryDirectory(prefix="luthier-run-", dir=usual if plain else "/tmp") as name:  # mode 0700
+        folder = Path(name)
+        (folder / _LIBRARIES).symlink_to(libraries.absolute())
+        yield folder
+
+
+@contextmanager
+def _listening(folder: Path) -> Iterator[socket.socket]:
+    """The service's socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(folder / _SERVICE))
+        listener.listen(128)
+        yield listener
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
 
 
 def _serve(
     listener: socket.socket,
     devices: Sequence[VirtualGpu],
-    instrumentation: Instrumentation | None,
+    tools: Later | None,
     executed: Executed | None,
 ) -> None:
     """Be the service. If there can be none, programs are told by a closed socket, and the user by a message."""
     try:
         from luthier.run.service import Service
 
-        Service(devices, instrumentation, executed).serve(listener)
+        Service(devices, None if tools is None else tools.get(), executed).serve(listener)
     except LuthierError as problem:
         print(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()

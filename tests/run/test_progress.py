@@ -1,0 +1,152 @@
+"""Progress on a terminal: shown after a second, never mixed with what the program writes there, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
+SLOW = """
+import time
+from luthier import InstrumentationTask, Tool
+
+class Slow(Tool):
+    def instrument(self, task: InstrumentationTask) -> None:
+        time.sleep(1.7)
+"""
+UNFINISHED = """
+import subprocess, sys
+sys.stdout.write("the program is in the middle of a line ...")
+sys.stdout.flush()
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+sys.stdout.write(" and goes on\\nnext line\\n")
+"""
+_PART = re.compile(r"\x1b(?:[78]|\[\?7[lh]|\[K)|\r|\n|[^\x1b\r\n]+")
+
+
+class Screen:
+    """A terminal as far as it is needed here; what it does not know is an error."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.lines = [""]
+        self.shown: list[str] = []
+        """Lines that were to be seen when the cursor went back."""
+        self._at = self._saved = 0
+        self._wraps = True
+
+    def write(self, text: str) -> None:
+        """Show text."""
+        end = 0
+        for part in _PART.finditer(text):
+            assert part.start() == end, text[end : part.start()]
+            end = part.end()
+            self._write(part[0])
+        assert end == len(text)
+
+    def _write(self, part: str) -> None:
+        line = self.lines[-1]
+        if part == "\x1b7":
+            self._saved = self._at
+        elif part == "\x1b8":
+            self.shown.append(line)
+            self._at = self._saved
+        elif part == "\x1b[K":
+            self.lines[-1] = line[: self._at]
+        elif part in ("\x1b[?7l", "\x1b[?7h"):
+            self._wraps = part.endswith("h")
+        elif part == "\r":
+            self._at = 0
+        elif part == "\n":
+            self.lines.append("")
+            self._at = 0
+        elif not self._wraps:
+            room = max(self.columns - self._at, 0)
+            self.lines[-1] = line[: self._at].ljust(self._at) + part[:room] + line[self._at + len(part) :]
+            self._at = min(self._at + len(part), self.columns - 1)
+        else:
+            self.lines[-1] = line[: self._at].ljust(self._at) + part + line[self._at + len(part) :]
+            self._at += len(part)
+
+
+def on_terminal(argv: list[str], env: dict[str, str]) -> tuple[int, Screen]:
+    """Run a program with a terminal for everything."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, close_fds=True) as process:
+        os.close(theirs)
+        data = b""
+        while True:
+            try:
+                part = os.read(ours, 1 << 16)
+            except OSError:  # all have closed it
+                break
+            if not part:
+                break
+            data += part
+        code = process.wait()
+    os.close(ours)
+    screen = Screen(80)
+    screen.write(data.decode())
+    return code, screen
+
+
+@pytest.fixture
+def slow_tool(tmp_path: Path) -> dict[str, str]:
+    """An environment in which a tool is installed that takes its time."""
+    (tmp_path / "slow_tool.py").write_text(SLOW)
+    (tmp_path / "slow_tool-1.dist-info").mkdir()
+    (tmp_path / "slow_tool-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1\n")
+    points = "[luthier.tools]\nslow = slow_tool:Slow\n"
+    (tmp_path / "slow_tool-1.dist-info" / "entry_points.txt").write_text(points)
+    return {**os.environ, "PYTHONPATH": str(tmp_path), "TERM": "xterm"}
+
+
+def test_a_program_in_the_middle_of_a_line(build_program: Callable[[str], Path], slow_tool: dict[str, str]) -> None:
+    command = ["run", "-t", "slow", "--allow-nothing", "--", sys.executable, "-c", UNFINISHED]
+    argv = [sys.executable, "-c", MAIN, *command, str(build_program("graph"))]
+    code, screen = on_terminal(argv, slow_tool)
+    assert code == 0, screen.lines
+    assert screen.lines[0] == "the program is in the middle of a line ... and goes on"
+    assert screen.lines[1:4] == ["next line", "== slow", "== coverage"]
+    assert screen.shown, "nothing was shown"
+    assert all(line.startswith("the program is in the middle of a line ...luthier: ") for line in screen.shown)
+    assert all(len(line) <= 80 for line in screen.shown)
+    dumb, quiet = on_terminal(argv, {**slow_tool, "TERM": "dumb"})
+    assert (dumb, quiet.shown) == (0, [])
+    piped = subprocess.run(argv, capture_output=True, text=True, env=slow_tool)
+    assert piped.returncode == 0
+    assert piped.stdout == "the program is in the middle of a line ... and goes on\nnext line\n"
+    assert "\x1b" not in piped.stderr
+    assert "patching" not in piped.stderr
+
+
+def test_steps_with_rate_and_time_left() -> None:
+    script = """
+import time
+from luthier.cli.progress import Progress
+with Progress("lifting", 1000) as progress:
+    for number in range(16):
+        progress.step(f"kernel{number}")
+        time.sleep(0.1)
+print("done")
+with Progress("quick", 3) as progress:
+    progress.step("kernel")
+"""
+    code, screen = on_terminal([sys.executable, "-c", script], {**os.environ, "TERM": "xterm"})
+    assert (code, screen.lines) == (0, ["done", ""])
+    found = [
+        re.fullmatch(r"lifting kernel(\d+), (\d+) of 1000, ([\d.]+) a second, (.*) left", one) for one in screen.shown
+    ]
+    assert found
+    for one in found:
+        assert one is not None
+        assert int(one[2]) == int(one[1]) + 1
+        assert 1 < float(one[3]) <= 10
+        assert re.fullmatch(r"\d+ min \d+ s", one[4])

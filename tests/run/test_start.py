@@ -1,0 +1,97 @@
+"""Where Luthier is installed, and what starting costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier import Tool
+from luthier.run import program
+
+from .conftest import RunUnderTools
+from .test_programs import SAYS
+
+
+@pytest.mark.parametrize("where", ["libraries", "temporary files"])
+@pytest.mark.parametrize("name", ["with blank", "quote'\"d", "back\\slash", "co:l;on", "grün-雪", "x" * 120])
+def test_paths_of_any_kind(
+    build_program: Callable[[str], Path],
+    under_tools: Callable[..., RunUnderTools],
+    counter: type[Tool],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    where: str,
+    name: str,
+) -> None:
+    """ROCr and the loader split what they are told of libraries; a socket's path has 107 bytes."""
+    folder = tmp_path / name
+    if where == "libraries":
+        folder.symlink_to(program.library_folder())
+        monkeypatch.setattr(program, "library_folder", lambda: folder)
+    else:
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    ran = under_tools("emu:gfx90a", [counter()], build_program("graph"))
+    assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], []), ran.err
+    assert all(kernel["covered"] for kernel in ran.kernels().values())
+
+
+IMPORTED = """
+import json, sys
+from luthier import processes
+from luthier.run import program
+names = {"numpy", "llvmlite", "pyarrow", "luthier.patch", "luthier.emulator", "luthier.run.instrumentation"}
+real = processes.start
+def start(*arguments, **options):
+    print(json.dumps(sorted(names & sys.modules.keys())), file=sys.stderr)
+    return real(*arguments, **options)
+program.start = start
+from luthier.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("tools", "imported"),
+    [("", []), ("-t plain", []), ("-t plain:early=true", ["luthier.run.instrumentation"])],
+)
+def test_nothing_slow_before_the_program_starts(tmp_path: Path, tools: str, imported: list[str]) -> None:
+    """But what the tool itself imports, and what it takes to tell it of the start if it wants to know."""
+    (tmp_path / "plain.py").write_text(
+        """
+from dataclasses import dataclass
+from luthier.tool import Tool
+
+class Plain(Tool):
+    @dataclass(frozen=True)
+    class Options:
+        early: bool = False
+
+    def __new__(cls, early=False):
+        return object.__new__(Early if early else cls)
+
+    def instrument(self, task):
+        pass
+
+class Early(Plain):
+    def at_init(self, run):
+        pass
+"""
+    )
+    (tmp_path / "plain-1.dist-info").mkdir()
+    (tmp_path / "plain-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: plain\nVersion: 1\n")
+    (tmp_path / "plain-1.dist-info" / "entry_points.txt").write_text("[luthier.tools]\nplain = plain:Plain\n")
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{IMPORTED}"
+    argv = [sys.executable, "-c", script, "run", *tools.split(), "--allow-nothing", "--", "true"]
+    ran = subprocess.run(argv, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(next(line for line in ran.stderr.splitlines() if line.startswith("[")))
+    assert set(imported) <= set(found)
+    if not imported:
+        assert found == []
+    assert "pyarrow" not in found
