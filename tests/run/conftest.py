@@ -17,7 +17,7 @@ import pytest
 from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
 from luthier.emulator.native.machine import machine_code
 from luthier.objects import load_object
-from luthier.run import Later, parse_devices, results, run_program
+from luthier.run import parse_devices, results, run_program
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.record import Recorder
@@ -148,7 +148,7 @@ def under_tools(capfd: pytest.CaptureFixture[str]) -> Callable[..., RunUnderTool
             recorder = None if folder is None else Recorder(folder)
             instrumentation = Instrumentation(ToolGroup(tools), selection or Selection(), recorder)
             instrumentation.begin()
-            code = run_program(argv, parse_devices(devices), Later(lambda: instrumentation))
+            code = run_program(argv, parse_devices(devices), instrumentation)
             instrumentation.end()
             reported = list(results.tables(instrumentation))
             if recorder is not None:

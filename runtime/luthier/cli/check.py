@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from luthier.cli.common import end_progress, print_json, show_progress
+from luthier.cli.common import print_json
+from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels
 from luthier.errors import LiftError, ObjectError
 from luthier.lifting import lift
@@ -24,14 +25,14 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status: 0 only if all was checked and nothing found."""
     results: list[tuple[CodeObject, WaitReport]] = []
     refused: list[tuple[CodeObject, str, LiftError]] = []
-    for object, kernels in _kernels(args):
-        for kernel in kernels:
-            show_progress(f"checking {kernel}")
-            try:
-                results.append((object, check_waits(lift(object, kernel))))
-            except LiftError as problem:
-                refused.append((object, kernel, problem))
-    end_progress()
+    with Progress("checking") as progress:
+        for object, kernels in _kernels(args):
+            for kernel in kernels:
+                progress.step(kernel)
+                try:
+                    results.append((object, check_waits(lift(object, kernel))))
+                except LiftError as problem:
+                    refused.append((object, kernel, problem))
     if args.json:
         print_json(_as_data(results, refused))
     else:

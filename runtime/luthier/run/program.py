@@ -90,7 +90,7 @@ class Later:
 def run_program(
     command: Sequence[str],
     devices: Sequence[VirtualGpu],
-    tools: Later | None = None,
+    tools: Instrumentation | Later | None = None,
     executed: Executed | None = None,
 ) -> int:
     """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
@@ -109,9 +109,13 @@ def run_program(
     with _private_folder(libraries) as folder, _listening(folder) as listener, _signals() as forward_to:
         child = start(command, env=environment(os.environ, folder, tools=tools is not None))
         forward_to(child.send_signal)
-        arguments = listener, devices, tools, executed
+        imported = threading.Event()
+        arguments = listener, devices, tools, executed, imported
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
-        return child.wait()
+        code = child.wait()
+        if tools is not None:  # who looks at them imports, too, and NumPy bears no two threads at that
+            imported.wait()
+        return code
 
 
 @contextmanager
@@ -166,14 +170,23 @@ def _listening(folder: Path) -> Iterator[socket.socket]:
 def _serve(
     listener: socket.socket,
     devices: Sequence[VirtualGpu],
-    tools: Later | None,
+    tools: Instrumentation | Later | None,
     executed: Executed | None,
+    imported: threading.Event,
 ) -> None:
-    """Be the service. If there can be none, programs are told by a closed socket, and the user by a message."""
-    try:
-        from luthier.run.service import Service
+    """Be the service. If there can be none, programs are told by a closed socket, and the user by a message.
 
-        Service(devices, None if tools is None else tools.get(), executed).serve(listener)
+    Args:
+        imported: set when the service and the tools are there, or cannot be.
+    """
+    try:
+        try:
+            from luthier.run.service import Service
+
+            made = tools.get() if isinstance(tools, Later) else tools
+        finally:
+            imported.set()
+        Service(devices, made, executed).serve(listener)
     except LuthierError as problem:
         print(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()
