@@ -1,0 +1,36 @@
+"""`luthier verify` gives results late: waits that the original lacks are told."""
+
+from __future__ import annotations
+
+import pytest
+from luthier.launch_plan import LaunchPlan
+from luthier.task import InstrumentationTask
+from luthier.tool import Tool
+from luthier.verify import verify_kernel
+from wait_kernels import kernel
+
+BEGIN = (
+    "s_load_dwordx2 s[2:3], s[0:1], 0x0; s_waitcnt lgkmcnt(0); v_and_b32_e32 v1, 31, v0; v_lshlrev_b32_e32 v1, 2, v1"
+)
+LOAD, USE = "global_load_dword v10, v1, s[2:3]", "v_mov_b32 v11, v10; global_store_dword v1, v11, s[2:3] offset:128"
+PLAN = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64, "fill": "arange"},))
+
+
+class First(Tool):
+    """A hook at the kernel's entry."""
+
+    def __init__(self, module) -> None:
+        super().__init__()
+        self.module = module
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        task.insert_hook_before(task.lifted.blocks[0].first, self.module.nothing)
+
+
+@pytest.mark.parametrize(("wait", "count"), [("s_waitcnt vmcnt(0)", 0), ("s_nop 0", 1)])
+def test_waits_that_the_original_lacks(make_module, wait: str, count: int) -> None:
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
+    verdict = verify_kernel(kernel("gfx942", f"{BEGIN}; {LOAD}; {wait}; {USE}"), First(module), PLAN)
+    assert verdict.equal
+    assert len(verdict.missing_waits) == count
+    assert all("reads v10" in wait for wait in verdict.missing_waits)
