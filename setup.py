@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import shlex
@@ -55,6 +56,8 @@ class BuildNative(build_ext):
         sys.path.insert(0, "runtime")  # the modules that headers are made from import nothing that is to be built
         make_header(REGISTERS, "native_header", headers / "unit_numbers.h")
         make_header(EXECUTOR / "layout_header.py", "header", headers / "layout.h")
+        with contextlib.suppress(FileNotFoundError):  # without ROCm's headers the tool library is not built either
+            make_header(TOOL_LIBRARY / "api_header.py", "header", headers / "api_functions.h")
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
 
         def ask(*arguments: str) -> list[str]:
@@ -173,7 +176,7 @@ setup(
             TOOLS,
             sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.cpp")),
             language="c++",
-            depends=sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.[hm]*")),
+            depends=sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.[hmp]*")),
             define_macros=[("AMD_INTERNAL_BUILD", None)],  # ROCr's own headers find each other only so
             include_dirs=[f"{os.environ.get('ROCM_PATH', '/opt/rocm')}/include/hsa", "/usr/include/hsa"],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -144,6 +144,31 @@ class LoadedObject:
     pid: int
     gpu: int
     """Number of the device."""
+
+
+@dataclass(frozen=True)
+class ApiEvent:
+    """A call of a function of the HSA or HIP API has begun or ended."""
+
+    name: str
+    """Of the function."""
+    is_exit: bool
+    """Whether the call has ended."""
+    pid: int
+    thread: int
+    """The system's number of it."""
+    call: int
+    """The same number when the call begins and when it ends; different for every call of a process."""
+    time: int
+    """Nanoseconds since 1970."""
+    arguments: Mapping[str, int]
+    """By name: integers, addresses, handles, the bits of numbers; three entries ``name.x`` … for a HIP ``dim3``. Larger
+    structures are left out. Also there when the call has ended."""
+    result: int | None = None
+    """What it returned, if it has ended and that is known."""
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    """When the call has succeeded: what arguments point at, where that is one number that the function may have
+    written."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from luthier.counts import KernelCounts
-    from luthier.observation import Launch, LiveChannel, LoadedObject, Run
+    from luthier.observation import ApiEvent, Launch, LiveChannel, LoadedObject, Run
     from luthier.table import Table
     from luthier.task import InstrumentationTask
 
@@ -47,6 +47,10 @@ class Tool:
 
     reset_each_launch: ClassVar[bool] = False
     """Under `luthier run`, whether its variables get their initial values before every launch."""
+    hsa_events: ClassVar[Sequence[str]] = ("*",)
+    """Under `luthier run`, of which HSA functions `at_hsa_event` is told: names or patterns."""
+    hip_events: ClassVar[Sequence[str]] = ("*",)
+    """The same of HIP functions for `at_hip_event`."""
     name: ClassVar[str] = ""
     """Name on the command line, set from the entry point."""
 
@@ -115,6 +119,14 @@ class Tool:
             channel: on which device of which process.
             batch: [n] of ``channel.dtype``, in the order of tickets; the tool's own to keep.
         """
+
+    def at_hsa_event(self, event: ApiEvent) -> None:
+        """A call of one of the functions `hsa_events` has begun or ended. Those of a thread come in their order, soon
+        after they happened: the program does not wait."""
+
+    def at_hip_event(self, event: ApiEvent) -> None:
+        """The same for HIP and `hip_events`. The call that initialises HIP is the first one that is told of by its
+        end at the earliest."""
 
     def at_exit(self, run: Run) -> None:
         """The program has ended; `report` is called next."""

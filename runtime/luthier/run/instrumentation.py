@@ -15,6 +15,7 @@ from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
 from luthier.observation import Launch, LiveChannel, LoadedObject
 from luthier.patch.companion import ORIGINAL
+from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, Patcher
@@ -71,6 +72,7 @@ class Instrumentation:
         self.channels = Channels(None if recorder is None else recorder.folder, self.tell)
         self._lock = threading.RLock()
         """Whoever holds it waits for nobody who hands over records: tools get them under it."""
+        self._has_ended = threading.Event()
 
     @property
     def watches_launches(self) -> bool:
@@ -100,12 +102,17 @@ class Instrumentation:
                 raise
             except Exception as problem:  # whatever a tool's own code raises
                 raise ToolError(f"{tool.label()} failed when it was to begin: {problem!r}") from problem
+        if any(events.patterns(self.tools.tools, api) for api in events.APIS):
+            threading.Thread(target=self._tell_events_soon, name="luthier-events", daemon=True).start()
 
     def end(self) -> None:
         """The program has ended."""
         for session in self.sessions:
             self.channels.retire(session)
         self.channels.close()
+        self._has_ended.set()
+        for session in list(self.sessions):
+            self._tell_events(session)
         for tool in self.tools.tools:
             self._call(tool, tool.at_exit, self.view(tool))
 
@@ -131,6 +138,11 @@ class Instrumentation:
         selection = self.selection
         reply = Writer().number(selection.first, selection.end, selection.step, selection.unique_grid)
         reply.number(self.watches_launches, self.watches_objects)
+        for api in events.APIS:
+            wanted = events.patterns(self.tools.tools, api)
+            reply.number(len(wanted))
+            for pattern in wanted:
+                reply.text(pattern)
         return session, reply.number(ROWS, records), [session.ledger.fd]
 
     def disconnect(self, session: Session) -> None:
@@ -151,7 +163,8 @@ class Instrumentation:
             self.channels.open(session, block.block, channel, name, hand_over if takers else None)
 
     def answer(self, session: Session, kind: int, request: Reader) -> tuple[Writer, list[int]]:
-        """Do what a process asks."""
+        """Do what a process asks; tools have been told of what its API functions did before."""
+        self._tell_events(session)
         if kind == Request.OBJECT:
             return Writer().number(self._object(session, request.text(), request.string())), []
         if kind == Request.KERNEL:
@@ -182,6 +195,14 @@ class Instrumentation:
         if kind == Request.LAUNCH_END:
             self._launch_end(session, request)
             return Writer(), []
+        if kind == Request.FUNCTIONS:
+            with self._lock:
+                if session.events is None:
+                    session.events = events.EventLog(session.pid)
+                session.events.add(request)
+            return Writer().number(events.RECORDS), [session.events.memory.fd]
+        if kind == Request.DRAIN:
+            return Writer(), []
         if kind == Request.FAULT:
             self.tell(request.text())
             return Writer(), []
@@ -192,6 +213,25 @@ class Instrumentation:
         with self._lock:
             if fault not in self.faults:
                 self.faults.append(fault)
+
+    def _tell_events(self, session: Session) -> None:
+        """Tell tools of the calls of API functions that a process has written down."""
+        with self._lock:
+            if session.events is None:
+                return
+            try:
+                for api, event in session.events.take():
+                    for tool in self.tools.tools:
+                        if events.is_for(tool, api, event.name):
+                            self._call(tool, getattr(tool, f"at_{api}_event"), event)
+            except ProtocolError as problem:
+                session.events = None
+                self.tell(f"process {session.pid}: {problem}")
+
+    def _tell_events_soon(self) -> None:
+        while not self._has_ended.wait(0.05):
+            for session in list(self.sessions):
+                self._tell_events(session)
 
     def _object(self, session: Session, uri: str, contents: bytes) -> int:
         data = contents or read_uri(uri)

@@ -43,6 +43,8 @@ class Request(enum.IntEnum):
     CODE_OBJECT = 22
     LAUNCH = 23
     LAUNCH_END = 24
+    FUNCTIONS = 40
+    DRAIN = 41
 
 
 class Reader:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from luthier.observation import Launch, LiveChannel, LiveVariable
 from luthier.patch.companion import VariableBlock
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
+
+if TYPE_CHECKING:
+    from luthier.run.events import EventLog
 
 ROWS = 1 << 16
 """Kernels of a process that are counted; those beyond run uncounted."""
@@ -104,6 +108,8 @@ class Session:
     """By device and what is added to their addresses."""
     running: dict[int, Launch] = field(default_factory=dict)
     """By device, where tools are told of launches."""
+    events: EventLog | None = None
+    """Where tools are told of calls of API functions."""
     ledger: SharedMemory = field(init=False)
 
     def __post_init__(self) -> None:

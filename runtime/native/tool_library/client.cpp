@@ -38,6 +38,9 @@ Client::Client() : owner_(getpid()) {
   selection_.unique_grid = reply.number() != 0;
   wishes_.launches = reply.number() != 0;
   wishes_.code_objects = reply.number() != 0;
+  for (auto *patterns : {&wishes_.hsa, &wishes_.hip})
+    for (uint64_t left = reply.number(); left > 0; --left)
+      patterns->push_back(reply.bytes());
   const uint64_t rows = reply.number(), records = reply.number();
   void *memory = fd < 0 ? MAP_FAILED
                         : mmap(nullptr, Ledger::size(rows, records), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -118,6 +121,16 @@ bool Client::launch(unsigned gpu, uint64_t row, uint64_t number, bool instrument
 void Client::ended(unsigned gpu, uint64_t row, uint64_t number) {
   ask(Request::kLaunchEnd, Writer().number(gpu).number(row).number(number).text());
 }
+
+EventFile Client::functions(const Writer &described) {
+  EventFile file{-1, 0};
+  file.records = ask(Request::kFunctions, described.text(), &file.fd).number();
+  if (file.fd < 0)
+    throw Failure("the service sent no memory for events of APIs");
+  return file;
+}
+
+void Client::drain() { ask(Request::kDrain, {}); }
 
 void Client::tell(std::string_view fault) { ask(Request::kFault, Writer().bytes(fault).text()); }
 

@@ -20,6 +20,7 @@ struct Selection {
 struct Wishes {
   bool launches = false;  // one after the other on each device, before and after
   bool code_objects = false;
+  std::vector<std::string> hsa, hip;  // patterns of functions of these APIs
 };
 
 struct Answer {
@@ -35,6 +36,12 @@ struct BlockFile {
   int fd;
   uint64_t size;
   std::vector<uint64_t> rings;  // byte offsets of the channels' rings
+};
+
+// Memory for events of APIs, and for how many of them.
+struct EventFile {
+  int fd;
+  uint64_t records;
 };
 
 class Client {
@@ -65,6 +72,10 @@ public:
               const hsa_kernel_dispatch_packet_t &packet);
   // It has ended.
   void ended(unsigned gpu, uint64_t row, uint64_t number);
+  // There will be events of these functions.
+  EventFile functions(const Writer &described);
+  // The events so far are to be taken, so that there is room for others.
+  void drain();
   // Something that went wrong here; told at the end of the run.
   void tell(std::string_view fault);
 

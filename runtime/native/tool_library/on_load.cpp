@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <cstddef>
 #include <cstring>
+#include <dlfcn.h>
+#include <optional>
 
+#include "events.h"
 #include "timing.h"
 #include "turns.h"
 
@@ -24,6 +27,7 @@ struct Library {
   Kernels kernels{runtime, client, faults};
   std::unique_ptr<Timing> timing;  // null if launches are not recorded
   std::atomic<unsigned> queues{0};
+  std::optional<EventLog> events;  // if tools want to be told of any
 
   Turn &turn(unsigned gpu) {
     std::lock_guard lock(mutex_);
@@ -31,6 +35,17 @@ struct Library {
     if (!turn)
       turn = std::make_unique<Turn>(runtime, client, faults, gpu);
     return *turn;
+  }
+  // Lets the calls of HIP functions be told of, once the process has loaded HIP.
+  void tell_of_hip() {
+    std::lock_guard lock(mutex_);
+    try {
+      if (events && !client.wishes().hip.empty() && !has_hip_)
+        has_hip_ = luthier::tell_of_hip(*events, faults, client.wishes().hip);
+    } catch (const std::exception &problem) {
+      has_hip_ = true;
+      faults.tell(problem.what());
+    }
   }
   void finish() {
     std::lock_guard lock(mutex_);
@@ -49,7 +64,11 @@ struct Library {
 private:
   std::mutex mutex_;
   std::map<unsigned, std::unique_ptr<Turn>> turns_;
+  bool has_hip_ = false;
 };
+
+// What stands in ROCr's table since the library was loaded, which may be called again for the same table.
+decltype(CoreApiTable::hsa_executable_destroy_fn) in_place = nullptr;
 
 // Never destroyed: other threads may still launch kernels while the process ends.
 Library *library = nullptr;
@@ -191,6 +210,15 @@ void on_packets(const void *packets, uint64_t count, uint64_t, void *data, Write
     write_all(state, originals, count, write);
 }
 
+void intercept(hsa_queue_t *queue, int gpu) {
+  const auto &amd = library->runtime.amd;
+  auto *state = new QueueState(static_cast<unsigned>(gpu), library->queues++);
+  if (library->timing)
+    amd.hsa_amd_profiling_set_profiler_enabled_fn(queue, 1);
+  if (amd.hsa_amd_queue_intercept_register_fn(queue, on_packets, state) != HSA_STATUS_SUCCESS)
+    library->faults.tell("the packets of a queue cannot be intercepted");
+}
+
 hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
                           void (*callback)(hsa_status_t, hsa_queue_t *, void *), void *data, uint32_t private_size,
                           uint32_t group_size, hsa_queue_t **queue) {
@@ -209,13 +237,67 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
       library->faults.tell("a queue cannot be intercepted");
     return again;
   }
-  auto *state = new QueueState(static_cast<unsigned>(gpu), library->queues++);
-  if (library->timing)
-    runtime.amd.hsa_amd_profiling_set_profiler_enabled_fn(*queue, 1);
-  if (runtime.amd.hsa_amd_queue_intercept_register_fn(*queue, on_packets, state) != HSA_STATUS_SUCCESS)
-    library->faults.tell("the packets of a queue cannot be intercepted");
+  intercept(*queue, gpu);
   return status;
 }
+
+#ifdef HSA_AMD_QUEUE_CREATE_DESC_VERSION
+
+// Whether an intercepted queue is all that a descriptor asks for, but for what can be set afterwards.
+bool is_plain(const hsa_amd_queue_create_desc_t &wanted) {
+  return wanted.version == HSA_AMD_QUEUE_CREATE_DESC_VERSION && wanted.engine_type == HSA_AMD_QUEUE_ENGINE_COMPUTE &&
+         wanted.queue_size_bytes && wanted.queue_size_bytes % kPacket == 0 && wanted.traffic_class == 0;
+}
+
+// The newer way to make queues, several at once. Where their rings lie is a matter of speed alone.
+hsa_status_t create_queues(hsa_agent_t agent, hsa_amd_queue_create_desc_t *all, uint32_t count) {
+  const auto &amd = library->runtime.amd;
+  const int gpu = library->runtime.number_of(agent);
+  if (gpu < 0 || !all)
+    return amd.hsa_amd_queue_create_fn(agent, all, count);
+  hsa_status_t first = HSA_STATUS_SUCCESS;
+  for (uint32_t index = 0; index < count; ++index) {
+    hsa_amd_queue_create_desc_t &wanted = all[index];
+    const auto &compute = wanted.engine.compute;
+    wanted.queue = nullptr;
+    if (is_plain(wanted) &&
+        amd.hsa_amd_queue_intercept_create_fn(agent, wanted.queue_size_bytes / kPacket, compute.type, wanted.callback,
+                                              wanted.callback_data, compute.private_segment_size, UINT32_MAX,
+                                              &wanted.queue) == HSA_STATUS_SUCCESS) {
+      intercept(wanted.queue, gpu);
+      if (wanted.priority != HSA_AMD_QUEUE_PRIORITY_NORMAL)
+        amd.hsa_amd_queue_set_priority_fn(wanted.queue, wanted.priority);
+      if (compute.cu_mask_count)
+        amd.hsa_amd_queue_cu_set_mask_fn(wanted.queue, compute.cu_mask_count, compute.cu_mask);
+      continue;
+    }
+    const hsa_status_t status = amd.hsa_amd_queue_create_fn(agent, &wanted, 1);
+    if (status != HSA_STATUS_SUCCESS)
+      first = first == HSA_STATUS_SUCCESS ? status : first;
+    else if (wanted.engine_type == HSA_AMD_QUEUE_ENGINE_COMPUTE)
+      library->faults.tell("a queue cannot be intercepted");
+  }
+  return first;
+}
+
+void intercept_newer_queues(HsaApiTable &table) {
+  if (void **place = slot(table.amd_ext_, &AmdExtTable::hsa_amd_queue_create_fn))
+    *place = reinterpret_cast<void *>(create_queues);
+}
+
+#else
+
+// The descriptors of queues are not known without the headers of such a ROCr.
+void intercept_newer_queues(HsaApiTable &) {
+  Dl_info rocr{};
+  dladdr(reinterpret_cast<void *>(library->runtime.loader.hsa_ven_amd_loader_query_executable), &rocr);
+  void *opened = rocr.dli_fname ? dlopen(rocr.dli_fname, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+  if (opened && dlsym(opened, "hsa_amd_queue_create"))
+    library->faults.tell("queues that are made by hsa_amd_queue_create run uninstrumented: Luthier was built with the "
+                         "headers of a ROCm that does not have it");
+}
+
+#endif
 
 hsa_status_t freeze_executable(hsa_executable_t executable, const char *options) {
   const hsa_status_t status = library->runtime.core.hsa_executable_freeze_fn(executable, options);
@@ -228,6 +310,13 @@ hsa_status_t freeze_executable(hsa_executable_t executable, const char *options)
       library->faults.tell(problem.what());
     }
   return status;
+}
+
+// HIP asks for the agents when it begins, and no call of it is under way then: those that are must not come to be told
+// of. It may be loaded after ROCr.
+hsa_status_t iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void *), void *data) {
+  library->tell_of_hip();
+  return library->runtime.core.hsa_iterate_agents_fn(callback, data);
 }
 
 hsa_status_t destroy_executable(hsa_executable_t executable) {
@@ -266,7 +355,7 @@ extern "C" {
 
 bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   using namespace luthier;
-  if (table->core_->hsa_queue_create_fn == create_queue)
+  if (table->core_->hsa_executable_destroy_fn == in_place)
     return true;
   try {
     library = new Library(*table);  // a new one where the runtime was shut down and begins anew
@@ -280,10 +369,25 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   table->core_->hsa_executable_destroy_fn = destroy_executable;
   if (library->timing) {
     table->core_->hsa_signal_destroy_fn = destroy_signal;
-    table->amd_ext_->hsa_amd_memory_async_copy_fn = copy_memory;
-    table->amd_ext_->hsa_amd_memory_async_copy_rect_fn = copy_memory_rect;
+    *slot(table->amd_ext_, &AmdExtTable::hsa_amd_memory_async_copy_fn) = reinterpret_cast<void *>(copy_memory);
+    *slot(table->amd_ext_, &AmdExtTable::hsa_amd_memory_async_copy_rect_fn) = reinterpret_cast<void *>(copy_memory_rect);
   }
   table->core_->hsa_executable_freeze_fn = freeze_executable;
+  try {
+    intercept_newer_queues(*table);
+    const Wishes &wishes = library->client.wishes();
+    if (!wishes.hsa.empty() || !wishes.hip.empty())
+      library->events.emplace(library->client, library->faults);
+    if (!wishes.hip.empty()) {
+      table->core_->hsa_iterate_agents_fn = iterate_agents;
+      mend_hip_callbacks(*table);
+    }
+    if (!wishes.hsa.empty())
+      tell_of_hsa(*table, *library->events, wishes.hsa);
+  } catch (const std::exception &problem) {
+    library->faults.tell(problem.what());
+  }
+  in_place = table->core_->hsa_executable_destroy_fn;
   return true;
 }
 

@@ -7,15 +7,39 @@ namespace luthier {
 
 namespace {
 
+// Positions in the table of ROCm 5.2, counted in functions: five others came after these later.
+constexpr size_t kLastBeforeTwo = 16;    // hsa_amd_memory_async_copy
+constexpr size_t kLastBeforeThree = 47;  // hsa_amd_svm_prefetch_async
+
 // A table says its size in the place of a minor version.
-template <typename Table> Table copy_of(const Table *table) {
-  Table copy{};
-  if (table)
-    std::memcpy(&copy, table, std::min<size_t>(table->version.minor_id, sizeof copy));
+CoreApiTable copy_of(const CoreApiTable *table) {
+  CoreApiTable copy{};
+  std::memcpy(&copy, table, std::min<size_t>(table->version.minor_id, sizeof copy));
+  return copy;
+}
+
+AmdExtTable copy_of(AmdExtTable *table) {
+  AmdExtTable copy{};
+  for (size_t offset = sizeof copy.version; table && offset < sizeof copy; offset += sizeof(void *))
+    if (void **from = amd_slot(table, offset))
+      std::memcpy(reinterpret_cast<char *>(&copy) + offset, from, sizeof(void *));
   return copy;
 }
 
 }  // namespace
+
+void **amd_slot(AmdExtTable *table, size_t offset) {
+  const uint32_t major = table->version.major_id, size = table->version.minor_id;
+  constexpr uint32_t kBuiltWith = HSA_AMD_EXT_API_TABLE_MAJOR_VERSION;
+  size_t position = (offset - sizeof table->version) / sizeof(void *) + 1;
+  if (kBuiltWith == 1 && major == 2)
+    position += position <= kLastBeforeTwo ? 0 : position <= kLastBeforeThree ? 2 : 5;
+  else if (major != kBuiltWith || (major == 1 && size != sizeof *table))
+    throw Failure("the table of this ROCr has another order than those that are known (version " +
+                  std::to_string(major) + ", " + std::to_string(size) + " bytes)");
+  const size_t place = sizeof table->version + (position - 1) * sizeof(void *);
+  return place + sizeof(void *) <= size ? reinterpret_cast<void **>(reinterpret_cast<char *>(table) + place) : nullptr;
+}
 
 Runtime::Runtime(const HsaApiTable &table) : core(copy_of(table.core_)), amd(copy_of(table.amd_ext_)) {
   if (!core.hsa_executable_iterate_program_symbols_fn || !amd.hsa_amd_queue_intercept_register_fn)

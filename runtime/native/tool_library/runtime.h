@@ -11,6 +11,21 @@
 
 namespace luthier {
 
+// Where a table has the function at an offset of `AmdExtTable`; null if it is too short. ROCm 6 put five functions into
+// the middle of the table and counts it as major version 2 since; what this library was built with may be either.
+// Throws `Failure` for a table of another kind.
+void **amd_slot(AmdExtTable *table, size_t offset);
+
+template <typename Function> void **slot(CoreApiTable *table, Function CoreApiTable::*member) {
+  const auto place = reinterpret_cast<char *>(&(table->*member));
+  const bool there = place + sizeof(void *) <= reinterpret_cast<char *>(table) + table->version.minor_id;
+  return there ? reinterpret_cast<void **>(place) : nullptr;
+}
+
+template <typename Function> void **slot(AmdExtTable *table, Function AmdExtTable::*member) {
+  return table ? amd_slot(table, reinterpret_cast<char *>(&(table->*member)) - reinterpret_cast<char *>(table)) : nullptr;
+}
+
 struct Runtime {
   CoreApiTable core{};
   AmdExtTable amd{};

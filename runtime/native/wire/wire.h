@@ -26,6 +26,8 @@ enum class Request : uint64_t {
   kCodeObject,
   kLaunch,
   kLaunchEnd,
+  kFunctions = 40,
+  kDrain,
 };
 
 class Writer {

@@ -1,0 +1,152 @@
+#include "events.h"
+
+#include <algorithm>
+#include <fnmatch.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace luthier {
+
+struct EventLog::Head {
+  uint64_t written;  // by this process
+  uint64_t read;     // by the service
+  uint64_t reserved[6];
+};
+
+struct EventLog::Record {
+  uint64_t time;    // nanoseconds since 1970
+  uint64_t call;    // its number in this process
+  uint32_t thread;
+  uint32_t function;
+  uint16_t is_exit, has_result, count, reserved;
+  uint64_t result;
+  uint64_t values[27];
+};
+
+namespace {
+
+std::atomic<bool> *on_switch = nullptr;
+
+// A forked child has the memory of its parent's events, which are not its own.
+void forget() {
+  if (on_switch)
+    *on_switch = false;
+}
+
+uint32_t thread_number() {
+  static thread_local const uint32_t number = gettid();
+  return number;
+}
+
+uint64_t now() {
+  timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return time.tv_sec * 1'000'000'000ull + time.tv_nsec;
+}
+
+}  // namespace
+
+EventLog::EventLog(Client &client, Faults &faults) : client_(client), faults_(faults) {
+  static_assert(sizeof(Head) == 64 && sizeof(Record) == 256);
+  static const int registered = pthread_atfork(nullptr, nullptr, forget);
+  (void)registered;
+  on_switch = &on_;
+}
+
+uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
+  Writer message;
+  message.number(functions.size());
+  for (const ApiFunction &function : functions) {
+    message.bytes(function.api).bytes(function.name);
+    for (const auto *values : {&function.arguments, &function.outputs}) {
+      message.number(values->size());
+      for (const ApiValue &value : *values)
+        message.bytes(value.name).number(value.is_signed);
+    }
+    message.number(function.result_is_signed);
+  }
+  std::lock_guard lock(mutex_);
+  const EventFile file = client_.functions(message);
+  if (!head_) {
+    void *memory = mmap(nullptr, sizeof(Head) + file.records * sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED,
+                        file.fd, 0);
+    if (memory == MAP_FAILED) {
+      close(file.fd);
+      throw Failure("the memory for events of APIs cannot be mapped");
+    }
+    head_ = static_cast<Head *>(memory);
+    records_ = reinterpret_cast<Record *>(head_ + 1);
+    count_ = file.records;
+    on_ = true;
+  }
+  close(file.fd);
+  const uint32_t first = functions_;
+  functions_ += functions.size();
+  return first;
+}
+
+uint64_t EventLog::enter(uint32_t function, std::span<const uint64_t> values) {
+  Record record{};
+  record.call = calls_.fetch_add(1, std::memory_order_relaxed);
+  record.function = function;
+  put(record, values);
+  return record.call;
+}
+
+void EventLog::exit(uint32_t function, uint64_t call, const uint64_t *result, std::span<const uint64_t> values) {
+  Record record{};
+  record.call = call;
+  record.function = function;
+  record.is_exit = 1;
+  record.has_result = result != nullptr;
+  record.result = result ? *result : 0;
+  put(record, values);
+}
+
+void EventLog::put(Record &record, std::span<const uint64_t> values) {
+  if (!on_)
+    return;
+  record.count = std::min(values.size(), std::size(record.values));
+  std::copy_n(values.begin(), record.count, record.values);
+  record.thread = thread_number();
+  std::lock_guard lock(mutex_);
+  const uint64_t place = head_->written;
+  if (place - __atomic_load_n(&head_->read, __ATOMIC_ACQUIRE) >= count_)
+    try {
+      client_.drain();
+      if (place - __atomic_load_n(&head_->read, __ATOMIC_ACQUIRE) >= count_)
+        throw Failure("the Luthier service does not take events of APIs: there will be no more");
+    } catch (const std::exception &problem) {
+      on_ = false;
+      faults_.tell(problem.what());
+      return;
+    }
+  record.time = now();
+  records_[place % count_] = record;
+  __atomic_store_n(&head_->written, place + 1, __ATOMIC_RELEASE);
+}
+
+bool EventLog::wanted(const std::vector<std::string> &patterns, const char *name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string &pattern) { return fnmatch(pattern.c_str(), name, 0) == 0; });
+}
+
+bool EventLog::read(uint64_t from, size_t size, bool is_signed, uint64_t &value) {
+  value = 0;
+  if (!from || size > sizeof value)
+    return false;
+  iovec here{&value, size}, there{reinterpret_cast<void *>(from), size};
+  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(size))
+    return false;
+  value = extend(value, size, is_signed);
+  return true;
+}
+
+uint64_t EventLog::extend(uint64_t value, size_t size, bool is_signed) {
+  const unsigned unused = 64 - 8 * size;
+  return is_signed ? static_cast<uint64_t>(static_cast<int64_t>(value << unused) >> unused) : value;
+}
+
+}  // namespace luthier

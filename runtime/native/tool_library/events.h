@@ -1,0 +1,71 @@
+// Calls of API functions, for tools that want to be told of them: records in memory that the service reads whatever
+// becomes of this process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+
+namespace luthier {
+
+// An argument, or what a pointer points at when the function has returned.
+struct ApiValue {
+  std::string name;
+  bool is_signed;
+};
+
+struct ApiFunction {
+  std::string api;  // hsa, hip
+  std::string name;
+  std::vector<ApiValue> arguments, outputs;
+  bool result_is_signed = false;
+};
+
+class EventLog {
+public:
+  EventLog(Client &client, Faults &faults);
+
+  // Tells the service what there will be events of; the number of the first function. Throws `Failure`.
+  uint32_t add(const std::vector<ApiFunction> &functions);
+
+  // A call begins: its number. `values` are the arguments.
+  uint64_t enter(uint32_t function, std::span<const uint64_t> values);
+  // It has ended. `values` are the outputs; none where the call failed.
+  void exit(uint32_t function, uint64_t call, const uint64_t *result, std::span<const uint64_t> values);
+
+  // Whether a name is one of the patterns, as a shell has them.
+  static bool wanted(const std::vector<std::string> &patterns, const char *name);
+  // A word that a call has written, read safely.
+  static bool read(uint64_t from, size_t size, bool is_signed, uint64_t &value);
+  // The number in the low bytes of a word.
+  static uint64_t extend(uint64_t value, size_t size, bool is_signed);
+
+private:
+  struct Head;
+  struct Record;
+  void put(Record &record, std::span<const uint64_t> values);
+
+  Client &client_;
+  Faults &faults_;
+  std::mutex mutex_;
+  std::atomic<bool> on_{false};
+  std::atomic<uint64_t> calls_{0};
+  uint32_t functions_ = 0;
+  Head *head_ = nullptr;
+  Record *records_ = nullptr;
+  uint64_t count_ = 0;
+};
+
+// Lets the calls of HSA functions that tools want to be told of be told, from now on.
+void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::string> &patterns);
+// The same for HIP; false if the process has not loaded it yet.
+bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &patterns);
+// Mends what HIP does wrong while it tells of its calls.
+void mend_hip_callbacks(HsaApiTable &table);
+
+}  // namespace luthier
