@@ -17,14 +17,21 @@ from distutils.command.build_scripts import build_scripts  # isort: skip  (setup
 
 REGISTERS = Path("runtime/luthier/isa/registers.py")
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
+KFD_DOOR = Path("runtime/native/kfd_door")
 TOOL_LIBRARY = Path("runtime/native/tool_library")
 WIRE = Path("runtime/native/wire")
 EXECUTOR = Path("runtime/native/executor")
 IN_PROCESS = EXECUTOR / "inprocess.cpp"
 THUNK = "luthier.run.native.libhsakmt"
+KFD = "luthier.run.native.libluthier_kfd"
 TOOLS = "luthier.run.native.libluthier_tools"
 EXECUTE = "luthier.emulator.native.libluthier_executor"
-FILES = {THUNK: "libhsakmt.so.1", TOOLS: "libluthier_tools.so", EXECUTE: "libluthier_executor.so"}
+FILES = {
+    THUNK: "libhsakmt.so.1",
+    KFD: "libluthier_kfd.so",
+    TOOLS: "libluthier_tools.so",
+    EXECUTE: "libluthier_executor.so",
+}
 """Libraries that are no Python modules."""
 
 LLVM_COMPONENTS = [
@@ -171,6 +178,34 @@ setup(
                 "-Wl,-s",
             ],
             optional=True,  # without the headers of ROCm all but `luthier run` works
+        ),
+        Extension(
+            KFD,
+            sorted(
+                str(path)
+                for folder in (KFD_DOOR, VIRTUAL_DEVICE, WIRE, EXECUTOR)
+                for path in folder.glob("*.cpp")
+                if path != IN_PROCESS and not path.name.startswith("thunk_")  # the other doors
+            ),
+            language="c++",
+            depends=[
+                *sorted(
+                    str(path)
+                    for folder in (KFD_DOOR, VIRTUAL_DEVICE, WIRE, EXECUTOR)
+                    for path in folder.glob("**/*.[hm]*")
+                ),
+                *LAYOUTS,
+            ],
+            include_dirs=[str(VIRTUAL_DEVICE), str(KFD_DOOR)],
+            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
+            extra_link_args=[
+                "-pthread",
+                "-Wl,-soname,libluthier_kfd.so",
+                f"-Wl,--version-script={KFD_DOOR}/exports.map",
+                "-Wl,-z,defs",
+                "-Wl,-s",
+            ],
+            optional=True,
         ),
         Extension(
             TOOLS,

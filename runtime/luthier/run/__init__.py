@@ -13,6 +13,7 @@ comes from a service in the process of `luthier run`:
 | `protocol`, `service` | messages, connections |
 | `instrumentation`, `patching`, `sessions`, `selection` | tools at work on the program's processes |
 | `tables`, `schema`, `record`, `folder`, `export` | run directories: written, read, in other formats |
+| `door`, `topology` | where programs meet the device: at libhsakmt, or at the kernel driver and its files |
 | `program` | starting the program, its environment, its end |
 """
 

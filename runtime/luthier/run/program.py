@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError, LuthierError
 from luthier.processes import start
+from luthier.run import door, topology
 from luthier.run.virtual_gpus import VirtualGpu
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ LIBRARY = "libhsakmt.so.1"
 TOOL_LIBRARY = "libluthier_tools.so"
 _LIBRARIES, _SERVICE = "libraries", "service"
 """In the private folder of a run."""
+KFD_LIBRARY = "libluthier_kfd.so"
+KFD_FOLDER = "LUTHIER_RUN_KFD"
+"""Environment variable that tells the library before all others where the driver's files are."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends these to the program, too: what they mean is its business."""
@@ -50,16 +54,22 @@ def library_folder() -> Path:
     return folder
 
 
-def environment(base: Mapping[str, str], folder: Path, *, tools: bool) -> dict[str, str]:
+def environment(base: Mapping[str, str], folder: Path, *, tools: bool, driver: Path | None = None) -> dict[str, str]:
     """The program's environment: Luthier's library before all others, and where the service is.
 
     Args:
         folder: what `_private_folder` gives.
         tools: whether ROCr is to load the tool library.
+        driver: folder with the kernel driver's files, where the device is to answer in its place.
     """
     result = dict(base)
-    others = result.get("LD_LIBRARY_PATH")
-    result["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder / _LIBRARIES), *([others] if others else [])])
+    if driver is None:
+        others = result.get("LD_LIBRARY_PATH")
+        result["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder / _LIBRARIES), *([others] if others else [])])
+    else:
+        others = result.get("LD_PRELOAD")
+        result["LD_PRELOAD"] = os.pathsep.join([str(folder / _LIBRARIES / KFD_LIBRARY), *([others] if others else [])])
+        result[KFD_FOLDER] = str(driver)
     result[SOCKET] = str(folder / _SERVICE)
     if tools:
         others = result.get("HSA_TOOLS_LIB")
@@ -107,7 +117,10 @@ def run_program(
     """
     libraries = library_folder()
     with _private_folder(libraries) as folder, _listening(folder) as listener, _signals() as forward_to:
-        child = start(command, env=environment(os.environ, folder, tools=tools is not None))
+        driver = folder / "driver" if door.is_driver(os.environ, command[0]) else None
+        if driver is not None:
+            topology.write(driver, devices)
+        child = start(command, env=environment(os.environ, folder, tools=tools is not None, driver=driver))
         forward_to(child.send_signal)
         imported = threading.Event()
         arguments = listener, devices, tools, executed, imported

@@ -41,8 +41,8 @@ bool handle(hsa_signal_value_t value, void *data) {
   return again;
 }
 
-// HIP waits for its commands with "less than 1", and for those with a function to call with "less than 2". A handler that
-// finds others not done waits for them in its turn.
+// HIP waits for its commands with "less than 1", and for those with a function to call with "less than 2". A handler
+// that finds others not done waits for them in its turn.
 hsa_status_t wait_for(hsa_signal_t signal, hsa_signal_condition_t condition, hsa_signal_value_t value,
                       hsa_amd_signal_handler handler, void *argument) {
   if (condition == HSA_SIGNAL_CONDITION_LT && (value == 1 || value == 2)) {

@@ -23,7 +23,9 @@ template <typename Function> void **slot(CoreApiTable *table, Function CoreApiTa
 }
 
 template <typename Function> void **slot(AmdExtTable *table, Function AmdExtTable::*member) {
-  return table ? amd_slot(table, reinterpret_cast<char *>(&(table->*member)) - reinterpret_cast<char *>(table)) : nullptr;
+  if (!table)
+    return nullptr;
+  return amd_slot(table, reinterpret_cast<char *>(&(table->*member)) - reinterpret_cast<char *>(table));
 }
 
 struct Runtime {

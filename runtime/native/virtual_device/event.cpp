@@ -43,6 +43,20 @@ bool Events::raise(unsigned id) {
   return true;
 }
 
+bool Events::lower(unsigned id) {
+  std::lock_guard lock(mutex_);
+  if (id == 0 || id >= events_.size() || !events_[id].used)
+    return false;
+  events_[id].raised = false;
+  return true;
+}
+
+void Events::move(uint64_t *mailboxes) {
+  std::lock_guard lock(mutex_);
+  std::copy_n(mailboxes_, kMaxEvents, mailboxes);
+  mailboxes_ = mailboxes;
+}
+
 void Events::interrupt() {
   std::lock_guard lock(mutex_);
   collect();

@@ -22,6 +22,9 @@ public:
   unsigned create(bool manual, bool raised);
   bool destroy(unsigned id);
   bool raise(unsigned id);
+  bool lower(unsigned id);
+  // Mailboxes elsewhere; the events made so far keep what is in theirs.
+  void move(uint64_t *mailboxes);
   // An interrupt: raise every event with mail.
   void interrupt();
   uint64_t *mailbox(unsigned id) { return mailboxes_ + id; }

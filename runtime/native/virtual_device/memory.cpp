@@ -154,6 +154,38 @@ void Memory::set_name(uint64_t address, uint64_t name) {
     found->second.name = name;
 }
 
+void Memory::adopt(const Allocation &made) {
+  std::lock_guard lock(mutex_);
+  allocations_.emplace(made.address, made);
+  changed();
+}
+
+bool Memory::drop(uint64_t address, uint64_t gpu_address) {
+  std::lock_guard lock(mutex_);
+  auto found = exactly(address, gpu_address);
+  if (found == allocations_.end())
+    return false;
+  allocations_.erase(found);
+  changed();
+  return true;
+}
+
+bool Memory::set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint32_t> nodes) {
+  std::lock_guard lock(mutex_);
+  auto found = exactly(address, gpu_address);
+  if (found == allocations_.end())
+    return false;
+  found->second.mapped = std::move(nodes);
+  changed();
+  return true;
+}
+
+Memory::Allocations::iterator Memory::exactly(uint64_t address, uint64_t gpu_address) {
+  auto [from, to] = allocations_.equal_range(address);
+  auto found = std::find_if(from, to, [&](auto &entry) { return entry.second.gpu_address == gpu_address; });
+  return found == to ? allocations_.end() : found;
+}
+
 std::optional<Allocation> Memory::find(uint64_t address) const {
   std::lock_guard lock(mutex_);
   auto found = const_cast<Memory *>(this)->at(address);

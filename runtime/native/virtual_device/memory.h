@@ -48,6 +48,11 @@ public:
   int make_file(uint64_t address, uint64_t size);
   void set_name(uint64_t address, uint64_t name);
 
+  // Memory that somebody else keeps, which the device sees at `gpu_address`; both together name it.
+  void adopt(const Allocation &made);
+  bool drop(uint64_t address, uint64_t gpu_address);
+  bool set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint32_t> nodes);
+
   std::optional<Allocation> find(uint64_t address) const;
   bool set_user_data(uint64_t address, void *data);
   std::shared_ptr<const RangeTable> table(unsigned node) const;
@@ -57,6 +62,7 @@ public:
 private:
   using Allocations = std::multimap<uint64_t, Allocation>;
   Allocations::iterator at(uint64_t address);
+  Allocations::iterator exactly(uint64_t address, uint64_t gpu_address);
   void changed();
 
   mutable std::mutex mutex_;

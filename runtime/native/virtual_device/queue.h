@@ -37,7 +37,9 @@ public:
   void stop();
   // Lets it rest, or go on.
   void set_active(bool active) { active_.store(active); }
-  uint64_t *doorbell() { return &doorbell_; }
+  uint64_t *doorbell() { return doorbell_; }
+  // Before it starts: the doorbell is elsewhere.
+  void use_doorbell(uint64_t *doorbell) { doorbell_ = doorbell; }
 
 protected:
   // Takes what there is; false if there was nothing.
@@ -52,7 +54,8 @@ protected:
   char *ring_;
   uint64_t size_;
   uint64_t *write_, *read_;
-  alignas(64) uint64_t doorbell_ = ~0ull;
+  alignas(64) uint64_t own_doorbell_ = ~0ull;
+  uint64_t *doorbell_ = &own_doorbell_;
 
 private:
   void run();

@@ -57,7 +57,7 @@ char *SdmaQueue::reach(const char *what, uint64_t place, uint64_t size) {
 }
 
 bool SdmaQueue::process() {
-  const uint64_t end = __atomic_load_n(&doorbell_, __ATOMIC_ACQUIRE);
+  const uint64_t end = __atomic_load_n(doorbell_, __ATOMIC_ACQUIRE);
   if (failed_ || end == ~0ull || next_ >= end)
     return false;
   while (next_ < end && !stopping()) {
