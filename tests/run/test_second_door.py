@@ -99,7 +99,7 @@ def link(tmp_path: Path) -> Callable[..., Path]:
 def test_the_door_is_chosen_by_the_runtime(link: Callable[..., Path]) -> None:
     thunk = link("libhsakmt.so.1", "-shared", "-fPIC", "-Wl,-soname,libhsakmt.so.1")
     older = link("libhsa-runtime64.so.1", "-shared", "-fPIC", "-Wl,--no-as-needed", str(thunk))
-    newer = link("libhsa-runtime64.so.1", "-shared", "-fPIC")
+    newer = link("libhsa-runtime64.so.1", "-shared", "-fPIC", "-Wl,--no-as-needed", "-lm")
     program = link("program")
     tied = link("tied", f"-Wl,--enable-new-dtags,-rpath,$ORIGIN/../{newer.parent.name}")
     for runtime, is_driver in ((older, False), (newer, True)):
