@@ -88,7 +88,7 @@ p2p_links_count 0
 cpu_core_id_base 0
 simd_id_base 0
 max_waves_per_simd {waves}
-lds_size_in_kb {lds // 1024}
+lds_size_in_kb {lds >> 10}
 gds_size_in_kb 0
 num_gws 64
 wave_front_size {wave}

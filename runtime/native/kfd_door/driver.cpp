@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "chips.h"
 #include "system.h"
 
 namespace luthier {
@@ -263,8 +264,7 @@ public:
     if (!node)
       return -EINVAL;
     a.num_tile_configs = a.num_macro_tile_configs = 0;  // there are no images
-    // Where ROCr can make images, it does not begin without a possible value: the drivers' own for Vega 10 and Navi 21.
-    a.gb_addr_config = system_.gpus()[node - 1].major < 10 ? 0x2A11'4042 : 0x545;
+    a.gb_addr_config = chip_of(system_.gpus()[node - 1]).tiles;
     a.num_banks = a.num_ranks = 0;
     return 0;
   }

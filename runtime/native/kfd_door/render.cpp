@@ -9,6 +9,7 @@
 #include <linux/ioctl.h>
 
 #include "driver.h"
+#include "chips.h"
 #include "system.h"
 
 namespace luthier {
@@ -49,19 +50,6 @@ struct Device {
 constexpr unsigned kVersion = 0x00, kClient = 0x05, kInfo = 0x45;
 constexpr unsigned kAcceleration = 0x00, kDevice = 0x16;
 
-// Family and revision of the chip, of the graphics drivers' own counting (amdgpu_drm.h, and amdgpu_asic.h of their
-// libraries): where ROCr can make images, it does not begin without.
-struct Chip {
-  uint64_t major, minor, stepping;
-  uint32_t family, revision;
-};
-constexpr Chip kChips[] = {
-    {9, 0, 6, 141, 0x28},
-    {9, 0, 8, 141, 0x32},
-    {9, 0, 10, 141, 0x3C},
-    {10, 3, 0, 143, 0x28},
-};
-
 // Copies a text, as long as there is room, and tells its size.
 void give(const char *text, char *to, size_t &size) {
   const size_t whole = std::strlen(text);
@@ -82,11 +70,9 @@ int answer(const Gpu &gpu, const Question &question) {
   if (question.query == kDevice) {
     Device device{};
     device.device_id = gpu.device_id;
-    for (const Chip &chip : kChips)
-      if (chip.major == gpu.major && chip.minor == gpu.minor && chip.stepping == gpu.stepping) {
-        device.family = chip.family;
-        device.external_revision = chip.revision;
-      }
+    const Chip chip = chip_of(gpu);
+    device.family = chip.family;
+    device.external_revision = chip.revision;
     device.engines = device.arrays = 1;
     device.counter_khz = 100'000;
     device.engine_khz = gpu.clock_mhz * 1000;

@@ -29,14 +29,14 @@ AmdExtTable copy_of(AmdExtTable *table) {
 }  // namespace
 
 void **amd_slot(AmdExtTable *table, size_t offset) {
-  const uint32_t major = table->version.major_id, size = table->version.minor_id;
+  const uint32_t order = table->version.major_id, size = table->version.minor_id;
   constexpr uint32_t kBuiltWith = HSA_AMD_EXT_API_TABLE_MAJOR_VERSION;
   size_t position = (offset - sizeof table->version) / sizeof(void *) + 1;
-  if (kBuiltWith == 1 && major == 2)
+  if (kBuiltWith == 1 && order == 2)
     position += position <= kLastBeforeTwo ? 0 : position <= kLastBeforeThree ? 2 : 5;
-  else if (major != kBuiltWith || (major == 1 && size != sizeof *table))
+  else if (order != kBuiltWith || (order == 1 && size != sizeof *table))
     throw Failure("the table of this ROCr has another order than those that are known (version " +
-                  std::to_string(major) + ", " + std::to_string(size) + " bytes)");
+                  std::to_string(order) + ", " + std::to_string(size) + " bytes)");
   const size_t place = sizeof table->version + (position - 1) * sizeof(void *);
   return place + sizeof(void *) <= size ? reinterpret_cast<void **>(reinterpret_cast<char *>(table) + place) : nullptr;
 }
