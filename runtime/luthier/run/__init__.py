@@ -7,7 +7,7 @@ comes from a service in the process of `luthier run`:
 | module | does |
 | --- | --- |
 | `virtual_gpus` | the devices: what programs are told of them |
-| `space` | memory that service and programs share: machine code, records, plans |
+| `space`, `shared_memory` | memory that service and programs share: machine code, records, plans; rings and counts |
 | `planner` | a kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
 | `faults` | the state in which a kernel stopped -> words |
 | `protocol`, `service` | messages, connections |

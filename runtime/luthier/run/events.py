@@ -11,7 +11,7 @@ import numpy as np
 
 from luthier.observation import ApiEvent
 from luthier.run.protocol import ProtocolError, Reader
-from luthier.run.sessions import SharedMemory
+from luthier.run.shared_memory import SharedMemory
 from luthier.tool import Tool
 
 HEAD = np.dtype([("written", "<u8"), ("read", "<u8"), ("reserved", "<u8", 6)])

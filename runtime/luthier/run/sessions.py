@@ -6,7 +6,6 @@ That memory belongs to the service as well as to the process, so what was counte
 from __future__ import annotations
 
 import mmap
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from luthier.observation import Launch, LiveChannel, LiveVariable
 from luthier.patch.companion import VariableBlock
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
+from luthier.run.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
     from luthier.run.events import EventLog
@@ -43,23 +43,6 @@ RECORD = np.dtype(
 NEVER = (1 << 64) - 1
 """`end` of a launch whose times on the device will not be known."""
 assert HEAD.itemsize == ROW.itemsize == RECORD.itemsize == 64
-
-
-class SharedMemory:
-    """A file of memory, and its bytes here."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self.fd = os.memfd_create(name, os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, self.size)
-        self._map = mmap.mmap(self.fd, self.size)
-        self.bytes: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
-
-    def give_back(self, start: int, end: int) -> None:
-        """Free the memory of whole pages between two offsets; they are zeros then."""
-        start, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
-        if end > start:
-            self._map.madvise(mmap.MADV_REMOVE, start, end - start)
 
 
 @dataclass(frozen=True)
