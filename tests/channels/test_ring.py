@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier.channels import Description, Drain, Ring, describe
-from luthier.channels.layout import CONTROL, FIELD, HEAD, MAGIC, VERSION, Kind, Mode
+from luthier.channels.layout import CONTROL, FIELD, HEAD, VERSION, Kind, Mode
+from luthier.channels.mark import MAGIC
 from luthier.errors import ToolError
 from numpy.typing import NDArray
 

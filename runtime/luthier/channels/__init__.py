@@ -7,9 +7,23 @@ them in the order of the tickets and says how far it is.
 
 from __future__ import annotations
 
-from luthier.channels.drain import Drain
-from luthier.channels.layout import Description, describe
-from luthier.channels.printing import Printer
-from luthier.channels.ring import Ring
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Description", "Drain", "Printer", "Ring", "describe"]
+if TYPE_CHECKING:
+    from luthier.channels.drain import Drain as Drain
+    from luthier.channels.layout import Description as Description
+    from luthier.channels.layout import describe as describe
+    from luthier.channels.printing import Printer as Printer
+    from luthier.channels.ring import Ring as Ring
+
+_MODULE_OF = {"Description": "layout", "Drain": "drain", "Printer": "printing", "Ring": "ring", "describe": "layout"}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(importlib.import_module(f"{__name__}.{module}"), name))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from luthier.channels.mark import is_channel
 from luthier.errors import ToolError
 
-MAGIC = b"luthier.channel\0"
 VERSION = 1
 
 HEAD = np.dtype(
@@ -78,11 +78,6 @@ class Description:
     def ring_size(self) -> int:
         """Bytes of its ring."""
         return CONTROL.itemsize + self.capacity * (4 + self.dtype.itemsize)
-
-
-def is_channel(initial: bytes) -> bool:
-    """Whether a variable with these contents is a channel."""
-    return initial[: len(MAGIC)] == MAGIC
 
 
 def describe(name: str, initial: bytes) -> Description | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from luthier.channels.layout import is_channel
+from luthier.channels.mark import is_channel
 from luthier.errors import HookError
 from luthier.isa.targets import TargetId
 from luthier.module import llvm_types

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.channels import Description, Drain, Printer, Ring, describe
-from luthier.channels.layout import MAGIC, Kind, Mode
+from luthier.channels.layout import Kind, Mode
+from luthier.channels.mark import MAGIC
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.module.embedded import plain_name
