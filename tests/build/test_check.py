@@ -40,7 +40,7 @@ LUTHIER_HOOK_ANNOTATE waits(uint32_t x) {
 }
 LUTHIER_HOOK_ANNOTATE traps(uint32_t x) { if (x == 3) __builtin_trap(); }
 LUTHIER_HOOK_ANNOTATE allocates(uint32_t x) { *static_cast<uint32_t *>(malloc(x)) = x; }
-LUTHIER_HOOK_ANNOTATE stacks(uint32_t x) { volatile char *a = (char *)__builtin_alloca(x); a[x & 3] = x; out = a[x / 2]; }
+LUTHIER_HOOK_ANNOTATE stacks(uint32_t x) { volatile char *a = (char *)__builtin_alloca(x); a[3] = x; out = a[x / 2]; }
 __device__ uint32_t tree(uint32_t n) { return n < 2 ? threadIdx.x : n * tree(n - 1) + tree(n - 2); }
 LUTHIER_HOOK_ANNOTATE recurses(uint32_t x) { out = tree(x); }
 LUTHIER_HOOK_ANNOTATE ends() { __builtin_amdgcn_endpgm(); }

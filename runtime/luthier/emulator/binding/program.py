@@ -222,11 +222,11 @@ class Code:
                 return
             reached = self._reach(records, table.bound)
             mode = Mode(float_mode(key), bool(key & layout.STEPPING), bool(key & layout.SKIPPING))
+            if self.watcher is not None:  # before another thread may come upon the records
+                self.watcher.fill(reached.tolist())
             for start, part in zip(self._starts, self.parts, strict=True):
                 here = reached[(reached >= start) & (reached <= start + len(part))]
                 self._bind(table.records, start, part, here, mode)
-            if self.watcher is not None:
-                self.watcher.fill(reached.tolist())
             table.bound[reached] = True
             table.version += 1
             # Who reads meanwhile must not find a version of records that are not there.
