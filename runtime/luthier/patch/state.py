@@ -56,7 +56,7 @@ class StatePlan:
 
 
 def plan_state(
-    lifted: LiftedRepresentation, budget: RegisterBudget, states: Iterable[str], written: int, *, frame: bool
+    lifted: LiftedRepresentation, budget: RegisterBudget, states: Iterable[str], written: int, *, frame: bool = False
 ) -> StatePlan:
     """Find places for launch state.
 
