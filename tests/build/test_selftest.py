@@ -21,6 +21,8 @@ from luthier_build.selftest import devices, kernel
 from luthier_build.selftest.steps import Skip, Step, run_steps
 from luthier_build.toolchain import Toolchain
 
+pytestmark = pytest.mark.rotating(4)
+
 
 def selftest(tmp_path: Path, *arguments: str) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
     """The exit status, and the steps of the file by device and name."""

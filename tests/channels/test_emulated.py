@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from .conftest import TARGETS, Loaded, patterns
 
+pytestmark = pytest.mark.rotating(2)
+
 MakeModule = Callable[..., ToolModule]
 Trace = Callable[..., Loaded]
 WORD = np.uint64(0x9E3779B97F4A7C15)

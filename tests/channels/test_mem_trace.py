@@ -23,6 +23,8 @@ from luthier.tool import Tool
 
 from .conftest import TARGETS
 
+pytestmark = pytest.mark.rotating(2)
+
 ROOT = Path(__file__).parents[2]
 PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
 APPS = ("vector_add", "reduction", "divergent_loop", "function_call")

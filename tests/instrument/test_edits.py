@@ -14,6 +14,8 @@ from luthier.objects import CodeObject
 from luthier.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
+pytestmark = pytest.mark.rotating(2)
+
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 SOURCE = """
 __device__ uint64_t total = 0;

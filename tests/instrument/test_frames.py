@@ -15,6 +15,8 @@ from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
 
+pytestmark = pytest.mark.rotating(3)
+
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 """Of each family."""
 LANES = 160

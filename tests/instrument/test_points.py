@@ -22,6 +22,8 @@ from luthier.points import function_entry
 from luthier.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
+pytestmark = pytest.mark.rotating(2)
+
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 APPS = ["reduction", "divergent_loop", "function_call"]

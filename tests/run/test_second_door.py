@@ -39,7 +39,7 @@ def test_a_kernel(build_program: Build, luthier_run: Run, target: str) -> None:
     assert outcome.out.startswith(target)
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(10)
 @pytest.mark.parametrize("name", SAYS)
 def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str) -> None:
     target = next((target for target in TARGETS if is_todays(f"{name} {target}", len(TARGETS))), TARGETS[0])
