@@ -519,15 +519,13 @@ class Splicer:
         choices = self._choices.get(use.template)
         if choices is None:
             choices = self._choices[use.template] = Choices(use.template, self.budget, self.lifted.wave_size)
-        # All that matters as long as there is no other binding.
-        key = (
-            use.form,
-            choices.made,
-            live.active_bits & choices.heeded,
-            live.all_bits & choices.heeded_in_all_lanes,
-            seam,
-        )
-        number = self._known.get(key)
+
+        def key() -> tuple[int, int, int, int, Seam]:
+            """All that matters as long as there is no other binding."""
+            active, all_lanes = live.active_bits & choices.heeded, live.all_bits & choices.heeded_in_all_lanes
+            return use.form, choices.made, active, all_lanes, seam
+
+        number = self._known.get(key())
         if number is None:
             binding = choices.choose(use.sources, live)
             if binding is None:
@@ -540,14 +538,7 @@ class Splicer:
                 )
             number = self._emit(use.template, binding, seam)
             self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
-            key = (
-                use.form,
-                choices.made,
-                live.active_bits & choices.heeded,
-                live.all_bits & choices.heeded_in_all_lanes,
-                seam,
-            )
-            self._known[key] = number
+            self._known[key()] = number
         return number
 
     def _emit(self, template: Template, binding: Binding, seam: Seam) -> int:
