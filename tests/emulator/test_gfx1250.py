@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from kept import compiled, kept
+from assembly import assembled, function, kernel_text
 from luthier.counts import CounterBudget
 from luthier.devices import open_device
 from luthier.emulator.inspection.coverage import coverage
@@ -19,8 +19,6 @@ from luthier.patch import patch_object
 from luthier.task import InstrumentationTask
 from luthier.verify import verify_kernel
 from numpy.typing import NDArray
-
-from luthier_build.toolchain import Toolchain
 
 TARGET = "gfx1250"
 SOURCE = """
@@ -57,37 +55,12 @@ PLANS = {
     "add": LaunchPlan("add", (1, 1, 1), (64, 1, 1), (BYTES, BYTES, RESULT, 50)),
     "mix": LaunchPlan("mix", (1, 1, 1), (64, 1, 1), (BYTES, RESULT)),
 }
-ASSEMBLY = """
-.amdgcn_target "amdgcn-amd-amdhsa--gfx1250"
-.text
-.globl k
-.p2align 8
-.type k,@function
-k:
-  s_load_b64 s[4:5], s[0:1], 0x0
-  v_lshlrev_b32 v1, 3, v0
-  s_wait_kmcnt 0x0
+CODE = """\
+s_load_b64 s[4:5], s[0:1], 0x0
+v_lshlrev_b32 v1, 3, v0
+s_wait_kmcnt 0x0
 {body}
-  s_endpgm
-.rodata
-.p2align 6
-.amdhsa_kernel k
-  .amdhsa_next_free_vgpr 32
-  .amdhsa_next_free_sgpr 40
-  .amdhsa_user_sgpr_kernarg_segment_ptr 1
-.end_amdhsa_kernel
-.amdgpu_metadata
----
-amdhsa.version: [1, 2]
-amdhsa.target: amdgcn-amd-amdhsa--gfx1250
-amdhsa.kernels:
-  - {{.name: k, .symbol: k.kd, .kernarg_segment_size: 8, .kernarg_segment_align: 8, .wavefront_size: 32,
-      .group_segment_fixed_size: 0, .private_segment_fixed_size: 0, .sgpr_count: 40, .vgpr_count: 32,
-      .max_flat_workgroup_size: 64,
-      .args: [{{.name: out, .size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}]}}
-...
-.end_amdgpu_metadata
-"""
+s_endpgm"""
 Compile = Callable[..., CodeObject]
 
 
@@ -96,17 +69,14 @@ def object(compile_object) -> CodeObject:
     return load_object(compile_object(SOURCE, TARGET, "-O1"))
 
 
-def assembled(body: str) -> CodeObject:
-    text = ASSEMBLY.format(body=body)
-    path = kept(text, lambda path: path.write_text(text), "kernel.s")
-    command = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={TARGET}", "-mcode-object-version=5"]
-    return load_object(compiled([*command, "-x", "assembler", path], [path], f"{TARGET}.hsaco"))
+def made(body: str) -> CodeObject:
+    return assembled(kernel_text(function("k", CODE.format(body=body).splitlines()), TARGET), TARGET)
 
 
 def stored(body: str, lanes: int = 32) -> NDArray[np.uint64]:
     """What a kernel leaves in a buffer of 64 bits a lane, which are at s[4:5] + v1."""
     out = np.zeros(lanes, np.uint64)
-    open_device(f"emu:{TARGET}").load(assembled(body)).kernel("k").launch(out, grid=1, block=lanes)
+    open_device(f"emu:{TARGET}").load(made(body)).kernel("k").launch(out, grid=1, block=lanes)
     return out
 
 
@@ -183,7 +153,7 @@ def test_counters_stay_out_of_vgprs_whose_numbers_change() -> None:
         branch = (
             f"s_set_vgpr_msb {bits}\n v_mov_b32 v2, v1\n s_cbranch_scc0 1f\n v_mov_b32 v3, v1\n 1: s_set_vgpr_msb 0"
         )
-        patched = load_object(patch_object(assembled(branch), count, ["k"], strict=True).data)
+        patched = load_object(patch_object(made(branch), count, ["k"], strict=True).data)
         isa = Isa.of(TARGET)
         pieces = [isa.decode(patched.read(start, size), start) for start, size in patched.text_ranges]
         return "\n".join(line for piece in pieces for line in isa.texts(piece))
@@ -280,7 +250,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_refusals_name_the_instruction(text: str) -> None:
-    refused = assembled(f"here:\n  {text}")
+    refused = made(f"here:\n  {text}")
     kernel = open_device(f"emu:{TARGET}").load(refused).kernel("k")
     (address,) = kernel.refused()
     assert REFUSED[text] in kernel.refused()[address]

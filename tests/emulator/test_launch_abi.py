@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from effort import EMULATED, EVERYTHING
 from luthier.devices import open_device
 from luthier.emulator import KernelHandle, Module
 from luthier.errors import EmulationError
 from luthier.isa.targets import target_named
-
-from luthier_build.toolchain import Toolchain
 
 pytestmark = pytest.mark.rotating(3)
 
@@ -201,12 +199,8 @@ def _register_dump(processor: str, wave_size: int) -> str:
     for index in range(1 if target.packed_work_item_ids else 3):
         lines.append(f"global_store_dword v10, v{index}, s[40:41] offset:{256 + 256 * index}")
     directives = {
-        "group_segment_fixed_size": 0,
-        "private_segment_fixed_size": 16,
-        "kernarg_size": 8,
         "user_sgpr_dispatch_ptr": 1,
         "user_sgpr_queue_ptr": 1,
-        "user_sgpr_kernarg_segment_ptr": 1,
         "user_sgpr_dispatch_id": 1,
         "user_sgpr_private_segment_size": 1,
         "system_sgpr_workgroup_id_x": 1,
@@ -214,66 +208,23 @@ def _register_dump(processor: str, wave_size: int) -> str:
         "system_sgpr_workgroup_id_z": 1,
         "system_sgpr_workgroup_info": 1,
         "system_vgpr_workitem_id": 2,
-        "next_free_vgpr": 16,
-        "next_free_sgpr": 60,
     }
     if architected:
         directives["enable_private_segment"] = 1
     else:
         directives |= {"user_sgpr_private_segment_buffer": 1, "user_sgpr_flat_scratch_init": 1}
         directives["system_sgpr_private_segment_wavefront_offset"] = 1
-    if target.unified_vgprs:
-        directives["accum_offset"] = 16
-    if major >= 10:
-        directives["wavefront_size32"] = int(wave_size == 32)
-    body = "\n ".join([*lines, "s_endpgm"])
-    header = "\n ".join(f".amdhsa_{name} {value}" for name, value in directives.items())
-    return f"""
-.text
-.globl dump
-.p2align 8
-.type dump,@function
-dump:
- {body}
-.size dump, .-dump
-.rodata
-.p2align 6
-.amdhsa_kernel dump
- {header}
-.end_amdhsa_kernel
-.amdgpu_metadata
----
-amdhsa.version: [1, 2]
-amdhsa.kernels:
-  - .name: dump
-    .symbol: dump.kd
-    .kernarg_segment_size: 8
-    .kernarg_segment_align: 8
-    .group_segment_fixed_size: 0
-    .private_segment_fixed_size: 16
-    .wavefront_size: {wave_size}
-    .sgpr_count: 60
-    .vgpr_count: 16
-    .max_flat_workgroup_size: 1024
-    .args:
-      - {{.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}
-...
-.end_amdgpu_metadata
-"""
+    code = function("dump", [*lines, "s_endpgm"])
+    size = {"wave_size": wave_size, "sgprs": 60, "vgprs": 16, "private": 16}
+    return kernel_text(code, processor, name="dump", **size, directives=directives)
 
 
 @pytest.fixture(scope="module", params=[*EMULATED, "gfx1030 wave64", "gfx1100 wave64", "gfx1201 wave64"])
-def dump(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelHandle:
+def dump(request: pytest.FixtureRequest) -> KernelHandle:
     processor, _, wave = request.param.partition(" ")
     wave_size = 64 if wave else target_named(processor).default_wave_size
-    folder = tmp_path_factory.mktemp("dump")
-    source = folder / "dump.s"
-    source.write_text(_register_dump(processor, wave_size))
-    flags = ["--target=amdgcn-amd-amdhsa", f"-mcpu={processor}", "-mcode-object-version=5"]
-    flags += ["-mwavefrontsize64"] if wave else []
-    command = [Toolchain.find().clang, *flags, "-x", "assembler", source, "-o", folder / "dump.hsaco"]
-    subprocess.run([str(part) for part in command], check=True)
-    return open_device(f"emu:{processor}", threads=2).load(folder / "dump.hsaco").kernel("dump")
+    object = assembled(_register_dump(processor, wave_size), processor, wave_size=wave_size)
+    return open_device(f"emu:{processor}", threads=2).load(object).kernel("dump")
 
 
 def test_registers_at_the_entry(dump: KernelHandle) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import luthier
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from luthier.emulator.inspection.bench import DEFAULT_MODE, WaveState, run_assembly
 from luthier.errors import EmulationError
-
-from luthier_build.toolchain import Toolchain
 
 TARGETS = {"gfx906": 64, "gfx942": 64, "gfx1030": 32, "gfx1100": 32, "gfx1201": 32}
 ON = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 23, 1), 1\n"
@@ -222,12 +218,7 @@ def test_other_hardware_registers_are_refused(target: str) -> None:
     assert run_assembly(target, f"s_getreg_b32 s0, {placement | 31 << 11:#x}", {}, {0: 5}).sgpr(0) == 0
 
 
-KERNEL = """
-.text
-.globl k
-.p2align 8
-.type k,@function
-k:
+CODE = """\
  {load} s[2:3], s[0:1], 0x0
  v_mov_b32 v2, 0x49742400
  v_cvt_f16_f32 v2, v2
@@ -237,56 +228,23 @@ k:
  s_waitcnt lgkmcnt(0)
  {store} v0, v[2:3], s[2:3]
  s_endpgm
-.size k, .-k
-.rodata
-.p2align 6
-.amdhsa_kernel k
- .amdhsa_kernarg_size 8
- .amdhsa_user_sgpr_kernarg_segment_ptr 1
- .amdhsa_next_free_vgpr 4
- .amdhsa_next_free_sgpr 8
- .amdhsa_fp16_overflow {overflow}
- {more}
-.end_amdhsa_kernel
-.amdgpu_metadata
----
-amdhsa.version: [1, 2]
-amdhsa.kernels:
-  - .name: k
-    .symbol: k.kd
-    .kernarg_segment_size: 8
-    .kernarg_segment_align: 8
-    .group_segment_fixed_size: 0
-    .private_segment_fixed_size: 0
-    .wavefront_size: {lanes}
-    .sgpr_count: 8
-    .vgpr_count: 4
-    .max_flat_workgroup_size: 64
-    .args:
-      - {{.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}
-...
-.end_amdgpu_metadata
 """
 
 
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1201"])
 @pytest.mark.parametrize("overflow", [0, 1])
-def test_the_descriptor_sets_it(target: str, overflow: int, tmp_path: Path) -> None:
+def test_the_descriptor_sets_it(target: str, overflow: int) -> None:
     """A kernel starts with what its descriptor says; GFX12 clamps NaN to 0 though it cannot ask for that."""
     new = target.startswith("gfx12")
-    source = KERNEL.format(
+    code = CODE.format(
         load="s_load_b64" if new else "s_load_dwordx2",
         store="global_store_b64" if new else "global_store_dwordx2",
-        overflow=overflow,
-        more=".amdhsa_accum_offset 4" if target == "gfx90a" else "" if new else ".amdhsa_dx10_clamp 1",
-        lanes=TARGETS.get(target, 64),
     ).replace(" s_waitcnt lgkmcnt(0)", " s_wait_kmcnt 0" if new else " s_waitcnt lgkmcnt(0)")
-    (tmp_path / "k.s").write_text(source)
-    command = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-x", "assembler"]
-    subprocess.run([str(part) for part in [*command, tmp_path / "k.s", "-o", tmp_path / "k.hsaco"]], check=True)
+    directives = {"fp16_overflow": overflow} | ({} if new else {"dx10_clamp": 1})
+    text = kernel_text(function("k", code.splitlines()), target, sgprs=8, vgprs=4, directives=directives)
     device = luthier.open_device(f"emu:{target}", threads=1)
     out = device.allocate(8)
-    device.load(tmp_path / "k.hsaco").kernel("k").launch(out, grid=1, block=1)
+    device.load(assembled(text, target)).kernel("k").launch(out, grid=1, block=1)
     half, clamped = out.read(np.uint32).tolist()
     assert half & 0xFFFF == (LARGEST if overflow else INFINITY)
     assert clamped == 0

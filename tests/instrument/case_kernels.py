@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from kept import compiled, kept
+from assembly import assembled, kernel_text
 from luthier.devices import open_device
-from luthier.isa.targets import target_named
-from luthier.objects import CodeObject, load_object
+from luthier.objects import CodeObject
 from numpy.typing import NDArray
-
-from luthier_build.toolchain import Toolchain
 
 VALUES = 8
 """A lane, in the buffer."""
 
-TEXT = """
+MACROS = """
 .set generation, .amdgcn.gfx_generation_number
 .macro func name
   .globl \\name
@@ -63,34 +60,6 @@ TEXT = """
     s_addc_u32 s\\second, s\\second, \\symbol@rel32@hi+12
   .endif
 .endm
-.text
-{source}
-.rodata
-.p2align 6
-.amdhsa_kernel k
-  .amdhsa_user_sgpr_kernarg_segment_ptr 1
-  .amdhsa_kernarg_size 8
-  {descriptor}
-.end_amdhsa_kernel
-.amdgpu_metadata
----
-amdhsa.version: [1, 2]
-amdhsa.kernels:
-  - .name: k
-    .symbol: k.kd
-    .kernarg_segment_size: 8
-    .kernarg_segment_align: 8
-    .group_segment_fixed_size: 0
-    .private_segment_fixed_size: 0
-    .wavefront_size: {wave}
-    .sgpr_count: {sgprs}
-    .vgpr_count: {vgprs}
-    .agpr_count: {agprs}
-    .max_flat_workgroup_size: {workgroup}
-    .args:
-      - {{.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}
-...
-.end_amdgpu_metadata
 """
 
 
@@ -107,27 +76,17 @@ def assemble(
         workgroup: lanes of the largest work-group it may be launched with.
         descriptor: further directives ``name value; …`` of `.amdhsa_kernel`, without their prefix.
     """
-    command = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-mcode-object-version=5"]
-    directives = {"next_free_vgpr": str(vgprs), "next_free_sgpr": str(sgprs)}
-    family = target_named(target)
-    if family.unified_vgprs:
-        first = -(-vgprs // 4) * 4
-        directives |= {"accum_offset": str(first), "next_free_vgpr": str(first + agprs)}
-    if family.default_wave_size == 32:
-        directives["wavefront_size32"] = str(int(wave == 32))
-        command.append(f"-mwavefrontsize{wave}" if wave == 64 else "-mno-wavefrontsize64")
-    directives |= dict(one.split() for one in filter(None, descriptor.split("; ")))
-    text = TEXT.format(
-        source=source,
-        descriptor="\n  ".join(f".amdhsa_{name} {value}" for name, value in directives.items()),
-        wave=wave,
+    text = kernel_text(
+        MACROS + source,
+        target,
+        wave_size=wave,
         sgprs=sgprs,
-        vgprs=directives["next_free_vgpr"],
+        vgprs=vgprs,
         agprs=agprs,
         workgroup=workgroup,
+        directives=dict(one.split() for one in filter(None, descriptor.split("; "))),
     )
-    path = kept(text, lambda path: path.write_text(text), "kernel.s")
-    return load_object(compiled([*command, "-x", "assembler", path], [path], f"{target}.hsaco"))
+    return assembled(text, target, wave_size=wave)
 
 
 def run(

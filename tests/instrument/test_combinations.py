@@ -12,19 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from effort import EMULATED, EVERYTHING
 from hook_model import AGPR, EXEC, M0, SCC, SUPPORT, VCC, VGPR, WORD, HookModel, Places, Step, Wave, made_up, name_of
-from kept import compiled, kept
 from luthier.devices import open_device
 from luthier.errors import HookError
 from luthier.isa.targets import TargetId, target_named
 from luthier.module import ToolModule
-from luthier.objects import CodeObject, load_object
+from luthier.objects import CodeObject
 from luthier.patch import patch_object
 from luthier.payload.cache import template_for
 from luthier.task import InstrumentationTask
-
-from luthier_build.toolchain import Toolchain
 
 SOME = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1150", "gfx1200", "gfx1201")
 TARGETS = EMULATED if EVERYTHING else SOME
@@ -131,48 +129,8 @@ def kernel_source(target: str, shape: Shape) -> str:
             lines.append(f"v_mov_b32_e32 v2, {place}")
         lines.append(f"{store} v1, {place if VGPR <= unit < AGPR else 'v2'}, s[4:5]")
         lines.append(f"{add} v1, {4 * description.default_wave_size:#x}, v1")
-    directives = {"kernarg_size": 8, "user_sgpr_kernarg_segment_ptr": 1, "next_free_sgpr": 60}
     agprs = len(PLACES.accumulators) if description.has_agprs else 0
-    first = -(-VGPRS // 4) * 4
-    directives["next_free_vgpr"] = first + agprs if description.unified_vgprs else VGPRS
-    if description.unified_vgprs:
-        directives["accum_offset"] = first
-    header = "\n ".join(f".amdhsa_{name} {value}" for name, value in directives.items())
-    body = "\n ".join(lines)
-    return f"""
-.text
-.globl k
-.p2align 8
-.type k,@function
-k:
- {body}
- s_endpgm
-.size k, .-k
-.rodata
-.p2align 6
-.amdhsa_kernel k
- {header}
-.end_amdhsa_kernel
-.amdgpu_metadata
----
-amdhsa.version: [1, 2]
-amdhsa.kernels:
-  - .name: k
-    .symbol: k.kd
-    .kernarg_segment_size: 8
-    .kernarg_segment_align: 8
-    .group_segment_fixed_size: 0
-    .private_segment_fixed_size: 0
-    .wavefront_size: {description.default_wave_size}
-    .sgpr_count: 60
-    .vgpr_count: {directives["next_free_vgpr"]}
-    .agpr_count: {agprs}
-    .max_flat_workgroup_size: 1024
-    .args:
-      - {{.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}
-...
-.end_amdgpu_metadata
-"""
+    return kernel_text(function("k", [*lines, "s_endpgm"]), target, sgprs=60, vgprs=VGPRS, agprs=agprs)
 
 
 def stored_units(target: str, shape: Shape) -> list[int]:
@@ -225,10 +183,7 @@ def expected(target: str, shape: Shape, placed: list[Placed]) -> dict[int, list[
 
 @functools.cache
 def kernel(target: str, shape: Shape) -> CodeObject:
-    text = kernel_source(target, shape)
-    path = kept(text, lambda path: path.write_text(text), "kernel.s")
-    command = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-mcode-object-version=5"]
-    return load_object(compiled([*command, "-x", "assembler", path], [path], f"{target}.hsaco"))
+    return assembled(kernel_source(target, shape), target)
 
 
 def run(object: CodeObject, data: bytes, count: int) -> list[list[int]]:

@@ -245,3 +245,16 @@ def test_instructions_that_llvm_does_not_encode_as_they_are() -> None:
     with pytest.raises(PatchError, match="cannot be encoded anew as it is"):
         task.change_operand(odd, "src0", reg("v3"))
     task.replace(odd, "v_cmp_eq_u32_e32 vcc, v0, v1")
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942"])
+def test_flat_instructions_take_no_scalar_registers(target: str) -> None:
+    """They read FLAT_SCRATCH, whose number is above those that a kernel may have."""
+    object = build(target, "v_mov_b32 v4, s4\n v_mov_b32 v5, s5\n flat_load_dword v2, v[4:5]\n s_waitcnt 0\n put v2, 0")
+
+    def instrument(task: InstrumentationTask) -> None:
+        (load,) = task.select(lambda one: one.mnemonic == "flat_load_dword")
+        task.replace(load, load.text)
+
+    patched = patch_object(object, instrument, strict=True)
+    np.testing.assert_array_equal(run(target, patched.data), run(target, object.data))

@@ -6,11 +6,9 @@ from __future__ import annotations
 import functools
 import random
 
-from kept import compiled, kept
+from assembly import assembled, function, kernel_text
 from luthier.isa.targets import target_named
-from luthier.objects import CodeObject, load_object
-
-from luthier_build.toolchain import Toolchain
+from luthier.objects import CodeObject
 
 WAVES = 5
 
@@ -30,7 +28,7 @@ class _Writer:
         self.functions = ["f0", "f1"] if calls else []
 
     def program(self) -> list[str]:
-        lines = ["k:"]
+        lines: list[str] = []
         load = "s_load_b64" if self.major >= 11 else "s_load_dwordx2"
         lines += [f"{load} s[4:5], s[0:1], 0x0"]
         lines += ["s_mov_b32 s6, ttmp9" if self.major >= 12 else "s_mov_b32 s6, s2"]
@@ -135,50 +133,11 @@ class _Writer:
 
 
 def source(seed: int, target: str, *, calls: bool, saturated: bool) -> str:
-    description = target_named(target)
     writer = _Writer(seed, target, calls=calls, saturated=saturated)
-    directives = {"kernarg_size": 8, "user_sgpr_kernarg_segment_ptr": 1, "next_free_sgpr": 102, "next_free_vgpr": 8}
-    if description.unified_vgprs:
-        directives["accum_offset"] = 8
-    header = "\n ".join(f".amdhsa_{name} {value}" for name, value in directives.items())
-    body = "\n ".join(writer.program())
-    return f"""
-.text
-.globl k
-.p2align 8
-.type k,@function
- {body}
-.size k, .-k
-.rodata
-.p2align 6
-.amdhsa_kernel k
- {header}
-.end_amdhsa_kernel
-.amdgpu_metadata
----
-amdhsa.version: [1, 2]
-amdhsa.kernels:
-  - .name: k
-    .symbol: k.kd
-    .kernarg_segment_size: 8
-    .kernarg_segment_align: 8
-    .group_segment_fixed_size: 0
-    .private_segment_fixed_size: 0
-    .wavefront_size: {description.default_wave_size}
-    .sgpr_count: 102
-    .vgpr_count: 8
-    .max_flat_workgroup_size: 1024
-    .args:
-      - {{.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}
-...
-.end_amdgpu_metadata
-"""
+    return kernel_text(function("k", writer.program()), target, sgprs=102, vgprs=8)
 
 
 @functools.cache
 def random_kernel(seed: int, target: str, *, calls: bool = False, saturated: bool = False) -> CodeObject:
     """A code object with the kernel ``k``, which takes a buffer with a word for each lane."""
-    text = source(seed, target, calls=calls, saturated=saturated)
-    path = kept(text, lambda path: path.write_text(text), "kernel.s")
-    command = [Toolchain.find().clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-mcode-object-version=5"]
-    return load_object(compiled([*command, path], [path], "kernel.hsaco"))
+    return assembled(source(seed, target, calls=calls, saturated=saturated), target)

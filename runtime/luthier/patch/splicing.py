@@ -12,7 +12,7 @@ from luthier.counts import CELL_BYTES, Cell, CountRequest
 from luthier.edits import Edit, Edited, highest
 from luthier.errors import HookError, LuthierError, PatchError
 from luthier.isa import OperandKind
-from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
+from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Live, Liveness
 from luthier.patch.binding import Binding, Choices, RegisterBudget
 from luthier.patch.copies import unit_text
@@ -431,6 +431,8 @@ class Splicer:
         Raises:
             PatchError: it cannot have them.
         """
+        if self.budget.sgpr_limit <= FLAT_SCRATCH_SGPR:  # flat instructions read it; it is not for allocation
+            units &= ~mask_of((FLAT_SCRATCH_SGPR, FLAT_SCRATCH_SGPR + 1))
         sgprs, vgprs = highest(units, SGPRS), highest(units, VGPRS)
         if sgprs > self.budget.sgpr_limit or vgprs > max(self.budget.vgpr_limit, self._files[1][1]):
             raise PatchError(
