@@ -98,12 +98,13 @@ CompileObject = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def compile_object() -> CompileObject:
-    """`compile_object(source, target, *flags)`: the code object of HIP source (a path or text)."""
+    """`compile_object(source, target, *flags, clang="")`: the code object of HIP source (a path or text), by a certain
+    clang if one is named."""
 
-    def compile_object(source: Path | str, target: str, *flags: str) -> Path:
+    def compile_object(source: Path | str, target: str, *flags: str, clang: str = "") -> Path:
         text = source.read_text() if isinstance(source, Path) else source
         path = kept(text, lambda path: path.write_text(text), "source.hip")
-        toolchain = Toolchain.find()
+        toolchain = Toolchain.find({"LUTHIER_CLANG": clang, "PATH": "/usr/bin:/bin"} if clang else None)
         device = ["--offload-device-only", "--no-gpu-bundle-output", "-O2"]
         command = [toolchain.clang, *toolchain.device_flags(target), *device, *flags, path]
         return compiled(command, [path], f"{target}.hsaco")
