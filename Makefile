@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: ## Debian packages, .venv, native module
+setup: ## Debian packages, .venv, native module, the shipped tools
 	@scripts/bootstrap
 
 demo: setup ## build the instr_count tool, instrument real kernels, prove outputs and counts equal

@@ -28,7 +28,7 @@ from luthier_build.workspace import build_folder
 TARGET = "gfx942"
 TARGETS = [TARGET, "gfx90a", "gfx1100"]
 INSTRUCTIONS = 4000
-DEVICE = Path(__file__).parents[1] / "examples/instr_count/luthier_instr_count/device.hip"
+DEVICE = Path(__file__).parents[1] / "examples/tools/instr_count/luthier_instr_count/device.hip"
 
 
 def big_kernel_source() -> str:
@@ -60,7 +60,7 @@ def compile_kernel(source: str, folder: Path, target: str = TARGET) -> CodeObjec
 
 
 def counting_module(folder: Path) -> ToolModule:
-    """The device module of examples/instr_count."""
+    """The device module of examples/tools/instr_count."""
     with build_folder(folder / "tool") as held:
         return ToolModule.load(compile_device([DEVICE], TARGETS, folder=held, report=lambda line: None).bundle)
 

@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 APPS = ROOT / "examples" / "apps"
 BUILD = ROOT / "build" / "demo"
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
-TOOLS = ("instr_count", "opcode_histogram", "block_profile", "mem_trace")
+TOOL = "instr_count"
+"""Built here as any user would; `make setup` has installed all others."""
 RUN_TARGET = "gfx90a"
 """Whole programs run on this one, which the ROCm of Debian 12 knows."""
 OTHER_DATA = {"function_call"}
@@ -40,14 +41,13 @@ MODES = {
 }
 
 
-def build_tools() -> None:
-    """Make a wheel of luthier, then build and install the tools as any user would: pip, isolated."""
+def build_tool() -> None:
+    """Make a wheel of luthier, then build and install a tool as any user would: pip, isolated."""
     wheels = ROOT / "build" / "wheels"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT])
     environment = {**os.environ, "PIP_FIND_LINKS": str(wheels), "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
-    folders = [ROOT / "examples" / name for name in TOOLS]
-    run([*pip, "install", "--no-deps", "--force-reinstall", *folders], env=environment)
+    run([*pip, "install", "--no-deps", "--force-reinstall", ROOT / "examples" / "tools" / TOOL], env=environment)
 
 
 def compile_app(name: str, target: str, toolchain: Toolchain) -> Path:
@@ -97,8 +97,8 @@ def main() -> int:
     """Build, compile, verify, run, print."""
     BUILD.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    print(f"building the tool packages {', '.join(TOOLS)} in examples with pip ...", flush=True)
-    build_tools()
+    print(f"building the tool package examples/tools/{TOOL} with pip ...", flush=True)
+    build_tool()
     plans = read_plans(APPS / "launch.toml")
     toolchain = Toolchain.find()
     print(f"compiling {len(plans)} applications for {', '.join(TARGETS)} with {toolchain.clang} ...\n", flush=True)

@@ -62,10 +62,10 @@ def make_module() -> MakeModule:
 
 @pytest.fixture(scope="session")
 def counter(make_module: MakeModule) -> type[Tool]:
-    """The tool of examples/instr_count with a module compiled here."""
+    """The tool of examples/tools/instr_count with a module compiled here."""
     from luthier.module.tool_module import loaded_by
 
-    source = (ROOT / "examples/instr_count/luthier_instr_count/device.hip").read_text()
+    source = (ROOT / "examples/tools/instr_count/luthier_instr_count/device.hip").read_text()
     made = make_module(
         "\n".join(line for line in source.splitlines() if "#include" not in line and "MARK_" not in line),
         *(
@@ -83,7 +83,7 @@ def counter(make_module: MakeModule) -> type[Tool]:
         ),
     )
     patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(ROOT / "examples" / "instr_count"))
+    patch.syspath_prepend(str(ROOT / "examples" / "tools" / "instr_count"))
     sys.modules.pop("luthier_instr_count", None)
     with loaded_by(lambda package, name: made):
         from luthier_instr_count import InstrCount

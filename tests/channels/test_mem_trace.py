@@ -33,11 +33,11 @@ Rows = list[tuple[int, int, int, int, int]]
 
 @pytest.fixture
 def tracer(make_module: Callable[..., ToolModule], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tool]]:
-    """``tracer(**options)``: the tool of examples/mem_trace with a module compiled here."""
-    source = (ROOT / "examples/mem_trace/luthier_mem_trace/device.hip").read_text()
+    """``tracer(**options)``: the tool of examples/tools/mem_trace with a module compiled here."""
+    source = (ROOT / "examples/tools/mem_trace/luthier_mem_trace/device.hip").read_text()
     body = "\n".join(line for line in source.splitlines() if "hip_runtime" not in line and "MARK_" not in line)
     made = make_module(body, *TARGETS)
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "mem_trace"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / "mem_trace"))
     with loaded_by(lambda package, name: made):
         module = importlib.import_module("luthier_mem_trace")
     yield module.MemTrace

@@ -22,7 +22,7 @@ def tool(monkeypatch: pytest.MonkeyPatch):
     """`tool(name, class, **options)`: a tool of a package in examples."""
 
     def make(name: str, cls: str, **options: object) -> Tool:
-        monkeypatch.syspath_prepend(str(ROOT / "examples" / name))
+        monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / name))
         made = getattr(importlib.import_module(f"luthier_{name}"), cls)(**options)
         assert isinstance(made, Tool)
         return made

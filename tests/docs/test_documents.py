@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 TARGET = "gfx90a"
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "compiler_plugin/README.md")),
-    *sorted((ROOT / "examples").glob("*/README.md")),
+    *sorted((ROOT / "examples/tools").glob("*/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BIN = Path(sys.executable).parent

@@ -404,7 +404,7 @@ def test_a_tool_built_by_the_clang_of_an_older_hipcc(app, tmp_path: Path) -> Non
         assert toolchain.llvm_include
     except BuildError as problem:
         pytest.skip(f"no clang 15: {problem}")
-    source = ROOT / "examples/instr_count/luthier_instr_count/device.hip"
+    source = ROOT / "examples/tools/instr_count/luthier_instr_count/device.hip"
     with build_folder(tmp_path / "build") as folder:
         compiled = compile_device([source], ["gfx90a"], toolchain=toolchain, folder=folder, report=lambda line: None)
     older = ToolModule.load(compiled.bundle)

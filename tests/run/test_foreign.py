@@ -40,7 +40,7 @@ UnderTools = Callable[..., RunUnderTools]
 @pytest.fixture
 def shipped(counter: type[Tool], monkeypatch: pytest.MonkeyPatch) -> list[Tool]:
     """Tools that Luthier comes with: one with hooks, one that counts without."""
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "opcode_histogram"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / "opcode_histogram"))
     from luthier_opcode_histogram import OpcodeHistogram
 
     OpcodeHistogram.name = "histogram"

@@ -185,7 +185,7 @@ def test_counts_without_hooks_are_the_devices_own(
     target: str,
 ) -> None:
     """A histogram from counters of their own, and a sum that goes to a tool's variable, at once."""
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "opcode_histogram"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / "opcode_histogram"))
     from luthier_opcode_histogram import OpcodeHistogram
 
     module = make_module("__device__ uint64_t counter = 0;", *TARGETS)
