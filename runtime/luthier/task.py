@@ -20,6 +20,7 @@ from luthier.lifting import BasicBlock, ControlEdge, Function, Instruction, Lift
 from luthier.module import Hook, LoadedModule, Parameter
 from luthier.module.llvm_types import bits_of, integer_bits, units_of
 from luthier.objects.names import is_selected
+from luthier.objects.source import select_lines
 from luthier.payload import (
     Argument,
     ComputedArgument,
@@ -122,6 +123,7 @@ class InstrumentationTask:
         where: Callable[[Instruction], bool] = lambda instruction: True,
         *,
         functions: Iterable[str] = (),
+        source: str | Iterable[str] = (),
         every: int = 1,
         share: float = 1.0,
         seed: int = 0,
@@ -132,20 +134,29 @@ class InstrumentationTask:
             where: keeps those that it is true of, e.g. ``lambda one: one.is_load``.
             functions: names of functions to look in, symbols or C++ names or globs of either; one that begins with
                 ``!`` leaves out. None: all.
+            source: lines of the source to look in, one or more of ``FILE``, ``FILE:12``, ``FILE:12-20``,
+                ``FILE:12,15-18`` and ``:12``. FILE is the end of a path or a glob of it. What was inlined by a call is
+                of the call's line too. None: all.
             every: then every so many of them, from the first on.
             share: then each of them with this probability, from 0 to 1.
             seed: the same gives the same choice.
 
         Raises:
             HookError: `every` or `share` is no such number.
+            ObjectError: lines are asked for, and the object tells those of none of the instructions, since it was not
+                compiled with ``-g``, say; `CodeObject.source` says why.
         """
         if every < 1 or not 0 <= share <= 1:
             raise HookError(f"every {every} of a share of {share} is no selection", kernel=self.lifted.kernel.name)
         patterns, lifted = list(functions), self.lifted
         wanted = {function.index for function in lifted.functions if is_selected(function.name, patterns)}
-        found = [one for one in self.instructions if lifted.blocks[one.block].function in wanted and where(one)][
-            ::every
-        ]
+        candidates = [one for one in self.instructions if lifted.blocks[one.block].function in wanted]
+        lines = [source] if isinstance(source, str) else list(source)
+        if lines:
+            addresses = [one.address for one in candidates]
+            taken = select_lines(lifted.object.source, addresses, lines, object=lifted.object.name)
+            candidates = [one for one, is_taken in zip(candidates, taken, strict=True) if is_taken]
+        found = [one for one in candidates if where(one)][::every]
         random = Random(seed)
         return [one for one in found if share == 1 or random.random() < share]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SLOW = ("numpy", "llvmlite")
+SLOW = ("numpy", "llvmlite", "elftools")
 RUN = f"""
 import json, sys
 from luthier.cli.main import main

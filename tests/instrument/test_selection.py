@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from case_kernels import assemble
 from luthier import ToolModule, immediate, open_device, patch_object
 from luthier.emulator.inspection.debug import Step
-from luthier.errors import HookError
+from luthier.errors import HookError, ObjectError
 from luthier.isa import Isa
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
@@ -126,3 +128,29 @@ def test_no_such_work_groups(compile_object) -> None:
     for every, first in ((0, 0), (3, 3), (3, -1), (1 << 31, 0)):
         with pytest.raises(HookError, match="do not exist"):
             task.sample_workgroups(every, first)
+
+
+def test_source_lines(compile_object) -> None:
+    found = load_object(compile_object(KERNELS, "gfx942", "-g"))
+    task = InstrumentationTask(lift(found, "k"))
+    name = Path(found.source.at(found.kernels["k"].entry).file).name
+    lines = {one.index: {frame.line for frame in one.source.frames} for one in task.instructions if one.source}
+    assert len(lines) == len(list(task.instructions))
+    text = KERNELS.splitlines()
+    put, get, own = (next(i for i, line in enumerate(text, 1) if part in line) for part in ("void put", "get(", "k("))
+    for asked, numbers in (
+        (f"{name}:{put}-{put + 1}", {put, put + 1}),
+        (f":{get}", {get}),
+        (["*.hip:3", f":{own}"], {3, own}),
+    ):
+        expected = [index for index, of in lines.items() if of & numbers]
+        assert expected
+        assert [one.index for one in task.select(source=asked)] == expected
+    stores = task.select(lambda one: one.is_store, source=f"{name}:{put + 1}")
+    assert [one.mnemonic for one in stores] == ["flat_store_dword"]
+    assert task.select(source=f":{get}")
+    assert not task.select(source=f":{get}", functions=["put"])
+    assert not task.select(source=["nowhere.hip", f"{name}:99999"])
+    without = InstrumentationTask(lift(kernel(compile_object, "gfx942"), "k"))
+    with pytest.raises(ObjectError, match="compile with -g"):
+        without.select(source=":3")

@@ -6,7 +6,7 @@ import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa.registers import UnitSet
@@ -14,6 +14,9 @@ from luthier.isa.targets import Target
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, IndexMode
 from luthier.lifting.instructions.memory import MemoryAccess, memory_access
 from luthier.objects import CodeObject, Kernel
+
+if TYPE_CHECKING:
+    from luthier.objects.source import SourceLocation
 
 EdgeKind = Literal["fallthrough", "taken", "indirect"]
 Restriction = Literal[
@@ -292,6 +295,11 @@ class Instruction:
     def is_matrix(self) -> bool:
         """A matrix multiplication (MFMA, SMFMAC, WMMA, SWMMAC)."""
         return bool(_MATRIX.match(self.opcode.mnemonic))
+
+    @property
+    def source(self) -> SourceLocation | None:
+        """Where it comes from, with the calls that were inlined; None where debug information does not say."""
+        return self._lifted.object.source.at(self.address)
 
     @property
     def block(self) -> int:

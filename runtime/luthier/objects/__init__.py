@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from luthier.objects.code_object import CodeObject, Kernel, Relocation, Section, Segment, Symbol
@@ -11,6 +12,9 @@ from luthier.objects.metadata import KernelArgument, Metadata
 
 if TYPE_CHECKING:
     from luthier.objects.editor import ObjectEditor as ObjectEditor
+    from luthier.objects.source import SourceFrame as SourceFrame
+    from luthier.objects.source import SourceLocation as SourceLocation
+    from luthier.objects.source import SourceMap as SourceMap
 
 __all__ = [
     "DESCRIPTOR_SIZE",
@@ -24,6 +28,9 @@ __all__ = [
     "Relocation",
     "Section",
     "Segment",
+    "SourceFrame",
+    "SourceLocation",
+    "SourceMap",
     "Symbol",
     "find_images",
     "find_objects",
@@ -33,9 +40,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "ObjectEditor":  # imported when first used: reading needs none of it
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from luthier.objects.editor import ObjectEditor
+_LATER = {"ObjectEditor": "editor", "SourceFrame": "source", "SourceLocation": "source", "SourceMap": "source"}
+"""Imported when first used: reading needs none of it."""
 
-    return globals().setdefault(name, ObjectEditor)
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"luthier.objects.{_LATER[name]}")
+    return globals().setdefault(name, getattr(module, name))

@@ -6,7 +6,7 @@ import bisect
 import functools
 import itertools
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from luthier.errors import LuthierError, ObjectError
 from luthier.isa.targets import TargetId, target_of_mach
@@ -23,6 +23,9 @@ from luthier.objects.metadata import (
     entry,
     numbers,
 )
+
+if TYPE_CHECKING:
+    from luthier.objects.source import SourceMap
 
 ABI_OF_ELF_VERSION = {1: 3, 2: 4, 3: 5, 4: 6}
 """EI_ABIVERSION -> code object version (ELFABIVERSION_AMDGPU_HSA_V3 to V6)."""
@@ -225,6 +228,14 @@ class CodeObject:
                 size = 0 if section.type == E.SHT_NOBITS else section.size
                 return bytes(self._view[section.offset : section.offset + size])
         return None
+
+    @functools.cached_property
+    def source(self) -> SourceMap:
+        """Source lines of its code, from debug information; what of that is missing or damaged is in its `problems`."""
+        from luthier.objects.source import SourceMap  # needs NumPy
+
+        functions = [(one.name, one.address, one.size) for one in self.symbols if one.type == "func" and one.defined]
+        return SourceMap(self.elf, self.text_ranges, functions)
 
     @functools.cached_property
     def text_ranges(self) -> tuple[tuple[int, int], ...]:

@@ -11,10 +11,15 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+
+from luthier.errors import LuthierError
+from luthier.objects import elf as E
+from luthier.objects.place import Place
 
 DOOR = "LUTHIER_RUN_DOOR"
 """Environment variable that chooses: ``thunk`` or ``kfd``."""
+_TAGS = {"needed": 1, "rpath": 15, "runpath": 29}
+"""DT_NEEDED, DT_RPATH, DT_RUNPATH."""
 RUNTIMES = ("libhsa-runtime64.so.1", "libhsa-runtime64.so")
 
 
@@ -48,15 +53,11 @@ def find_runtime(base: Mapping[str, str], program: str) -> Path | None:
 
 def _values(path: Path, name: str) -> list[str]:
     """Entries of the dynamic section; none of what is no program or library."""
-    # Imported where it is needed: the program is to start soon.
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.dynamic import DynamicSection
-    from elftools.elf.elffile import ELFFile
-
-    def read(file: BinaryIO) -> list[Any]:
-        section = ELFFile(file).get_section_by_name(".dynamic")
-        return list(section.iter_tags(f"DT_{name.upper()}")) if isinstance(section, DynamicSection) else []
-
-    with suppress(OSError, ELFError), path.open("rb") as file:
-        return [str(getattr(tag, name)) for tag in read(file)]
+    with suppress(LuthierError):
+        elf = E.ElfFile(Place.of_file(path, str(path)).view, str(path))
+        for section in elf.sections:
+            if section.type == E.SHT_DYNAMIC:
+                entries = E.DYNAMIC.unpack_all(elf.section_view(section, "dynamic section"))
+                strings = elf.string_table(section.link, "its strings")
+                return strings.names(entry.value for entry in entries if entry.tag == _TAGS[name])
     return []

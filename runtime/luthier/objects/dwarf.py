@@ -1,0 +1,348 @@
+"""What DWARF says of each unit of a code object: which line each instruction is of, and what was inlined where.
+
+pyelftools reads the records. It believes what it reads: here are the limits that keep damaged sections from costing
+more time or memory than whole ones, and whatever goes wrong inside becomes one kind of error.
+
+Source: DWARF Debugging Information Format, versions 4 and 5; System V ABI, "Compressed section".
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import zstandard
+from elftools.dwarf.compileunit import CompileUnit
+from elftools.dwarf.die import DIE
+from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
+from elftools.dwarf.ranges import BaseAddressEntry
+
+from luthier.objects import elf as E
+from luthier.objects.line_header import check_line_header
+
+SHF_COMPRESSED = 0x800
+_COMPRESSION = struct.Struct("<IxxxxQQ")
+"""Elf64_Chdr: kind, size and alignment of what is inside."""
+_HARMLESS, _LARGEST_RATIO = 64 << 20, 256
+"""A section that claims more than so many bytes and so many times its size is a bomb."""
+_DECOMPRESSORS: dict[int, Callable[[bytes, int], bytes]] = {
+    1: lambda data, most: zlib.decompressobj().decompress(data, most),
+    2: lambda data, most: zstandard.ZstdDecompressor().stream_reader(data).read(most),
+}
+"""ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD."""
+_SECTIONS = (
+    "info", "aranges", "abbrev", "frame", "str", "loc", "ranges", "line", "pubtypes", "pubnames", "addr", "str_offsets",
+    "line_str", "loclists", "rnglists", "sup", "types",
+)  # fmt: skip
+_LONG_NUMBER = re.compile(rb"[\x80-\xff]{4096}")
+"""No number goes on for so many bytes, and reading it takes the square of its length."""
+_CODE_SCOPES = {"DW_TAG_subprogram", "DW_TAG_inlined_subroutine"}
+_MOST_ORIGINS = 8
+"""Steps from a function to what names it; there are two."""
+
+
+class DwarfError(Exception):
+    """Debug information that cannot be read; `str` says why."""
+
+
+class Row(NamedTuple):
+    """From `address` on, instructions are of this line; of none if `file` is None."""
+
+    address: int
+    file: str | None
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A function, or one that was inlined there."""
+
+    function: str
+    """Its symbol if it has one, else its name."""
+    ranges: tuple[tuple[int, int], ...]
+    """Addresses [begin, end)."""
+    parent: Scope | None
+    """What it was inlined into."""
+    call: tuple[str, int, int]
+    """File, line and column where it was; meaningless without `parent`."""
+
+
+@dataclass
+class Unit:
+    """One compilation unit."""
+
+    ranges: tuple[tuple[int, int], ...]
+    """Addresses of its code, [begin, end)."""
+    _cu: CompileUnit = field(repr=False)
+    _dwarf: Dwarf = field(repr=False)
+
+    def sequences(self) -> list[list[Row]]:
+        """The line table; each sequence has its addresses in ascending order, and the last row has no line.
+
+        Raises:
+            DwarfError: it cannot be read.
+        """
+        with _readable("line table"):
+            return list(self._dwarf.sequences(self._cu))
+
+    def scopes(self) -> list[Scope]:
+        """Functions with code, those that are inlined behind those that they are inlined into.
+
+        Raises:
+            DwarfError: they cannot be read.
+        """
+        with _readable("functions"):
+            return self._dwarf.scopes(self._cu)
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    try:
+        yield
+    except DwarfError as problem:
+        raise DwarfError(f"{what}: {problem}") from None
+    except RecursionError:
+        raise DwarfError(f"{what}: nested too deeply") from None
+    except Exception as problem:  # pyelftools raises whatever comes of believing damaged bytes
+        text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+        raise DwarfError(f"{what}: {text.splitlines()[0]}") from problem
+
+
+class _Metered(io.BytesIO):
+    """A section that is not read again and again: whole ones are read about once."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._left = (1 << 16) + 64 * len(data)
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise DwarfError("the sections refer to one place again and again")
+        return super().read(size)
+
+
+class Dwarf:
+    """The debug sections of one object.
+
+    Args:
+        elf: the object.
+
+    Raises:
+        DwarfError: they cannot be read at all.
+    """
+
+    def __init__(self, elf: E.ElfFile) -> None:
+        found = {
+            name.removeprefix(".debug_"): _contents(elf, header)
+            for name, header in zip(elf.section_names, elf.sections, strict=True)
+            if name.startswith(".debug_") and name.removeprefix(".debug_") in _SECTIONS
+        }
+        self._line = found.get("line", b"")
+        for name in ("info", "abbrev", "line", "rnglists", "addr"):
+            if _LONG_NUMBER.search(found.get(name, b"")):
+                raise DwarfError(f"section .debug_{name} holds an endless number")
+        given = {
+            f"debug_{name}_sec": DebugSectionDescriptor(_Metered(found[name]), f".debug_{name}", 0, len(found[name]), 0)
+            if name in found
+            else None
+            for name in _SECTIONS
+        }
+        self._info = DWARFInfo(DwarfConfig(True, "AMDGPU", 8), eh_frame_sec=None, gnu_debugaltlink_sec=None, **given)
+        self.split = ""
+        """The file that functions and types are in instead (-gsplit-dwarf); it is not read."""
+
+    def units(self) -> Iterator[Unit]:
+        """The compilation units.
+
+        Raises:
+            DwarfError: from here on they cannot be read.
+        """
+        if not self._info.has_debug_info:
+            return
+        with _readable("units"):
+            for cu in self._info.iter_CUs():
+                top = cu.get_top_DIE()
+                for name in ("DW_AT_dwo_name", "DW_AT_GNU_dwo_name"):
+                    self.split = self.split or _text(top, name)
+                yield Unit(self._ranges(cu, top), cu, self)
+
+    def sequences(self, cu: CompileUnit) -> Iterator[list[Row]]:
+        """What `Unit.sequences` gives."""
+        top = cu.get_top_DIE()
+        program = self._program(cu)
+        if program is None:
+            return
+        files = _Files(program, _text(top, "DW_AT_comp_dir"), _text(top, "DW_AT_name"))
+        rows: list[Row] = []
+        for entry in program.get_entries():
+            state = entry.state
+            if state is None:
+                continue
+            if rows and state.address < rows[-1].address:
+                raise DwarfError(f"goes back from {rows[-1].address:#x} to {state.address:#x}")
+            if state.end_sequence:
+                rows.append(Row(state.address, None, 0, 0))
+                yield rows
+                rows = []
+            else:
+                rows.append(Row(state.address, files[state.file], state.line, state.column))
+
+    def scopes(self, cu: CompileUnit) -> list[Scope]:
+        """What `Unit.scopes` gives."""
+        program = self._program(cu)
+        top = cu.get_top_DIE()
+        files = _Files(program, _text(top, "DW_AT_comp_dir"), _text(top, "DW_AT_name")) if program else None
+        names: dict[int, str] = {}
+        found: list[Scope] = []
+        around: list[Scope | None] = []
+        for die in self._dies(cu):
+            if die is None:
+                if around:
+                    around.pop()
+                continue
+            scope = around[-1] if around else None
+            if die.tag in _CODE_SCOPES and (ranges := self._ranges(cu, die)):
+                call = ("", 0, 0)
+                if die.tag == "DW_TAG_inlined_subroutine" and files is not None:
+                    file, line, column = (_number(die, f"DW_AT_call_{what}") for what in ("file", "line", "column"))
+                    call = (files[file] or "", line, column)
+                parent = scope if die.tag == "DW_TAG_inlined_subroutine" else None
+                scope = Scope(_name(die, names), ranges, parent, call)
+                found.append(scope)
+            if die.has_children:
+                around.append(scope)
+        return found
+
+    def _program(self, cu: CompileUnit) -> Any:
+        top = cu.get_top_DIE()
+        if "DW_AT_stmt_list" not in top.attributes:
+            return None
+        try:
+            check_line_header(self._line, top.attributes["DW_AT_stmt_list"].value)
+        except (ValueError, struct.error, IndexError) as problem:
+            raise DwarfError(str(problem)) from None
+        return self._info.line_program_for_CU(cu)
+
+    def _dies(self, cu: CompileUnit) -> Iterator[DIE | None]:
+        """What has a place in the nesting of a unit, in order, None where one ends. pyelftools' own walk keeps all."""
+        stream = cu.get_top_DIE().stream
+        at, end = cu.cu_die_offset, cu.cu_offset + cu.size
+        while at < end:
+            die = DIE(cu, stream, at)
+            at += die.size
+            if die.is_null():
+                yield None
+            elif die.has_children or die.tag in _CODE_SCOPES:
+                yield die
+
+    def _ranges(self, cu: CompileUnit, die: DIE) -> tuple[tuple[int, int], ...]:
+        """The addresses of what has code."""
+        low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
+        if low is not None and high is not None:
+            end = high.value if high.form.startswith("DW_FORM_addr") else low.value + high.value
+            return ((low.value, end),) if low.value < end else ()
+        listed = die.attributes.get("DW_AT_ranges")
+        if listed is None:
+            return ()
+        unit_low = cu.get_top_DIE().attributes.get("DW_AT_low_pc")
+        base = unit_low.value if unit_low is not None else 0
+        found = []
+        lists = self._info.range_lists()
+        if lists is None:
+            raise DwarfError("there are no ranges")
+        for entry in lists.get_range_list_at_offset(listed.value, cu):
+            if isinstance(entry, BaseAddressEntry):
+                base = entry.base_address
+            elif entry.begin_offset < entry.end_offset:
+                start = 0 if entry.is_absolute else base
+                found.append((start + entry.begin_offset, start + entry.end_offset))
+        return tuple(found)
+
+
+class _Files:
+    """File number of a line table -> path, as far as the compiler told it."""
+
+    def __init__(self, program: Any, folder: str, name: str) -> None:
+        header = program.header
+        self._from = 0 if header.version >= 5 else 1
+        entries = header.file_entry
+        folders = [one.decode(errors="replace") for one in header.include_directory]
+        if header.version < 5:  # number 0 is where the compiler ran
+            folders = [folder, *folders]
+        self._paths: list[str] = []
+        for entry in entries:
+            if entry.dir_index >= len(folders):
+                raise DwarfError(f"folder {entry.dir_index} of {len(folders)}")
+            path = posixpath.join(folders[entry.dir_index], entry.name.decode(errors="replace"))
+            self._paths.append(posixpath.join(folders[0], path) if folders else path)
+        self._own = posixpath.join(folder, name) if name else None
+
+    def __getitem__(self, number: int) -> str | None:
+        at = number - self._from
+        if 0 <= at < len(self._paths):
+            return self._paths[at]
+        if number == 0:
+            return self._own
+        raise DwarfError(f"file {number} of {len(self._paths)}")
+
+
+def _contents(elf: E.ElfFile, header: E.SectionHeader) -> bytes:
+    """A section, decompressed if need be."""
+    if header.type == E.SHT_NOBITS:
+        return b""
+    data = bytes(elf.data[header.offset : header.offset + header.size])
+    if not header.flags & SHF_COMPRESSED:
+        return data
+    if len(data) < _COMPRESSION.size:
+        raise DwarfError("a compressed section is cut off")
+    kind, size, _ = _COMPRESSION.unpack_from(data)
+    if kind not in _DECOMPRESSORS:
+        raise DwarfError(f"a section is compressed in the unknown way {kind}")
+    if size > max(_HARMLESS, _LARGEST_RATIO * len(data)):
+        raise DwarfError(f"a compressed section claims to hold {size:#x} bytes")
+    try:
+        out = _DECOMPRESSORS[kind](data[_COMPRESSION.size :], size + 1)
+    except (zlib.error, zstandard.ZstdError) as problem:
+        raise DwarfError(f"a section does not decompress: {problem}") from None
+    if len(out) != size:
+        raise DwarfError(f"a compressed section holds {len(out):#x} bytes instead of {size:#x}")
+    return out
+
+
+def _text(die: DIE, attribute: str) -> str:
+    found = die.attributes.get(attribute)
+    return found.value.decode(errors="replace") if found is not None and isinstance(found.value, bytes) else ""
+
+
+def _number(die: DIE, attribute: str) -> int:
+    found = die.attributes.get(attribute)
+    return found.value if found is not None and isinstance(found.value, int) else 0
+
+
+def _name(die: DIE, known: dict[int, str]) -> str:
+    """A function's symbol, or the name it has without one, from what it is made of."""
+    name, start = "", die.offset
+    for _ in range(_MOST_ORIGINS):
+        if die.offset in known:
+            name = known[die.offset]
+            break
+        linkage = _text(die, "DW_AT_linkage_name") or _text(die, "DW_AT_MIPS_linkage_name")
+        if linkage:
+            name = linkage
+            break
+        name = name or _text(die, "DW_AT_name")
+        origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
+        if origin is None:
+            break
+        die = die.get_DIE_from_attribute(origin)
+    known[start] = known[die.offset] = name
+    return name

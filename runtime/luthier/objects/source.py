@@ -1,0 +1,305 @@
+"""Source lines of a code object's instructions, and the calls that were inlined there."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from luthier.errors import ObjectError
+from luthier.objects import elf as E
+from luthier.objects.names import spellings
+
+if TYPE_CHECKING:
+    from luthier.objects.dwarf import Row, Scope, Unit
+
+_Map = tuple[NDArray[np.uint64], NDArray[np.int32]]
+"""Addresses at which something changes, ascending, and what it is from there on."""
+_MOST_PAINTED = 1 << 28
+"""Ranges times what they cover, in steps; more comes of damaged sections only."""
+
+
+class SourceFrame(NamedTuple):
+    """One place in the source: of the instruction itself, or of a call that was inlined."""
+
+    function: str
+    """Symbol of the function that the place is in, or its name where it has no symbol; "" if not known."""
+    file: str
+    """Path as the compiler knew it, with the folder it ran in."""
+    line: int
+    """0: made by the compiler for no line in particular."""
+    column: int
+    """0: not known."""
+
+    @property
+    def place(self) -> str:
+        """``file:line:column``."""
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
+
+    @property
+    def name(self) -> str:
+        """The function for people: without parameters, if it is a C++ one."""
+        _, *others = spellings(self.function)
+        return self.function if not others else others[0] if "operator" in others[0] else others[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where an instruction comes from."""
+
+    frames: tuple[SourceFrame, ...]
+    """Innermost first: the instruction's own place, then the call that it was inlined by, and so on; never empty. The
+    last one's function is the one whose code it is in."""
+
+    @property
+    def file(self) -> str:
+        """Of the instruction's own place."""
+        return self.frames[0].file
+
+    @property
+    def line(self) -> int:
+        """Of the instruction's own place."""
+        return self.frames[0].line
+
+    @property
+    def column(self) -> int:
+        """Of the instruction's own place."""
+        return self.frames[0].column
+
+    def __str__(self) -> str:
+        return ", inlined at ".join(frame.place for frame in self.frames)
+
+    def to_json(self) -> list[dict[str, str | int]]:
+        """The frames, innermost first."""
+        return [{**frame._asdict(), "name": frame.name} for frame in self.frames]
+
+
+class SourceMap:
+    """The source of one code object, read as far as it is asked for.
+
+    Args:
+        elf: the object.
+        text: address and size of each part with code.
+        functions: name, address and size of what symbols call functions.
+
+    Attributes:
+        locations: every location that was given out; what `numbers` counts in.
+        problems: what could not be read and why, as far as it has been asked for.
+        present: whether there is a line table, readable or not.
+    """
+
+    def __init__(
+        self, elf: E.ElfFile, text: Sequence[tuple[int, int]], functions: Iterable[tuple[str, int, int]]
+    ) -> None:
+        self.locations: list[SourceLocation] = []
+        self.problems: list[str] = []
+        self._known: dict[SourceLocation, int] = {}
+        self._text = text
+        named = [one for one in functions if one[2] and self._is_code(one[1])]
+        self._symbols = [name for name, _, _ in named]
+        self._symbol_map = _paint([(address, address + size, at) for at, (_, address, size) in enumerate(named)])
+        self._units: list[Unit | None] = []
+        self._unit_map = _paint([])
+        self._split = ""
+        self._tables: dict[int, _Map] = {}
+        self.present = ".debug_line" in elf.section_names
+        if self.present:
+            self._find_units(elf)
+        else:
+            self.problems.append("no debug information; compile with -g or -gline-tables-only")
+
+    def at(self, address: int) -> SourceLocation | None:
+        """Where the instruction at a virtual address comes from; None if nothing says so."""
+        number = int(self.numbers([address])[0])
+        return None if number < 0 else self.locations[number]
+
+    def numbers(self, addresses: ArrayLike) -> NDArray[np.int32]:
+        """For each virtual address the index of its location in `locations`, -1 where nothing is known."""
+        asked = np.asarray(addresses, np.uint64)
+        found = np.full(asked.shape, -1, np.int32)
+        units = _owners(asked, *self._unit_map)
+        for unit in np.unique(units[units >= 0]).tolist():
+            found[units == unit] = _owners(asked[units == unit], *self._table(unit))
+        return found
+
+    def _find_units(self, elf: E.ElfFile) -> None:
+        from luthier.objects.dwarf import Dwarf, DwarfError  # imports pyelftools
+
+        try:
+            dwarf = Dwarf(elf)
+            for unit in dwarf.units():
+                self._units.append(unit)
+        except DwarfError as problem:
+            self.problems.append(f"debug information: {problem}")
+        if not self._units:
+            self.problems.append("no compilation unit refers to the line table")
+            return
+        self._split = dwarf.split
+        if dwarf.split:
+            self.problems.append(f"calls that were inlined are described in {dwarf.split}, which is not read")
+        painted = [
+            (low, high, number)
+            for number, unit in enumerate(self._units)
+            if unit is not None
+            for low, high in unit.ranges
+            if self._is_code(low)
+        ]
+        self._unit_map = _paint(painted)
+
+    def _is_code(self, address: int) -> bool:
+        """Whether it is in the text: what the linker dropped has addresses below or above all."""
+        return any(start <= address < start + size for start, size in self._text)
+
+    def _table(self, number: int) -> _Map:
+        """Of one unit: where locations change, and to which."""
+        if number not in self._tables:
+            self._tables[number] = self._read(number)
+        return self._tables[number]
+
+    def _read(self, number: int) -> _Map:
+        from luthier.objects.dwarf import DwarfError
+
+        unit = self._units[number]
+        assert unit is not None
+        self._units[number] = None  # what pyelftools keeps of it is large
+        rows: list[Row] = []
+        scopes: list[Scope] = []
+        complete = not self._split
+        try:
+            for sequence in sorted(unit.sequences(), key=lambda one: one[0].address):
+                if self._is_code(sequence[0].address) and (not rows or rows[-1].address <= sequence[0].address):
+                    rows += sequence
+        except DwarfError as problem:
+            self.problems.append(str(problem))
+        if not rows:
+            return np.zeros(0, np.uint64), np.zeros(0, np.int32)
+        try:
+            scopes = unit.scopes()
+            painted = _paint(
+                [(low, high, at) for at, scope in enumerate(scopes) for low, high in scope.ranges if self._is_code(low)]
+            )
+        except (DwarfError, ObjectError) as problem:
+            self.problems.append(f"calls that were inlined: {problem}")
+            painted = _paint([])
+            complete = False
+        starts = np.array([row.address for row in rows], np.uint64)
+        every = np.unique(np.concatenate([starts, painted[0], self._symbol_map[0]]))
+        row_of = _owners(every, starts, np.arange(len(rows)))
+        scope_of, symbol_of = _owners(every, *painted), _owners(every, *self._symbol_map)
+        stacks: dict[int, tuple[SourceFrame, ...]] = {}
+        numbers = []
+        for row, scope, symbol in zip(row_of.tolist(), scope_of.tolist(), symbol_of.tolist(), strict=True):
+            if row < 0 or rows[row].file is None:
+                numbers.append(-1)
+                continue
+            if scope not in stacks:
+                stacks[scope] = _callers(scopes[scope]) if scope >= 0 else ()
+            function = scopes[scope].function if scope >= 0 else ""
+            frames = [SourceFrame(function, *rows[row][1:]), *stacks[scope]]
+            if symbol >= 0 and complete:  # line tables alone tell no symbols
+                frames[-1] = frames[-1]._replace(function=self._symbols[symbol])
+            numbers.append(self._number_of(SourceLocation(tuple(frames))))
+        return every, np.array(numbers, np.int32)
+
+    def _number_of(self, location: SourceLocation) -> int:
+        number = self._known.setdefault(location, len(self.locations))
+        if number == len(self.locations):
+            self.locations.append(location)
+        return number
+
+
+class SourceSelection:
+    """Lines that a user means: ``file.hip``, ``file.hip:12``, ``file.hip:12-20``, ``file.hip:12-20,31``, ``:12``.
+
+    A file is meant by the end of its path, in whole parts (``src/file.hip``, ``file.hip``), or by a glob. An
+    instruction is of a line if its own place is, or a call that it was inlined by.
+
+    Raises:
+        ObjectError: it is not such a text.
+    """
+
+    def __init__(self, text: str) -> None:
+        found = re.fullmatch(r"(.*?)(?::(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?", text, re.S)
+        if not text or found is None:
+            raise ObjectError(f"{text!r} names no source lines; write FILE, FILE:LINE or FILE:FIRST-LAST")
+        self.text, self._file = text, found[1]
+        self._lines = []
+        for part in (found[2] or "").split(",") if found[2] else ():
+            first, _, last = part.partition("-")
+            self._lines.append(range(int(first), int(last or first) + 1))
+            if not self._lines[-1]:
+                raise ObjectError(f"{text!r} names no source lines: {part} is empty")
+
+    def takes(self, location: SourceLocation | None) -> bool:
+        """Whether a location is among those that are meant."""
+        return location is not None and any(self._takes(frame) for frame in location.frames)
+
+    def _takes(self, frame: SourceFrame) -> bool:
+        if self._lines and not any(frame.line in lines for lines in self._lines):
+            return False
+        if not self._file or frame.file == self._file or frame.file.endswith("/" + self._file.removeprefix("./")):
+            return True
+        return fnmatch.fnmatchcase(frame.file, self._file) or fnmatch.fnmatchcase(frame.file, "*/" + self._file)
+
+
+def select_lines(map: SourceMap, addresses: Sequence[int], wanted: Iterable[str], *, object: str) -> list[bool]:
+    """Which addresses are of lines that a user means.
+
+    Args:
+        map: of the object they are in.
+        wanted: each as `SourceSelection` takes it; one of them is enough.
+        object: what errors call the object.
+
+    Raises:
+        ObjectError: nothing is known of any of the addresses.
+    """
+    selections = [SourceSelection(text) for text in wanted]
+    numbers = map.numbers(addresses).tolist()
+    if all(number < 0 for number in numbers):
+        reason = "; ".join(map.problems) or "no line table covers the code"
+        raise ObjectError(f"source lines are not known: {reason}", object=object)
+    present = set(numbers) - {-1}
+    taken = {number for number in present if any(one.takes(map.locations[number]) for one in selections)}
+    return [number in taken for number in numbers]
+
+
+def _callers(scope: Scope) -> tuple[SourceFrame, ...]:
+    """The places that a scope was inlined at, innermost first."""
+    frames = []
+    while scope.parent is not None:
+        file, line, column = scope.call
+        frames.append(SourceFrame(scope.parent.function, file, line, column))
+        scope = scope.parent
+    return tuple(frames)
+
+
+def _owners(asked: NDArray[np.uint64], bounds: NDArray[np.uint64], owners: NDArray[Any]) -> NDArray[np.int32]:
+    """Of each address the owner that the last bound not above it begins; -1 below all bounds."""
+    return np.append(owners, -1)[np.searchsorted(bounds, asked, "right") - 1].astype(np.int32)
+
+
+def _paint(ranges: Sequence[tuple[int, int, int]]) -> _Map:
+    """Where the owner of addresses changes, and to which; later ranges cover earlier ones.
+
+    Args:
+        ranges: (begin, end, owner).
+
+    Raises:
+        ObjectError: they cover each other as no compiler's do.
+    """
+    if not ranges:
+        return np.zeros(0, np.uint64), np.zeros(0, np.int32)
+    bounds = np.unique(np.array([edge for low, high, _ in ranges for edge in (low, high)], np.uint64))
+    owners = np.full(len(bounds), -1, np.int32)
+    lows = np.searchsorted(bounds, np.array([one[0] for one in ranges], np.uint64))
+    highs = np.searchsorted(bounds, np.array([one[1] for one in ranges], np.uint64))
+    if int((highs - lows).sum()) > _MOST_PAINTED:
+        raise ObjectError("ranges cover each other a great many times")
+    for low, high, (_, _, owner) in zip(lows.tolist(), highs.tolist(), ranges, strict=True):
+        owners[low:high] = owner
+    return bounds, owners
