@@ -117,8 +117,9 @@ def test_several_units(tmp_path: Path) -> None:
     assert {Path(one.file).name for one in object.source.locations} == {"one.c", "two.c"}
 
 
-def test_split(tmp_path: Path) -> None:
+def test_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are there; that inlined calls are elsewhere is said."""
+    monkeypatch.chdir(tmp_path)  # clang puts the .dwo there
     object = build("clang-22", "gfx90a", "-g", "-gsplit-dwarf")
     asked = addresses(object)
     lines = [[frame[1:] for frame in one[:1]] for one in by_llvm(object, asked)]
