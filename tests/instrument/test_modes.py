@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from luthier.errors import LiftError, PatchError
 from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
@@ -252,3 +253,26 @@ def test_sgprs_are_given_out_by_sixteen(compile_object, everywhere: Everywhere, 
     assert verdict.complete
     assert verify_kernel(object, everywhere, plan_of("many")).problems == ()
     assert np.all(verdict.counters["total"] == 1280)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sgprs_in_place_of_specials(everywhere: Everywhere, target: str) -> None:
+    """A kernel without FLAT_SCRATCH and XNACK_MASK has the SGPRs that these would take of its last step."""
+    lines = ["s_load_dwordx2 s[2:3], s[0:1], 0x0", "s_mov_b32 s12, 77", "s_nop 0", "v_mov_b32 v1, s12"]
+    lines += ["v_lshlrev_b32 v0, 2, v0", "s_waitcnt 0", "global_store_dword v0, v1, s[2:3]", "s_endpgm"]
+    made = assembled(kernel_text(function("k", lines), target, sgprs=13, vgprs=4), target)
+    object = with_descriptor(made, "k", granulated_wavefront_sgpr_count=1)
+    assert object.kernels["k"].descriptor.usable_sgprs == 10
+
+    class Reads(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            (at,) = task.select(lambda one: one.text == "s_nop 0")
+            task.insert_hook_before(at, everywhere.module.add, reg("s12"))
+
+        def expected(self, task, counts):
+            return {"total": 77 * 64}
+
+    arguments = ({"buffer": "uint32", "count": 64},)
+    verdict = verify_kernel(object, Reads(), LaunchPlan("k", (1, 1, 1), (64, 1, 1), arguments))
+    assert verdict.problems == ()
+    assert verdict.complete

@@ -44,7 +44,7 @@ def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
     if target.unified_vgprs:
         fitting -= descriptor.agprs
     limit = max(min(target.addressable_vgprs, fitting), descriptor.architected_vgprs)
-    if highest_vgpr(lifted) >= descriptor.architected_vgprs:
+    if named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
         # In a unified file these are AGPRs by another name. More VGPRs would move the AGPRs and part the two.
         limit = descriptor.architected_vgprs
     # A payload runs with upper bits of VGPR numbers that are 0.
@@ -52,11 +52,12 @@ def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
     return RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit)
 
 
-def highest_vgpr(lifted: LiftedRepresentation) -> int:
-    """Number of the last VGPR that an instruction of the kernel names, -1 if none does.
+def named_registers(lifted: LiftedRepresentation, file: range) -> int:
+    """Registers of a file up to the last one that an instruction of the kernel names.
 
-    Hand-written kernels for targets with a unified register file name VGPRs at or above the first AGPR
-    (``accum_offset``), up to all that the wave has: v(accum_offset + n) is a(n).
+    These can be more than the descriptor seems to give. On GFX9 SGPRs are given in steps, and kernels without
+    FLAT_SCRATCH use its place. Hand-written kernels for targets with a unified register file name VGPRs at or above the
+    first AGPR (``accum_offset``), up to all that the wave has: v(accum_offset + n) is a(n).
     """
     code, isa = lifted.code, lifted.isa
     reached = np.repeat(np.array(lifted.block_of) >= 0, np.diff(code.operand_start))
@@ -64,7 +65,7 @@ def highest_vgpr(lifted: LiftedRepresentation) -> int:
     named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
     registers = np.flatnonzero(named)
     last = isa.register_first_unit[registers] + isa.register_unit_count[registers] - 1
-    return int(last[(last >= VGPRS.start) & (last < VGPRS.stop)].max(initial=VGPRS.start - 1)) - VGPRS.start
+    return int(last[(last >= file.start) & (last < file.stop)].max(initial=file.start - 1)) - file.start + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +175,10 @@ class Splicer:
         self.lifted = self.edited.seen_by_liveness(task.lifted)
         self.budget = budget_of(task.lifted)
         self.starved = False
-        vgprs = max(task.lifted.kernel.descriptor.architected_vgprs, highest_vgpr(task.lifted) + 1)
+        sgprs = max(self.budget.sgprs, named_registers(task.lifted, SGPRS[: self.budget.sgpr_limit]))
+        vgprs = max(task.lifted.kernel.descriptor.architected_vgprs, named_registers(task.lifted, VGPRS))
         agprs = task.lifted.kernel.descriptor.agprs
-        self._files = ((SGPRS, self.budget.sgprs), (VGPRS, vgprs), (AGPRS, agprs))
+        self._files = ((SGPRS, sgprs), (VGPRS, vgprs), (AGPRS, agprs))
         self.refusals: list[Refusal] = []
         self._strict = strict
         self._uses: dict[HookCall, Use | LuthierError] = {}
