@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", type=Path, help="what `luthier run -o RUN` wrote")
     parser.add_argument(
         "--format",
-        choices=("text", "csv", "json", "perfetto"),
+        choices=("text", "html", "csv", "json", "perfetto"),
         default="text",
-        help="perfetto: launches on a time line, for ui.perfetto.dev (default: text)",
+        help="html: a page that is one file; perfetto: launches on a time line, for ui.perfetto.dev (default: text)",
     )
     parser.add_argument(
         "--table", metavar="NAME", help="csv and json: this table alone; csv needs it, or a folder to write all to"
@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         "json": lambda out: export.write_json(folder, out, args.table),
         "csv": lambda out: export.write_csv(folder, args.table, out),
         "perfetto": lambda out: export.write_perfetto(folder, out),
+        "html": lambda out: _write_html(folder, out),
     }
     if args.output:
         with writing_atomically(args.output) as file:
@@ -58,6 +59,12 @@ def run(args: argparse.Namespace) -> int:
         write[args.format](sys.stdout.buffer)
         sys.stdout.flush()
     return 0
+
+
+def _write_html(folder: RunFolder, out: IO[bytes]) -> None:
+    from luthier.report import write_page
+
+    write_page(folder, out)
 
 
 def _write_text(folder: RunFolder, out: IO[bytes]) -> None:

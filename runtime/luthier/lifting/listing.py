@@ -5,10 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from luthier.isa import InstructionFlag, Opcode
 from luthier.isa.registers import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST
 from luthier.lifting.live import Live
 from luthier.lifting.model import BasicBlock, CallSite, Function
 from luthier.lifting.representation import LiftedRepresentation
+
+
+def sort_of(opcode: Opcode) -> str:
+    """What sort of work an instruction is, in a word or two: what `luthier.run.schema.LISTINGS` has as `kind`."""
+    if opcode.pseudo.startswith(_WAITS):
+        return "wait"
+    return next((name for flags, name in _SORTS if opcode.flags & flags), "other")
+
+
+_WAITS = ("S_WAIT", "S_NOP", "S_DELAY", "S_SLEEP", "S_BARRIER")
+_F = InstructionFlag
+_SORTS = (
+    (_F.BRANCH | _F.CALL | _F.RETURN | _F.TERMINATOR, "control"),
+    (_F.MATRIX, "matrix"),
+    (_F.DS, "lds"),
+    (_F.VMEM | _F.FLAT | _F.EXPORT, "memory"),
+    (_F.SMEM, "scalar memory"),
+    (_F.VALU, "vector"),
+    (_F.SALU, "scalar"),
+)
 
 
 def live_counts(live: Live) -> dict[str, int]:

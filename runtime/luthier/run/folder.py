@@ -37,7 +37,7 @@ class RunFolder:
         self.names = table_names(path)
         """Of its tables."""
         for table in schema.TABLES:
-            if table.name not in self.names:
+            if table.name not in self.names and table.name not in schema.ADDED:
                 raise LuthierError(f"{path} lacks {table.name}{SUFFIX}")
 
     def _read_summary(self) -> dict[str, Any]:

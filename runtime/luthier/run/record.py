@@ -21,7 +21,7 @@ from luthier.errors import LuthierError
 from luthier.objects import CodeObject
 from luthier.observation import LiveVariable
 from luthier.patch import KernelReport
-from luthier.run import schema
+from luthier.run import listings, schema
 from luthier.run.elements import element_type
 from luthier.run.folder import SUMMARY
 from luthier.run.instrumentation import Instrumentation
@@ -56,6 +56,8 @@ class Recorder:
         self._tables: dict[str, TableWriter] = {}
         self._sites: list[dict[str, Any]] = []
         """Not yet written: a kernel's each."""
+        self._listed: set[tuple[str, str]] = set()
+        """Kernels whose instructions are written, by name and digest of their object."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._problem: LuthierError | None = None
@@ -86,11 +88,15 @@ class Recorder:
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[Share], report: KernelReport | None
     ) -> None:
         """Tools have asked for hooks and counts in a kernel."""
-        columns = {"kernel": task.lifted.kernel.name, "object": object.name, "digest": digest_of(object)}
-        columns.update(_sites(task, shares, self._tools, report))
+        same = {"kernel": task.lifted.kernel.name, "object": object.name, "digest": digest_of(object)}
+        sites = {**same, **_sites(task, shares, self._tools, report)}
         with self._lock:
-            self._sites.append(columns)
+            self._sites.append(sites)
             self._write_sites(_BATCH)
+            if (same["kernel"], same["digest"]) not in self._listed:
+                self._listed.add((same["kernel"], same["digest"]))
+                self._append(schema.LISTINGS, listings.instructions(task.lifted), **same)
+                self._append(schema.BLOCKS, listings.blocks(task.lifted), **same)
 
     def _drain(self) -> None:
         while not self._stop.wait(_PERIOD):

@@ -123,5 +123,37 @@ COUNTS = Schema(
     ),
 )
 
-TABLES = (KERNELS, LAUNCHES, SITES, COUNTERS, COUNTS)
-"""All of these are in every run directory; traces of tools may be beside them."""
+LISTINGS = Schema(
+    "listings",
+    "each instruction of the kernels that tools were asked for, and of the functions that they call",
+    _columns(
+        **_KERNEL,
+        address="uint64: virtual address of the instruction in the code object",
+        text="string: the instruction",
+        kind="string: sort of work: vector, matrix, memory, lds, scalar, scalar memory, control, wait, other",
+        block="int32: number of its block",
+        live_sgprs="uint16: scalar registers whose values are read later, before it runs",
+        live_vgprs="uint16: vector registers whose values are read later in the lanes that are active, before it runs",
+    ),
+)
+
+BLOCKS = Schema(
+    "blocks",
+    "each basic block of these kernels, with the ways out of it",
+    _columns(
+        **_KERNEL,
+        block="int32: its number in the kernel",
+        function="string: name of the function that it is in",
+        address="uint64: virtual address of its first instruction",
+        instructions="uint32: how many it has",
+        depth="uint32: loops around it, in its function",
+        exit="string: how it is left: fallthrough, branch, conditional, call, tail, return, end, trap, unknown",
+        successors="int32[]: blocks of its function that control may go on to",
+        ways="string[]: how each of them is reached: fallthrough, taken, indirect",
+    ),
+)
+
+TABLES = (KERNELS, LAUNCHES, SITES, COUNTERS, COUNTS, LISTINGS, BLOCKS)
+"""All of these are written; traces of tools may be beside them."""
+ADDED = frozenset((LISTINGS.name, BLOCKS.name))
+"""Tables that runs of this schema may lack, since the first Luthiers that wrote it did not have them."""

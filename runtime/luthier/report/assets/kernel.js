@@ -1,0 +1,119 @@
+"use strict";
+// One kernel: what of it is dear and why, its registers, blocks, graph and listing.
+
+const KINDS = ["vector", "matrix", "memory", "lds", "scalar", "scalar memory", "control", "wait", "other"];
+const KIND_COLOURS = ["--c0", "--c4", "--c3", "--c1", "--c2", "--c7", "--c5", "--other", "--other"];
+let opened = null;
+
+async function openKernel(data, number, at = null) {
+  const kernel = data.kernels[number];
+  if (!kernel) return;
+  byId("kernel").hidden = false;
+  byId("kernel-title").textContent = kernel.name;
+  const coded = data.coded.includes(number);
+  facts(kernel);
+  for (const id of ["kernel-mix", "kernel-blocks", "kernel-graph", "kernel-code"]) byId(id).replaceChildren();
+  byId("kernel-why").textContent = coded ? "" : noCode(kernel);
+  opened = { number, listing: null };
+  if (!coded) return;
+  const mine = opened, code = await unpack(`code-${number}`);
+  if (mine !== opened) return; // another one was opened meanwhile
+  const listing = new Listing(kernel, code);
+  const shares = blockShares(code);
+  why(kernel, code, shares);
+  mix(code);
+  const go = (block) => { mark(block); graph.mark(block, true); listing.goTo(listing.rowOfBlock.get(block)); };
+  const mark = blockTable(code, shares, listing, (block) => { graph.mark(block, true); listing.goTo(listing.rowOfBlock.get(block)); });
+  const graph = drawGraph(byId("kernel-graph"), code, shares, (block) => { mark(block); graph.mark(block); listing.goTo(listing.rowOfBlock.get(block)); });
+  listing.onBlock = go;
+  const all = metrics(kernel, code), chart = profile(listing);
+  const choice = h("select", { id: "metric", change: () => show(all[choice.value]) }, all.map((one, value) => h("option", { value }, one.name)));
+  const scale = h("span", { class: "quiet" });
+  const show = (metric) => {
+    listing.setMetric(metric);
+    chart.make();
+    const sum = metric.values.reduce((total, one) => total + (one ?? 0), 0);
+    scale.textContent = `0 to ${exact(listing.most)}${metric.sum ? `, ${exact(sum)} in all` : ""}`;
+  };
+  byId("kernel-code").append(
+    h("div", { class: "tools" }, h("h3", {}, "Code"), h("label", { for: "metric" }, "coloured by"), choice, scale,
+      h("span", { class: "push quiet" }, `${exact(code.address.length)} instructions`)), chart.element, listing.element);
+  show(all[0]);
+  opened.listing = listing;
+  const hottest = shares.indexOf(Math.max(...shares));
+  if (at !== null && listing.rowOf.has(at)) listing.goTo(listing.rowOf.get(at));
+  else if (hottest >= 0 && shares[hottest]) { mark(hottest); graph.mark(hottest, true); listing.goTo(listing.rowOfBlock.get(hottest)); }
+}
+
+function noCode(kernel) {
+  if (kernel.instructions) return "Its listing is not in this page: the kernels that cost more filled it.";
+  return kernel.reason ? `It was not instrumented: ${kernel.reason}.` : "Tools were not asked for this kernel, so its code was not recorded.";
+}
+
+/** Of all executed instructions, the share of each block; null where nothing was counted. */
+function blockShares(code) {
+  const { blocks, executions } = code;
+  if (!executions) return blocks.block.map(() => null);
+  const position = new Map(blocks.block.map((block, at) => [block, at])), sums = blocks.block.map(() => 0);
+  let total = 0;
+  code.block.forEach((block, at) => { sums[position.get(block)] += executions[at] ?? 0; total += executions[at] ?? 0; });
+  return sums.map((one) => (total ? one / total : 0));
+}
+
+function weights(code) {
+  const sums = new Map();
+  code.kind.forEach((kind, at) => sums.set(kind, (sums.get(kind) ?? 0) + (code.executions ? code.executions[at] ?? 0 : 1)));
+  return KINDS.filter((kind) => sums.get(kind)).map((kind) => [kind, sums.get(kind)]);
+}
+
+function why(kernel, code, shares) {
+  const parts = [], hottest = shares.indexOf(Math.max(...shares.map((one) => one ?? -1)));
+  if (code.executions && shares[hottest]) {
+    const depth = code.blocks.depth[hottest];
+    parts.push(`${percent(shares[hottest], 1)} of its executed instructions are in block ${code.blocks.block[hottest]}${depth ? `, in ${depth === 1 ? "a loop" : `${depth} nested loops`}` : ""}.`);
+  }
+  const kinds = weights(code).sort((one, other) => other[1] - one[1]), total = kinds.reduce((sum, one) => sum + one[1], 0);
+  if (kinds.length) parts.push(`${percent(kinds[0][1], total)} ${code.executions ? "of what ran" : "of the code"} is ${kinds[0][0]}${kinds[1] ? `, ${percent(kinds[1][1], total)} ${kinds[1][0]}` : ""}.`);
+  if (kernel.lanes && kernel.executed) parts.push(`${percent(kernel.lanes, kernel.executed * kernel.wave_size)} of the lanes were active.`);
+  const live = Math.max(...code.live_vgprs);
+  parts.push(`At most ${live} of ${kernel.vgprs} vector registers are live at once.`);
+  byId("kernel-why").textContent = parts.join(" ");
+}
+
+function mix(code) {
+  const kinds = weights(code), total = kinds.reduce((sum, one) => sum + one[1], 0);
+  const shade = (kind) => `var(${KIND_COLOURS[KINDS.indexOf(kind)]})`;
+  byId("kernel-mix").append(
+    h("div", { class: "mix", "aria-hidden": "true" }, kinds.map(([kind, sum]) => h("span", { style: { width: `${(100 * sum) / total}%`, background: shade(kind) } }))),
+    h("ul", { class: "legend", "aria-label": "Kinds of instructions" }, kinds.map(([kind, sum]) => h("li", {}, h("span", { class: "swatch", style: { background: shade(kind) } }), `${kind} ${percent(sum, total)}`))));
+}
+
+function facts(kernel) {
+  const change = (before, after) => (after !== null && after !== undefined && after !== before ? `${exact(before)} → ${exact(after)}` : exact(before));
+  const rows = [
+    ["symbol", kernel.symbol !== kernel.name ? kernel.symbol : ""], ["target", `${kernel.target}, wave${kernel.wave_size}`],
+    ["vector registers", change(kernel.vgprs, kernel.patched_vgprs)], ["scalar registers", change(kernel.sgprs, kernel.patched_sgprs)],
+    ["waves a SIMD", change(kernel.waves_per_simd, kernel.patched_waves_per_simd)], ["static LDS", `${exact(kernel.group_segment)} B`], ["scratch", `${exact(kernel.private_segment)} B a lane`],
+    ["instructions", kernel.instructions ? `${exact(kernel.instructions)} + ${exact(kernel.added_instructions)}` : ""], ["code", kernel.code_bytes ? `${change(kernel.code_bytes, kernel.patched_bytes)} B` : ""],
+    ["launches", `${exact(kernel.launches)}, ${exact(kernel.instrumented)} instrumented`], ["sites", kernel.requested_sites ? `${exact(kernel.sites)} of ${exact(kernel.requested_sites)}` : ""], ["object", kernel.object]];
+  byId("kernel-facts").replaceChildren(...rows.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", { title: String(value) }, cut(String(value), 80)))));
+  byId("kernel-facts").title = "a → b: of the original and of the patched kernel";
+}
+
+function blockTable(code, shares, listing, go) {
+  const { blocks } = code, counted = code.executions !== null, most = Math.max(...shares);
+  const rows = blocks.block.map((_, at) => at);
+  const lanes = (at) => {
+    const first = code.block.indexOf(blocks.block[at]);
+    return code.lanes && code.executions && code.executions[first] ? code.lanes[first] / code.executions[first] : null;
+  };
+  const columns = [
+    { name: "block", get: (at) => blocks.block[at], right: true },
+    ...(counted ? [{ name: "executed here", get: (at) => shares[at], right: true, show: (value) => bar(value, most, percent(value, 1)) }, { name: "entered", get: (at) => listing.entered(at), right: true, show: exact }] : []),
+    ...(counted && code.lanes ? [{ name: "lanes", title: "Mean active lanes of a wave when it enters", get: lanes, right: true, show: (value) => (value === null ? "" : value.toFixed(1)) }] : []),
+    { name: "instr", get: (at) => blocks.instructions[at], right: true, show: exact }, { name: "loops", title: "Loops around it", get: (at) => blocks.depth[at], right: true },
+    { name: "left by", get: (at) => blocks.exit[at] }, ...(new Set(blocks.function).size > 1 ? [{ name: "function", get: (at) => blocks.function[at], show: (value) => cut(value, 40) }] : [])];
+  const table = sortable(columns, rows, { sort: counted ? 1 : 0, pick: (at) => { table.mark(at); go(at); }, key: (at) => at, label: "Blocks" });
+  byId("kernel-blocks").append(h("div", { class: "tools" }, h("h3", {}, "Blocks")), table.element);
+  return table.mark;
+}

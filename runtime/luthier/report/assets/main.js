@@ -1,0 +1,120 @@
+"use strict";
+// Puts the page together.
+
+function command(summary) {
+  return summary.command.map((one) => (/^[\w@%+=:,./-]+$/.test(one) ? one : JSON.stringify(one))).join(" ");
+}
+
+function drawHead(data) {
+  const { summary } = data, span = summary.began_ns && summary.ended_ns ? duration(summary.ended_ns - summary.began_ns) : "";
+  byId("command").textContent = command(summary);
+  byId("command").title = command(summary);
+  document.title = `${summary.command[0]?.split("/").pop() ?? "run"} · Luthier`;
+  const tools = summary.tools.map((one) => one.tool).join(", ");
+  byId("about").textContent = [(summary.devices ?? []).join(", "), tools, span, summary.exit_code ? `exit code ${summary.exit_code}` : ""].filter(Boolean).join(" · ");
+  if (summary.faults.length) {
+    byId("problem").hidden = false;
+    byId("problem").append(...summary.faults.slice(0, 20).map((one) => h("div", {}, String(one))));
+  }
+}
+
+function drawTotals(data) {
+  const sum = (name) => data.kernels.reduce((total, one) => total + (one[name] ?? 0), 0);
+  const launches = sum("launches"), instrumented = sum("instrumented"), executed = sum("executed"), requested = sum("requested_sites");
+  const possible = data.kernels.reduce((total, one) => total + (one.lanes ? one.executed * one.wave_size : 0), 0);
+  const tiles = [
+    ["Kernels", exact(data.kernels.length), ""],
+    ["Launches", short(launches), launches ? `${percent(instrumented, launches)} instrumented` : ""],
+    ["Time on devices", duration(sum("time")) || "0", "instrumentation included"],
+    executed ? ["Instructions executed", short(executed), "by waves"] : null,
+    possible ? ["Lanes active", percent(sum("lanes"), possible), "of those that ran"] : null,
+    requested ? ["Sites", percent(sum("sites"), requested), `${short(sum("sites"))} of ${short(requested)}`] : null];
+  byId("totals").append(...tiles.filter(Boolean).map(([name, value, note]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, " ", h("small", {}, note)))));
+}
+
+function drawKernels(data, open) {
+  if (!data.kernels.length) {
+    byId("kernel-table").append(h("p", { class: "notice" }, "No kernel was launched. If the program should have launched some, see whether it found the devices: luthier doctor tells what this machine has."));
+    return () => {};
+  }
+  const has = (name) => data.kernels.some((one) => one[name]);
+  const most = (name) => Math.max(...data.kernels.map((one) => one[name] ?? 0)), all = (name) => data.kernels.reduce((total, one) => total + (one[name] ?? 0), 0);
+  const costs = [["executed", "executed", short, "Instructions that waves executed, over all launches"], ["time", "time", duration, "Time on the device, of launches whose times are known"]].filter(([name]) => has(name))
+    .map(([key, name, show, title]) => ({ name, title, right: true, get: (row) => row[key], show: (value, row) => (value === null ? "" : bar(value, most(key), h("span", { title: exact(value) }, show(value)), percent(value, all(key)))) }));
+  const columns = [
+    { name: "kernel", long: false, get: (row) => row.name, show: (value, row) => h("a", { class: "open mono", href: `#kernel-${row.number}`, click: (event) => event.preventDefault() }, cut(value)), hint: (row) => `${row.name}\n${row.object ?? ""}` },
+    ...costs,
+    { name: "launches", right: true, get: (row) => row.launches, show: exact },
+    ...(has("time") ? [{ name: "mean", title: "Mean time of a launch", right: true, get: (row) => (row.timed ? row.time / row.timed : null), show: (value) => (value === null ? "" : duration(Math.round(value))) }] : []),
+    ...(has("lanes") ? [{ name: "lanes", title: "Share of lanes that were active", right: true, get: (row) => (row.lanes ? row.lanes / (row.executed * row.wave_size) : null), show: (value) => (value === null ? "" : percent(value, 1)) }] : []),
+    { name: "VGPRs", right: true, get: (row) => row.vgprs }, { name: "SGPRs", right: true, get: (row) => row.sgprs },
+    { name: "waves", title: "Most waves on a SIMD, by vector registers", right: true, get: (row) => row.waves_per_simd },
+    { name: "LDS", right: true, get: (row) => row.group_segment, show: short },
+    ...(new Set(data.kernels.map((one) => one.target)).size > 1 ? [{ name: "target", get: (row) => row.target }] : []),
+    ...(!data.kernels.some((one) => one.requested_sites || one.reason) ? [] : [{ name: "instrumented", right: true, get: (row) => (row.requested_sites ? row.sites / row.requested_sites : null), show: (value, row) => h("span", { class: row.covered ? "good" : row.reason && !row.skipped ? "bad" : "quiet", title: row.reason ?? "" }, row.requested_sites ? `${exact(row.sites)}/${exact(row.requested_sites)} sites` : row.skipped ? "not selected" : row.reason ? "no" : "") }])];
+  const table = sortable(columns, data.kernels, { sort: costs.length ? 1 : columns.findIndex((one) => one.name === "launches"), pick: (row) => open(row.number), key: (row) => row.number, label: "Kernels" });
+  byId("kernel-table").append(table.element);
+  return table.mark;
+}
+
+function drawResults(data) {
+  if (!data.tables.length && !data.tables_left_out) return;
+  byId("results").hidden = false;
+  byId("tables").append(...data.tables.map((table) => h("details", { open: table.rows.length <= 12 && data.tables.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(String(table.title), 90)} `, h("span", { class: "quiet" }, `${exact(table.rows.length)} rows`)), plainTable(table))));
+  if (data.tables_left_out) byId("tables").append(h("p", { class: "notice" }, `${exact(data.tables_left_out)} more tables are in the run directory and not in this page.`));
+}
+
+function drawCoverage(data) {
+  const { tools, refusals, more } = data.coverage, place = byId("coverage-tables");
+  if (!Object.keys(tools).length) {
+    place.append(h("p", { class: "notice" }, "Tools asked for no hook and no count."));
+    return;
+  }
+  const status = (name) => ({ name, right: true, get: (row) => row[1][name] ?? 0, show: exact });
+  place.append(sortable([{ name: "tool", get: (row) => row[0] }, status("patched"), status("counted"), status("refused")], Object.entries(tools), { label: "Sites by tool", narrow: true }).element);
+  if (!refusals.length) return;
+  place.append(h("h3", {}, "Refused"), sortable([
+    { name: "sites", right: true, get: (row) => row[5], show: exact }, { name: "kernel", get: (row) => data.kernels[row[0]]?.name ?? "", show: (value) => cut(value, 50) }, { name: "tool", get: (row) => row[1] }, { name: "hook", get: (row) => row[2] },
+    { name: "kind", get: (row) => row[3] }, { name: "first at", get: (row) => row[6], show: hex }, { name: "reason", long: true, get: (row) => row[4] }], refusals, { label: "Refused sites" }).element);
+  if (more) place.append(h("p", { class: "notice" }, `${exact(more)} more reasons are in the table of sites.`));
+}
+
+function drawProcesses(data) {
+  const rows = data.summary.processes.filter((one) => one && typeof one === "object");
+  if (!rows.length) byId("process-table").append(h("p", { class: "notice" }, "No process of the program used a device."));
+  else byId("process-table").append(sortable([
+    { name: "process", right: true, get: (row) => row.process }, { name: "parent", right: true, get: (row) => row.parent ?? null }, { name: "rank", right: true, get: (row) => row.rank ?? null },
+    { name: "launches", right: true, get: (row) => row.launches ?? null, show: exact }, { name: "kernels", right: true, get: (row) => row.kernels ?? null, show: exact }, { name: "command", long: true, get: (row) => row.command ?? "" }], rows, { label: "Processes" }).element);
+}
+
+async function main() {
+  const data = await unpack("run");
+  data.kernels.forEach((kernel, number) => { kernel.number = number; });
+  let mark = () => {};
+  const open = async (number, jump = true) => {
+    if (number === undefined || !data.kernels[number]) return;
+    mark(number);
+    await openKernel(data, number);
+    if (jump) { byId("kernel").scrollIntoView(); try { history.replaceState(null, "", `#kernel-${number}`); } catch { /* not for files in some browsers */ } }
+  };
+  drawHead(data);
+  drawTotals(data);
+  mark = drawKernels(data, open);
+  drawTimeline(data, open);
+  drawResults(data);
+  drawCoverage(data);
+  drawProcesses(data);
+  startSearch(data, open);
+  const asked = /^#kernel-(\d+)$/.exec(location.hash);
+  const costs = data.kernels.map((one) => [one.executed ?? 0, one.time ?? 0, one.launches ?? 0]);
+  const dearest = costs.reduce((best, one, at) => (best < 0 || one[0] > costs[best][0] || (one[0] === costs[best][0] && one[1] > costs[best][1]) ? at : best), -1);
+  if (dearest >= 0) await open(asked ? Number(asked[1]) : dearest, Boolean(asked));
+  performance.mark("luthier-drawn");
+  document.documentElement.dataset.ready = "true";
+}
+
+main().catch((problem) => {
+  byId("problem").hidden = false;
+  byId("problem").textContent = `This page cannot be drawn: ${problem.message}`;
+  throw problem;
+});

@@ -1,0 +1,65 @@
+"use strict";
+// Tables that can be sorted, of which only so many rows are made at first.
+
+const PAGE = 100;
+
+/**
+ * A sortable table.
+ * columns: {name, get(row), show?(value, row), right?, long?, title?}; options: sort (column), pick(row), key(row), label.
+ */
+function sortable(columns, rows, options = {}) {
+  const body = h("tbody");
+  const more = h("p", { class: "more" });
+  let by = options.sort ?? null, up = false, shown = PAGE, all = rows, current = null;
+  const heads = columns.map((column, at) =>
+    h("th", { scope: "col", class: column.right ? "right" : null, title: column.title },
+      h("button", { type: "button", click: () => { up = by === at ? !up : !column.right; by = at; draw(); } }, column.name)));
+  const table = h("table", { "aria-label": options.label }, h("thead", {}, h("tr", {}, heads)), body);
+
+  function sorted() {
+    if (by === null) return all;
+    const get = columns[by].get, sign = up ? 1 : -1;
+    return [...all].sort((one, other) => {
+      const a = get(one), b = get(other);
+      if (a === b) return 0;
+      if (a === null || a === undefined) return 1;
+      if (b === null || b === undefined) return -1;
+      return (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b))) * sign;
+    });
+  }
+
+  function draw() {
+    heads.forEach((head, at) => (at === by ? head.setAttribute("aria-sort", up ? "ascending" : "descending") : head.removeAttribute("aria-sort")));
+    const found = sorted();
+    body.replaceChildren(...found.slice(0, shown).map((row) =>
+      h("tr", { class: options.pick ? "pick" : null, click: options.pick ? () => options.pick(row) : null, "aria-current": options.key && options.key(row) === current ? "true" : null },
+        columns.map((column) => {
+          const value = column.get(row);
+          const content = column.show ? column.show(value, row) : value ?? "";
+          return h("td", { class: [column.right && "right", column.long && "long"].filter(Boolean).join(" ") || null, title: column.hint ? column.hint(row) : null }, content instanceof Node ? content : String(content));
+        }))));
+    const rest = found.length - shown;
+    more.replaceChildren(...(rest > 0 ? [h("button", { type: "button", click: () => { shown += 10 * PAGE; draw(); } }, `Show ${exact(Math.min(rest, 10 * PAGE))} more`), ` of ${exact(rest)} that are left`] : []));
+  }
+
+  draw();
+  return {
+    element: h("div", { class: options.narrow ? "narrow" : null }, h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": options.label }, table), more),
+    mark: (key) => { current = key; draw(); },
+  };
+}
+
+/** A value as a bar, which is full at `most`, and texts behind it. */
+function bar(value, most, ...texts) {
+  const width = most ? `${Math.max((100 * value) / most, value ? 0.5 : 0)}%` : "0";
+  return h("div", { class: "measure" }, h("span", { class: "track" }, h("span", { class: "bar", style: { width } })), texts.map((text) => h("span", {}, text)));
+}
+
+/** A tool's own table: numbers to the right, the largest columns of counts with bars. */
+function plainTable(table) {
+  const columns = table.columns.map((name, at) => {
+    const numbers = table.rows.every((row) => row[at] === null || typeof row[at] === "number");
+    return { name: String(name), get: (row) => row[at], right: numbers, show: (value) => (value === null ? "" : numbers ? exact(value) : cut(String(value), 90)), hint: (row) => (typeof row[at] === "string" && row[at].length > 90 ? row[at] : null) };
+  });
+  return sortable(columns, table.rows, { label: `${table.tool} ${table.title}`.trim() }).element;
+}

@@ -1,0 +1,229 @@
+"""What the page says of one kernel's code: instructions, blocks, their graph, and numbers to colour them by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from luthier.report.rows import KernelNumbers, by_kernel
+from luthier.run.folder import RunFolder
+
+INSTRUCTIONS = 150_000
+"""That a page has at most; those of the dearest kernels come first."""
+_DRAWN = 1_200
+"""Blocks of a graph that is drawn at most."""
+_NODE = (136.0, 42.0)
+"""Width and height of a block in the graph, in pixels."""
+_STATUS = {"patched": 1, "counted": 2, "refused": 4}
+_LISTING = ("address", "text", "kind", "block", "live_sgprs", "live_vgprs")
+_SOURCE = ("file", "line")
+_BLOCKS = ("block", "function", "address", "instructions", "depth", "exit", "successors", "ways")
+
+
+@dataclass
+class Code:
+    """One kernel's code. All lists but `blocks` and `heat` have one element for each instruction."""
+
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    """Of the table of listings."""
+    blocks: dict[str, list[Any]] = field(default_factory=dict)
+    """Of the table of blocks."""
+    executions: list[int | None] = field(default_factory=list)
+    lanes: list[int | None] = field(default_factory=list)
+    sites: list[int] = field(default_factory=list)
+    """Bits of `_STATUS`."""
+    heat: list[dict[str, Any]] = field(default_factory=list)
+    """Numbers from tools' tables: ``tool``, ``title``, ``name``, ``values``."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the page."""
+        return {
+            **self.columns,
+            "executions": self.executions if any(one is not None for one in self.executions) else None,
+            "lanes": self.lanes if any(one is not None for one in self.lanes) else None,
+            "sites": self.sites,
+            "heat": self.heat,
+            "blocks": self.blocks,
+            "graph": graph(self.blocks),
+        }
+
+
+def codes(
+    run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]], tables: Sequence[dict[str, Any]]
+) -> dict[int, Code]:
+    """The code of the dearest kernels, as many as there is room for.
+
+    Args:
+        numbers: of the kernels.
+        kernels: as `overview.kernels` gives them.
+        tables: the tools', as `overview.tool_tables` gives them.
+
+    Raises:
+        LuthierError: a table is damaged.
+    """
+    if "listings" not in run.names or "blocks" not in run.names:
+        return {}
+    room, wanted = INSTRUCTIONS, set()
+    for number in sorted(range(len(kernels)), key=lambda number: cost(kernels[number]), reverse=True):
+        size = kernels[number]["instructions"] or 0
+        if 0 < size <= room:
+            wanted.add(number)
+            room -= size
+    with run.table("listings") as reader:
+        columns = [*_LISTING, *(name for name in _SOURCE if name in reader.columns)]
+    found: dict[int, Code] = {}
+    for number, rows in by_kernel(run, "listings", columns, numbers, wanted):
+        code = found.setdefault(number, Code())
+        for name, values in rows.items():
+            code.columns.setdefault(name, []).extend(values)
+    for number, rows in by_kernel(run, "blocks", _BLOCKS, numbers, wanted):
+        if number in found:
+            for name, values in rows.items():
+                found[number].blocks.setdefault(name, []).extend(values)
+    places = {number: {at: i for i, at in enumerate(code.columns["address"])} for number, code in found.items()}
+    _count(run, numbers, found, places)
+    _mark(run, numbers, found, places)
+    for table in tables:
+        _warm(table, kernels, found, places)
+    return found
+
+
+def cost(kernel: dict[str, Any]) -> tuple[int, int, int]:
+    """What kernels are sorted by: instructions that were executed, time, launches."""
+    return kernel["executed"] or 0, kernel["time"] or 0, kernel["launches"] or 0
+
+
+Places = dict[int, dict[int, int]]
+"""Kernel -> address -> position in its code."""
+
+
+def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], places: Places) -> None:
+    for number, rows in by_kernel(run, "counts", ("address", "executions", "active_lanes"), numbers, found):
+        code = found[number]
+        size = len(places[number])
+        code.executions, code.lanes = code.executions or [None] * size, code.lanes or [None] * size
+        for address, times, lanes in zip(*rows.values(), strict=True):
+            if (at := places[number].get(address)) is not None:
+                code.executions[at] = _sum(code.executions[at], times)
+                code.lanes[at] = _sum(code.lanes[at], lanes)
+
+
+def _mark(run: RunFolder, numbers: KernelNumbers, found: dict[int, Code], places: Places) -> None:
+    for number, code in found.items():
+        code.sites = [0] * len(places[number])
+    for number, rows in by_kernel(run, "sites", ("address", "status"), numbers, found):
+        for address, status in zip(*rows.values(), strict=True):
+            if (at := places[number].get(address)) is not None:
+                found[number].sites[at] |= _STATUS.get(status, 0)
+
+
+def _sum(one: Any, other: Any) -> Any:
+    return one if other is None else other if one is None else one + other
+
+
+def _warm(table: dict[str, Any], kernels: Sequence[dict[str, Any]], found: dict[int, Code], places: Places) -> None:
+    """Numbers by address or block in what a tool reported, as heat over the code that they are of.
+
+    The kernel is in a column ``kernel``, or is the table's title, or is the only one that has all the addresses.
+    """
+    names = [str(name) for name in table["columns"]]
+    key = next((name for name in ("block", "address") if name in names), None)
+    numeric = [
+        at
+        for at, name in enumerate(names)
+        if name not in ("block", "address", "kernel", "instructions", "process", "device")
+        and all(isinstance(row[at], int | float) or row[at] is None for row in table["rows"])
+    ]
+    if key is None or not numeric:
+        return
+    named: dict[str, list[int]] = {}
+    for number in found:
+        named.setdefault(kernels[number]["symbol"], []).append(number)
+        named.setdefault(kernels[number]["name"], []).append(number)
+    groups: dict[str, list[Any]] = {}
+    for row in table["rows"]:
+        name = row[names.index("kernel")] if "kernel" in names else table["title"]
+        groups.setdefault(str(name), []).append(row)
+    for name, rows in groups.items():
+        keys = [_number(row[names.index(key)]) for row in rows]
+        candidates = set(named.get(name, () if "kernel" in names else found))
+        fitting = [number for number in candidates if _fits(found[number], places[number], key, keys)]
+        if len(fitting) != 1 and name not in named:
+            continue  # nobody knows whose addresses these are
+        for number in fitting:
+            for at in numeric:
+                values = _spread(found[number], places[number], key, keys, [row[at] for row in rows])
+                entry = {"tool": table["tool"], "title": table["title"], "name": names[at], "values": values}
+                found[number].heat.append(entry)
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, str):
+        try:
+            return int(value, 0)
+        except ValueError:
+            return None
+    return value if isinstance(value, int) else None
+
+
+def _fits(code: Code, places: dict[int, int], key: str, keys: Sequence[int | None]) -> bool:
+    known = places if key == "address" else set(code.columns["block"])
+    return all(one in known for one in keys)
+
+
+def _spread(
+    code: Code, places: dict[int, int], key: str, keys: Sequence[int | None], values: Sequence[Any]
+) -> list[Any]:
+    """Values by instruction; several of one address or block are added up."""
+    sums: dict[int | None, Any] = {}
+    for one, value in zip(keys, values, strict=True):
+        sums[one] = _sum(sums.get(one), value)
+    column = code.columns["address" if key == "address" else "block"]
+    return [sums.get(one) for one in column]
+
+
+def graph(blocks: dict[str, list[Any]]) -> dict[str, Any] | None:
+    """Where blocks and the ways between them are drawn; None if there are none, or too many.
+
+    Returns:
+        ``width`` and ``height``; ``nodes``: left upper corner of each block; ``edges``: block positions from and to,
+        how (as in the table), and the points in between.
+    """
+    import graphlay
+
+    size = len(blocks.get("block", ()))
+    if not 0 < size <= _DRAWN:
+        return None
+    place = {block: at for at, block in enumerate(blocks["block"])}
+    drawing = graphlay.Graph()
+    for at in range(size):
+        drawing.node(at, width=_NODE[0], height=_NODE[1])
+    ways: list[tuple[int, int, str]] = []
+    for at, (successors, how) in enumerate(zip(blocks["successors"], blocks["ways"], strict=True)):
+        for to, way in zip(successors or (), how or (), strict=False):
+            if to in place:
+                drawing.edge(at, place[to])
+                ways.append((at, place[to], way))
+    made = graphlay.layout(
+        drawing,
+        options={
+            "direction": "topbottom",
+            "spacing": {"layer_gap": 30.0, "node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 12.0},
+        },
+    )
+    low, high = made.bounds["min"], made.bounds["max"]
+    left, top = low["x"], low["y"]
+
+    def point(one: dict[str, float]) -> list[int]:
+        return [round(one["x"] - left), round(one["y"] - top)]
+
+    half = (_NODE[0] / 2, _NODE[1] / 2)
+    corners = [{"x": n["center"]["x"] - half[0], "y": n["center"]["y"] - half[1]} for n in made.nodes]
+    return {
+        "width": round(high["x"] - left),
+        "height": round(high["y"] - top),
+        "node": list(_NODE),
+        "nodes": [point(corner) for corner in corners],
+        "edges": [[*way, [point(one) for one in edge["points"]]] for way, edge in zip(ways, made.edges, strict=True)],
+    }

@@ -1,0 +1,120 @@
+"""What the page says of the whole run: kernels with their costs, coverage, and what tools reported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from luthier.report.rows import KernelNumbers, numeric
+from luthier.run.folder import RunFolder
+
+_FACTS = (
+    *("target", "wave_size", "vgprs", "sgprs", "group_segment", "private_segment", "waves_per_simd"),
+    *("patched_vgprs", "patched_sgprs", "patched_waves_per_simd", "instructions", "added_instructions"),
+    *("code_bytes", "patched_bytes", "skipped", "reason"),
+)
+_SUMS = ("launches", "instrumented", "requested_sites", "sites", "hooks", "refused_hooks", "unknown_calls")
+_CELLS = 200_000
+"""Cells of the tools' tables that a page has at most."""
+_REFUSALS = 2_000
+"""Reasons of refusals that a page has at most."""
+
+
+def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
+    """Each kernel, by its number: facts from the table of kernels, sums of its launches' times and of its counts.
+
+    Raises:
+        LuthierError: a table is damaged.
+    """
+    found: list[dict[str, Any]] = []
+    for row in run.rows("kernels"):
+        number = numbers.of(row["kernel"], row["digest"])
+        if number == len(found):
+            name = row["name"] or row["kernel"]
+            found.append({"name": name, "symbol": row["kernel"], "object": row["object"], "digest": row["digest"]})
+            found[-1] |= {fact: row[fact] for fact in _FACTS} | dict.fromkeys(_SUMS, 0) | {"covered": True}
+        entry = found[number]
+        for name in _SUMS:
+            entry[name] += row[name] or 0
+        entry["covered"] = bool(entry["covered"] and row["covered"])
+        entry["reason"] = entry["reason"] or row["reason"]
+    known = len(found)
+    time, timed, executed, lanes = (np.zeros(known, np.int64) for _ in range(4))
+    for batch, number in _batches(run, "launches", ["begin_ns", "end_ns"], numbers):
+        begin, end = numeric(batch, "begin_ns", -1), numeric(batch, "end_ns", -1)
+        rows = (number < known) & (begin >= 0) & (end >= begin)
+        np.add.at(time, number[rows], (end - begin)[rows])
+        np.add.at(timed, number[rows], 1)
+    for batch, number in _batches(run, "counts", ["executions", "active_lanes"], numbers):
+        rows = number < known
+        np.add.at(executed, number[rows], numeric(batch, "executions")[rows])
+        np.add.at(lanes, number[rows], numeric(batch, "active_lanes")[rows])
+    for entry, *sums in zip(found, *(column.tolist() for column in (time, timed, executed, lanes)), strict=True):
+        entry |= {"time": sums[0] if sums[1] else None, "timed": sums[1]}
+        entry |= {"executed": sums[2] or None, "lanes": sums[3] or None}
+    return found
+
+
+def _batches(run: RunFolder, table: str, columns: list[str], numbers: KernelNumbers) -> Iterator[tuple[Any, Any]]:
+    with run.table(table) as reader:
+        for batch in reader.batches(["kernel", "digest", *columns]):
+            yield batch, numbers.column(batch)
+
+
+def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
+    """How many sites have which status, by tool, and every reason for a refusal: where first, and how often.
+
+    Raises:
+        LuthierError: the table of sites is damaged.
+    """
+    import pyarrow as pa
+
+    group = ["kernel", "digest", "tool", "hook", "status", "kind", "reason"]
+    totals: dict[tuple[Any, ...], list[int]] = {}
+    with run.table("sites") as reader:
+        for batch in reader.batches([*group, "address"]):
+            grouped = (
+                pa.Table.from_batches([batch]).group_by(group).aggregate([("address", "count"), ("address", "min")])
+            )
+            for row in grouped.to_pylist():
+                entry = totals.setdefault(tuple(row[name] for name in group), [0, row["address_min"]])
+                entry[0] += row["address_count"]
+                entry[1] = min(entry[1], row["address_min"])
+    tools: dict[str, dict[str, int]] = {}
+    refusals = []
+    for (kernel, digest, tool, hook, status, kind, reason), (count, first) in totals.items():
+        counts = tools.setdefault(tool or "", {})
+        counts[status or ""] = counts.get(status or "", 0) + count
+        if status == "refused":
+            number = numbers.of(kernel, digest)
+            refusals.append([number, tool, hook, kind, reason, count, first])
+    refusals.sort(key=lambda row: -row[5])
+    return {"tools": tools, "refusals": refusals[:_REFUSALS], "more": max(len(refusals) - _REFUSALS, 0)}
+
+
+def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
+    """What the tools reported, and how many tables the page has no room for.
+
+    Raises:
+        LuthierError: the summary is damaged.
+    """
+    run.tool_tables()  # says what is wrong with them
+    shown, left_out, cells = [], 0, 0
+    for tool in run.summary["tools"]:
+        for table in tool["tables"]:
+            size = len(table["columns"]) * len(table["rows"])
+            if not table["rows"] or cells + size > _CELLS:
+                left_out += bool(table["rows"])
+                continue
+            cells += size
+            rows = [[_plain(cell) for cell in row] for row in table["rows"]]
+            shown.append({"tool": tool["tool"], "title": table["title"], "columns": table["columns"], "rows": rows})
+    return shown, left_out
+
+
+def _plain(cell: Any) -> Any:
+    """What JSON has no number for, as text."""
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell

@@ -1,0 +1,94 @@
+"""The page: one HTML file that holds everything and asks no network for anything.
+
+The data is compressed JSON, one piece for the run and one for the code of each kernel, which the browser unpacks when
+the kernel is opened. Nothing of it is HTML: scripts put it into the page as text. A content security policy allows the
+page's own scripts, by their digests, and nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from importlib.resources import files
+from typing import IO, Any
+
+from luthier import __version__
+from luthier.report import overview
+from luthier.report.code import codes
+from luthier.report.rows import KernelNumbers
+from luthier.report.timeline import timeline
+from luthier.run.folder import RunFolder
+
+_SCRIPTS = ("dom", "table", "timeline", "listing", "graph", "kernel", "search", "main")
+"""In this order: later ones use earlier ones."""
+_SUMMARY = ("luthier", "command", "exit_code", "began_ns", "ended_ns", "devices", "processes", "faults")
+
+
+def document(run: RunFolder) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """What the page shows, as JSON-compatible data: of the run, and of the code of kernels by their number.
+
+    Raises:
+        LuthierError: the run is damaged.
+    """
+    numbers = KernelNumbers()
+    kernels = overview.kernels(run, numbers)
+    tables, left_out = overview.tool_tables(run)
+    found = codes(run, numbers, kernels, tables)
+    data = {
+        "summary": {key: run.summary.get(key) for key in _SUMMARY}
+        | {"tools": [{"tool": tool.get("tool"), "options": tool.get("options")} for tool in run.summary["tools"]]},
+        "kernels": kernels,
+        "coded": sorted(found),
+        "timeline": timeline(run, numbers, kernels),
+        "coverage": overview.coverage(run, numbers),
+        "tables": tables,
+        "tables_left_out": left_out,
+        "written_by": __version__,
+    }
+    return data, {number: code.to_json() for number, code in found.items()}
+
+
+def write_page(run: RunFolder, out: IO[bytes]) -> None:
+    """Write the page of a run.
+
+    Raises:
+        LuthierError: the run is damaged.
+    """
+    data, code = document(run)
+    scripts = [_uplot("js"), *(_asset(f"{name}.js") for name in _SCRIPTS)]
+    digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    parts = {
+        "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; script-src {digests}",
+        "STYLE": _uplot("css") + _asset("page.css"),
+        "DATA": "\n".join([_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]),
+        "SCRIPTS": "\n".join(f"<script>{script}</script>" for script in scripts),
+    }
+    before, *rest = _asset("page.html").split("<!--")
+    out.write(before.encode())
+    for piece in rest:
+        name, _, text = piece.partition("-->")
+        out.write(parts[name.strip()].encode() + text.encode())
+
+
+def _piece(name: str, value: Any) -> str:
+    """Data that no script is made of, whatever is in it: base64 of compressed JSON."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, default=str).encode()
+    packed = base64.b64encode(zlib.compress(text, 9)).decode()
+    return f'<script type="application/octet-stream" id="data-{name}">{packed}</script>'
+
+
+def _asset(name: str) -> str:
+    return (files("luthier.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _uplot(kind: str) -> str:
+    """uPlot, as the package that brings it along has it."""
+    from youplot.vendor import uplot_css, uplot_js
+
+    return str(uplot_js() if kind == "js" else uplot_css())
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

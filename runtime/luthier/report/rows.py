@@ -1,0 +1,62 @@
+"""Rows of a run directory's tables, by kernel, without making Python objects of every value."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.run.folder import RunFolder
+
+Key = tuple[str, str]
+"""A kernel in all tables: its symbol and the digest of its code object."""
+
+
+class KernelNumbers:
+    """Gives each kernel that it is asked for a number, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Key, int] = {}
+
+    def of(self, kernel: str | None, digest: str | None) -> int:
+        """The number of a kernel; nulls are a kernel without a name."""
+        key = (kernel or "", digest or "")
+        return self.numbers.setdefault(key, len(self.numbers))
+
+    def column(self, batch: Any) -> NDArray[np.int64]:
+        """The number in each row of a batch that has the columns ``kernel`` and ``digest``."""
+        names, digests = (batch.column(name).dictionary_encode("encode") for name in ("kernel", "digest"))
+        which, inverse = np.unique(_indices(names) * len(digests.dictionary) + _indices(digests), return_inverse=True)
+        kernel_of, digest_of = names.dictionary.to_pylist(), digests.dictionary.to_pylist()
+        found = [self.of(kernel_of[at // len(digest_of)], digest_of[at % len(digest_of)]) for at in which.tolist()]
+        return np.array(found, np.int64)[inverse]
+
+
+def _indices(encoded: Any) -> NDArray[np.int64]:
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def by_kernel(
+    run: RunFolder, table: str, columns: Sequence[str], known: KernelNumbers, wanted: Collection[int]
+) -> Iterator[tuple[int, dict[str, list[Any]]]]:
+    """Stretches of rows of one kernel, as lists by column; rows of kernels not in `wanted` are passed over.
+
+    Raises:
+        LuthierError: the table is damaged.
+    """
+    with run.table(table) as reader:
+        for batch in reader.batches(["kernel", "digest", *columns]):
+            number = known.column(batch)
+            starts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
+            for start, end in zip(starts, [*starts[1:], len(number)], strict=True):
+                if number[start] in wanted:
+                    part = batch.slice(start, end - start)
+                    yield int(number[start]), {name: part.column(name).to_pylist() for name in columns}
+
+
+def numeric(batch: Any, column: str, missing: int = 0) -> NDArray[np.int64]:
+    """A column of integers or truths, with something in the place of nulls."""
+    values = batch.column(column).cast("int64", safe=False).fill_null(missing)
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)

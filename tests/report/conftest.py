@@ -1,0 +1,78 @@
+"""A browser, and a run of a program with kernels of different cost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier.cli.main import main
+from playwright.sync_api import Browser, Page, sync_playwright
+
+HERE = Path(__file__).parent
+BROWSER = "/usr/bin/chromium-headless-shell"
+
+
+@pytest.fixture(scope="session")
+def mix_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of ``mix.hip`` on gfx90a."""
+    folder = tmp_path_factory.mktemp("mix")
+    build = ["hipcc", "--offload-arch=gfx90a", "-O2", "-w", str(HERE / "mix.hip"), "-o", str(folder / "mix")]
+    subprocess.run(build, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
+    record = [sys.executable, str(HERE / "record_mix.py"), str(folder / "run"), "emu:gfx90a", str(folder / "mix")]
+    subprocess.run(record, check=True, timeout=300)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, without windows."""
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@dataclass
+class Opened:
+    """A page in the browser, and what it did that it must not."""
+
+    page: Page
+    problems: list[str] = field(default_factory=list)
+    """Errors, and requests for anything but the page."""
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+    def eval(self, script: str) -> Any:
+        return self.page.evaluate(script)
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+    """``open_page(run, width=…, height=…, color_scheme=…)``: make a run's page and open it. At the end of the test no
+    page may have had a problem."""
+    opened: list[Opened] = []
+
+    def open(run: Path, width: int = 1366, height: int = 900, **how: Any) -> Opened:
+        made = tmp_path / f"page-{len(opened)}.html"
+        assert main(["report", str(run), "--format", "html", "-o", str(made)]) == 0
+        page = browser.new_context(viewport={"width": width, "height": height}, **how).new_page()
+        one = Opened(page)
+        opened.append(one)
+        page.on("console", lambda message: one.problems.append(message.text) if message.type != "log" else None)
+        page.on("pageerror", lambda error: one.problems.append(str(error)))
+        page.on("request", lambda asked: one.problems.append(asked.url) if asked.url != made.as_uri() else None)
+        page.goto(made.as_uri())
+        page.wait_for_selector("html[data-ready]", state="attached", timeout=20_000)
+        return one
+
+    yield open
+    for one in opened:
+        assert one.problems == []
+        one.page.context.close()

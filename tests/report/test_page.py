@@ -1,0 +1,250 @@
+"""The page in a browser: that it says what the tables say, and that nothing in a run can make it do anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from luthier.run.folder import RunFolder
+from run_folders import SITE, code, kernel, launch, write_run
+
+from .conftest import Opened
+
+Open = Callable[..., Opened]
+HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><svg onload='window.hacked=2'>&lt;b&gt;\u2028{{7*7}}${7*7}"
+"""What a name must not do."""
+
+
+def _rows(opened: Opened, table: str) -> list[list[str]]:
+    """The cells of a table by the name it is labelled with."""
+    script = f"""[...document.querySelectorAll('table[aria-label="{table}"] tbody tr')]
+        .map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"""
+    return list(opened.eval(script))
+
+
+def _listed(opened: Opened) -> dict[int, tuple[str, float]]:
+    """Of the listing's rows that exist: address to what its first cell says, and how far it is filled, in percent."""
+    script = """[...document.querySelectorAll('.code .row[data-at]')].map((row) => [
+        row.querySelector('.address').textContent, row.querySelector('.heat').title,
+        row.style.getPropertyValue('--share')])"""
+    return {int(at, 16): (title, float(share.rstrip("%"))) for at, title, share in opened.eval(script)}
+
+
+def test_numbers_are_those_of_the_tables(mix_run: Path, open_page: Open) -> None:
+    """Kernels by what they executed, the dearest one open, each instruction coloured by its share of the largest."""
+    run = RunFolder(mix_run)
+    totals: dict[str, int] = {}
+    reached = [row for row in run.rows("counts") if row["executions"] is not None]
+    for row in reached:
+        totals[row["kernel"]] = totals.get(row["kernel"], 0) + row["executions"]
+    names = {row["kernel"]: row["name"] for row in run.rows("kernels")}
+    opened = open_page(mix_run)
+    shown = _rows(opened, "Kernels")
+    wanted = [names[symbol] for symbol, _ in sorted(totals.items(), key=lambda item: -item[1])]
+    assert [row[0] for row in shown][: len(wanted)] == wanted
+    assert set(wanted) == {"collatz", "matmul", "scale", "transpose<float>", "histogram"}
+    assert opened.text("#kernel-title") == wanted[0] == "collatz"
+    counts = {row["address"]: row["executions"] for row in reached if names[row["kernel"]] == wanted[0]}
+    opened.page.eval_on_selector(".code .lines", "view => { view.style.height = '3000px'; view.scrollTop = 0; }")
+    opened.page.wait_for_function(f"document.querySelectorAll('.code .row[data-at]').length === {len(counts)}")
+    most = max(counts.values())
+    listed = _listed(opened)
+    assert {at: int(title.replace(",", "")) for at, (title, _) in listed.items()} == counts
+    assert all(abs(share - 100 * counts[at] / most) < 0.01 for at, (_, share) in listed.items())
+    blocks: dict[int, int] = {}
+    for row in reached:
+        if names[row["kernel"]] == wanted[0]:
+            blocks[row["block"]] = blocks.get(row["block"], 0) + row["executions"]
+    hottest = max(blocks, key=lambda block: blocks[block])
+    assert f"in block {hottest}, in a loop" in opened.text("#kernel-why")
+    entered = {int(row[0]): int(row[2].replace(",", "")) for row in _rows(opened, "Blocks")}
+    (table,) = (table for table in run.tool_tables() if "collatz" in table.title)
+    assert entered == {int(str(row[0])): row[2] for row in table.rows}, "what the tool itself reported"
+    heats = opened.eval("[...document.querySelectorAll('#metric option')].map((one) => one.textContent)")
+    assert "lanes: entered" in heats
+    assert "idle lanes, added up" in heats
+
+
+def test_search(mix_run: Path, open_page: Open) -> None:
+    """All by keys: a slash, letters, arrows, Enter."""
+    page = open_page(mix_run).page
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.keyboard.type("mat")
+    assert page.get_attribute("#search", "aria-expanded") == "true"
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.getElementById('kernel-title').textContent === 'matmul'")
+    page.wait_for_selector(".code .row[data-at]")
+    page.keyboard.press("/")
+    page.keyboard.type("s_barrier")
+    found = page.locator("#found li")
+    assert found.count() == 2
+    page.keyboard.press("ArrowDown")
+    address = found.nth(1).inner_text().split("0x")[1].split(",")[0]
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".code .row.at")
+    assert f"0x{address}" in page.inner_text(".code .row.at")
+    assert "s_barrier" in page.inner_text(".code .row.at")
+    page.keyboard.press("/")
+    page.keyboard.type("no such thing")
+    assert page.inner_text("#found") == "nothing found"
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#found")
+
+
+_CONTRAST = """() => {
+  const channels = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const ground = (element) => {
+    const layers = [];
+    for (let one = element; one; one = one.parentElement) layers.push(channels(getComputedStyle(one).backgroundColor));
+    return layers.reverse().reduce(
+      (below, [r, g, b, alpha = 1]) => below.map((value, at) => [r, g, b][at] * alpha + value * (1 - alpha)),
+      [255, 255, 255]);
+  };
+  let worst = [99, ''];
+  for (const element of document.querySelectorAll('body *:not(script)')) {
+    const says = [...element.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
+    if (!says || !element.getClientRects().length || element.closest('svg, .hidden, .skip, noscript')) continue;
+    const pair = [light(channels(getComputedStyle(element).color)), light(ground(element))].sort((a, b) => b - a);
+    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+    if (ratio < worst[0]) worst = [ratio, element.outerHTML.slice(0, 200)];
+  }
+  return worst;
+}"""
+"""The smallest contrast of a text with what is behind it, as WCAG has it, and where."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(mix_run: Path, open_page: Open, scheme: str) -> None:
+    """As the system says, until the switch says otherwise; all text can be read in both."""
+    opened = open_page(mix_run, color_scheme=scheme)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    first = opened.eval(ground)
+    assert (first == "rgb(255, 255, 255)") == (scheme == "light")
+    ratio, where = opened.eval(_CONTRAST)
+    assert ratio >= 4.5, where
+    picture = opened.page.locator("#timeline canvas").screenshot()
+    opened.page.click("#theme")
+    assert opened.eval(ground) != first
+    assert opened.page.locator("#timeline canvas").screenshot() != picture
+
+
+def test_phone(mix_run: Path, open_page: Open) -> None:
+    """No scrolling sideways at 360 pixels, and the instructions are there."""
+    opened = open_page(mix_run, width=360, height=740, has_touch=True, is_mobile=True)
+    assert opened.eval("document.documentElement.scrollWidth") <= 360
+    texts = opened.page.locator(".code .row[data-at] .text")
+    assert texts.first.bounding_box()["width"] > 150  # type: ignore[index]
+
+
+def test_large_kernel_opens_quickly(tmp_path: Path, open_page: Open) -> None:
+    """20,000 instructions in under two seconds, of which those exist that can be seen; the last one can be reached."""
+    run = write_run(
+        tmp_path / "run",
+        kernels=[kernel("big", instructions=20_000)],
+        launches=[launch("big", 0, 1100, 1900)],
+        **code("big", 20_000, block=25),
+    )
+    opened = open_page(run)
+    assert opened.eval("performance.getEntriesByName('luthier-drawn')[0].startTime") < 2000
+    assert opened.page.locator(".code .row").count() < 120
+    opened.page.focus(".code .lines")
+    opened.page.keyboard.press("End")
+    opened.page.wait_for_selector(f".code .row[data-at='{20_000 - 1}']")
+    assert opened.page.locator(".graph .node").count() == 800
+    assert max(share for _, share in _listed(opened).values()) == 100
+
+
+def test_hostile_names_are_inert(tmp_path: Path, open_page: Open) -> None:
+    """Every text of a run is shown as it is, and runs nothing."""
+    listing = code(HOSTILE, 8, block=4, text=HOSTILE)
+    process = {"process": 1, "command": HOSTILE, "launches": 1, "kernels": 1}
+    table = {"title": HOSTILE, "columns": ["address", HOSTILE], "rows": [["0x1000", 3], [HOSTILE, 4]]}
+    run = write_run(
+        tmp_path / "run",
+        {
+            "command": [HOSTILE, HOSTILE],
+            "devices": [HOSTILE],
+            "processes": [process],
+            "faults": [HOSTILE],
+            "tools": [{"tool": HOSTILE, "options": {}, "tables": [table]}],
+        },
+        kernels=[kernel(HOSTILE, name=HOSTILE, reason=HOSTILE, target=HOSTILE, object=HOSTILE, instructions=8)],
+        launches=[launch(HOSTILE, 0, 1100, 1900)],
+        sites=[{"kernel": HOSTILE, "digest": "d", "address": 0x1000, **SITE, "status": "refused", "reason": HOSTILE}],
+        **listing,
+    )
+    opened = open_page(run)
+    opened.page.fill("#search", "img")
+    opened.page.wait_for_timeout(200)
+    assert opened.eval("window.hacked") is None
+    assert opened.eval("document.querySelectorAll('img, main svg[onload]').length") == 0
+    for selector in ("#kernel-title", "#problem", "#found", ".code .text", "table[aria-label='Refused sites']"):
+        assert "</script><img src=x" in opened.page.locator(selector).first.inner_text().replace("\n", "")
+    assert opened.eval("document.getElementById('kernel-title').textContent") == HOSTILE
+
+
+def test_policy_forbids_what_is_not_the_pages_own(mix_run: Path, open_page: Open) -> None:
+    """Even an element that got in would neither run nor load anything."""
+    opened = open_page(mix_run)
+    opened.eval("document.body.append(Object.assign(document.createElement('script'), {textContent: 'hacked = 1'}))")
+    opened.eval("document.body.append(Object.assign(new Image(), {src: 'https://example.org/x.png'}))")
+    opened.page.wait_for_timeout(100)
+    assert opened.eval("window.hacked") is None
+    refused = [one for one in opened.problems if "violates the following Content Security Policy" in one]
+    assert len(refused) == 2
+    opened.problems.clear()
+
+
+@pytest.mark.parametrize("has", ["nothing", "a launch without times"])
+def test_little_to_show(tmp_path: Path, open_page: Open, has: str) -> None:
+    tables: dict[str, Any] = {}
+    if has != "nothing":
+        tables = {"kernels": [kernel("k", requested_sites=0, sites=0)], "launches": [launch("k", 0, None, None)]}
+    opened = open_page(write_run(tmp_path / "run", **tables))
+    if has == "nothing":
+        assert "No kernel was launched" in opened.text("#kernels")
+        assert "no launches" in opened.text("#launches")
+        assert not opened.page.is_visible("#kernel")
+    else:
+        assert "code was not recorded" in opened.text("#kernel-why")
+        assert "times on the device are not known" in opened.text("#launches")
+
+
+def test_many_kernels_and_launches(tmp_path: Path, open_page: Open) -> None:
+    """10,000 kernels and a million launches: drawn together, and all of them counted."""
+    names = [f"kernel_{number}" for number in range(10_000)]
+    rows = 1_000_000
+    choose = np.random.default_rng(1)
+    begin = np.sort(choose.integers(0, 10**9, rows))
+    run = write_run(
+        tmp_path / "run",
+        kernels=[kernel(name, launches=rows // 10_000) for name in names],
+        launches={
+            "kernel": np.array(names)[np.arange(rows) % 10_000].tolist(),
+            "object": "app",
+            "digest": "d",
+            "process": 1,
+            "device": 0,
+            "queue": np.arange(rows) % 3,
+            "number": np.arange(rows) // 10_000,
+            "instrumented": True,
+            "time_ns": begin,
+            "begin_ns": begin,
+            "end_ns": begin + 500,
+        },
+    )
+    opened = open_page(run)
+    assert opened.page.locator("table[aria-label='Kernels'] tbody tr").count() == 100
+    assert "1.00 M" in opened.text("#totals")
+    assert "1,000,000 launches" in opened.text("#launches")
+    assert (tmp_path / "page-0.html").stat().st_size < 2_000_000
+    opened.page.fill("#search", "kernel_9876")
+    assert opened.page.locator("#found li").count() == 1
+    opened.page.press("#search", "Enter")
+    opened.page.wait_for_function("document.getElementById('kernel-title').textContent === 'kernel_9876'")
