@@ -36,6 +36,7 @@ REGISTERS = re.compile(r"(?i)\bunits?\b|register|[sva]gprs?\b|\b[sva]gpr|\bvecto
 NO_UNITS = {
     ("luthier_build/wrapper.py", 127): "the shell's exit code for a missing program",
     ("runtime/luthier/patch/companion.py", 127): "the seven bits of a scalar operand",
+    ("runtime/luthier/objects/line_header.py", 127): "the seven bits of a byte of a LEB128 number",
     ("runtime/luthier/emulator/layout.py", 256): "how many vector registers a wave of the emulator has room for",
 }
 

@@ -1,0 +1,159 @@
+"""Every kind of hook, counter and edit in every kind of kernel: outputs equal, and what tools find is what a
+step-by-step run of the original says.
+
+Kernels of `kernels.hip` are compiled by two compilers at four levels for a target of each family; random ones come
+besides. Each meets some of the probes, another selection for each build and target.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from effort import EVERYTHING, sample
+from luthier import ToolModule, open_device, patch_object
+from luthier.emulator import EmulatedDevice, Module
+from luthier.errors import HookError
+from luthier.launch_plan import LaunchPlan, read_plans
+from luthier.lifting import lift
+from luthier.objects import CodeObject, ObjectEditor, load_object
+from luthier.task import InstrumentationTask
+from random_kernels import WAVES, random_kernel
+
+from .probes import PROBES, SOURCE, Deep, Probe, walk
+
+HERE = Path(__file__).parent
+PLANS = read_plans(HERE / "kernels.toml")
+TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+BUILDS = [(compiler, level) for compiler in (15, 22) for level in ("-O0", "-O1", "-O2", "-O3")]
+OLD = ("gfx906", "gfx90a", "gfx1030")
+"""Targets that clang 15 knows."""
+AT_ONCE = 5
+"""Probes that one kernel meets."""
+CASES = [
+    pytest.param(target, compiler, level, kernel, id=f"{target}-clang{compiler}{level}-{kernel}")
+    for target in TARGETS
+    for compiler, level in BUILDS
+    for kernel in PLANS
+    if compiler > 15 or target in OLD
+]
+
+
+@pytest.fixture(scope="session")
+def module(make_module: Callable[..., ToolModule]) -> ToolModule:
+    return make_module(SOURCE, *TARGETS)
+
+
+@dataclass
+class Launcher:
+    """Launches of one plan, on one device, whose buffers are always at the same place."""
+
+    device: EmulatedDevice
+    plan: LaunchPlan
+
+    def __post_init__(self) -> None:
+        self.arrays = [one for one in self.plan.materialise() if isinstance(one, np.ndarray)]
+        self.placed = [
+            self.device.allocate(one.nbytes) if isinstance(one, np.ndarray) else one for one in self.plan.materialise()
+        ]
+        self.memories = [one for one in self.placed if not isinstance(one, int | float | np.generic)]
+
+    @property
+    def buffers(self) -> list[tuple[int, int]]:
+        """First address and end."""
+        return [
+            (memory.address, memory.address + array.nbytes)
+            for memory, array in zip(self.memories, self.arrays, strict=True)
+        ]
+
+    def __call__(self, data: bytes, trace: Any = None) -> tuple[Module, list[bytes]]:
+        """The module after a launch, and what is in the buffers and in the application's variables then."""
+        for memory, array in zip(self.memories, self.arrays, strict=True):
+            memory.write(array)
+        module = self.device.load(data)
+        plan = self.plan
+        module.kernel(plan.kernel).launch(
+            *self.placed, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds, trace=trace
+        )
+        return module, [memory.read() for memory in self.memories]
+
+
+def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], module: ToolModule, seed: int) -> None:
+    device = open_device(f"emu:{object.target.target.name}", threads=1)
+    assert isinstance(device, EmulatedDevice)
+    launch = Launcher(device, plan)
+    lifted = lift(object, plan.kernel)
+    probes = [probe(module, plan, launch.buffers, random.Random(f"{seed}/{probe.__name__}")) for probe in chosen]
+    for probe in probes:
+        probe.choose(InstrumentationTask(lifted))
+    launch(roomier(object, plan.kernel), walk(lifted, probes, 0))
+    elsewhere = device.allocate(1 << 20)
+    for probe in probes:
+        probe.again()
+    original, outputs = launch(object.data, walk(lifted, probes, 0x10203))
+    assert elsewhere.address
+    variables = [one.name for one in object.symbols if one.type == "object" and one.dynamic and one.name[-3:] != ".kd"]
+    for probe in probes:
+
+        def instrument(task: InstrumentationTask, probe: Probe = probe) -> None:
+            if probe.budget is not None:
+                task.counter_budget = probe.budget
+            probe.insert(task)
+
+        name = type(probe).__name__
+        if isinstance(probe, Deep) and lifted.kernel.uses_dynamic_stack:
+            with pytest.raises(HookError, match="how much private memory it uses itself is known only when it runs"):
+                patch_object(object, instrument, [plan.kernel], strict=True)
+            continue
+        patched = patch_object(object, instrument, [plan.kernel], strict=True, hoist=probe.hoist)
+        loaded, after = launch(patched.data)
+        assert after == outputs, name
+        for variable in variables:
+            if variable != "place":  # an address
+                assert loaded.variable(variable).read() == original.variable(variable).read(), (name, variable)
+        truth = probe.truth()
+        assert probe.found(loaded, patched) == truth, name
+
+
+def roomier(object: CodeObject, kernel: str) -> bytes:
+    """The object with more private memory for a kernel that has some, as patched ones have: places in it are others."""
+    found = object.kernels[kernel]
+    editor = ObjectEditor(object)
+    if size := found.descriptor.private_segment_fixed_size:
+        larger = replace(found.descriptor, private_segment_fixed_size=size + (17 << 10))
+        editor.write(found.descriptor_address, larger.encode())
+    return editor.finish()
+
+
+def some_probes(name: str) -> list[type[Probe]]:
+    return random.Random(zlib.crc32(name.encode())).sample(PROBES, AT_ONCE)
+
+
+@pytest.mark.rotating(48)
+@pytest.mark.parametrize(("target", "compiler", "level", "kernel"), CASES)
+def test_compiled(
+    compile_object: Callable[..., Path], module: ToolModule, target: str, compiler: int, level: str, kernel: str
+) -> None:
+    object = load_object(compile_object(HERE / "kernels.hip", target, level, clang=f"clang-{compiler}"))
+    case = f"{target} {compiler} {level} {kernel}"
+    check(object, PLANS[kernel], some_probes(case), module, zlib.crc32(case.encode()))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_random(module: ToolModule, target: str) -> None:
+    """Kernels of random control flow, calls among them, registers all in use in some."""
+    seeds = range(1000, 1340) if EVERYTHING else sample(range(1000, 1340), 10)
+    for seed in seeds:
+        object = random_kernel(seed, target, calls=seed % 2 == 0, saturated=seed % 5 == 0)
+        size = object.kernels["k"].wave_size
+        plan = LaunchPlan(
+            "k", (WAVES, 1, 1), (size, 1, 1), ({"buffer": "uint32", "count": WAVES * size, "fill": "zero"},)
+        )
+        chosen = random.Random(seed).sample(PROBES, 2 if EVERYTHING else 1)
+        check(object, plan, chosen, module, seed)
