@@ -21,7 +21,8 @@ COMMANDS = {
     "cost": ("luthier.cli.cost", "registers, instructions and bytes a tool would add"),
     "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),
     "run": ("luthier.cli.run", "run a program on virtual devices"),
-    "report": ("luthier.cli.report", "what a run left, as tables"),
+    "report": ("luthier.cli.report", "what runs left: tables, a page, a time line, a comparison"),
+    "merge": ("luthier.cli.merge", "many runs as one: processes, ranks, repetitions"),
     "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),
     "tools": ("luthier.cli.tools", "list installed tools"),
 }

@@ -1,10 +1,13 @@
-"""``luthier report``: what a run left, as tables."""
+"""``luthier report``: what runs left, as tables, files, a page, or a comparison."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -17,13 +20,20 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("folder", metavar="RUN", type=Path, help="what `luthier run -o RUN` wrote")
+    parser.add_argument(
+        "folder",
+        metavar="RUN",
+        type=Path,
+        nargs="+",
+        help="what `luthier run -o RUN` wrote; several are reported as one",
+    )
     parser.add_argument(
         "--format",
         choices=("text", "html", "csv", "json", "perfetto"),
         default="text",
         help="html: a page that is one file; perfetto: launches on a time line, for ui.perfetto.dev (default: text)",
     )
+    parser.add_argument("--against", metavar="RUN", type=Path, help="text and json: what is different from that run")
     parser.add_argument(
         "--table", metavar="NAME", help="csv and json: this table alone; csv needs it, or a folder to write all to"
     )
@@ -33,13 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the tables."""
-    from luthier.run import export
-    from luthier.run.folder import RunFolder
-
+    """Write the report."""
     if args.table is not None and args.format not in ("csv", "json"):
         raise LuthierError("--table is for the formats csv and json")
-    folder = RunFolder(args.folder)
+    if args.against is not None and (args.format not in ("text", "json") or args.table is not None):
+        raise LuthierError("a comparison (--against) has the formats text and json, and no --table")
+    with _folder(args.folder) as folder:
+        return _report(folder, args)
+
+
+def _report(folder: RunFolder, args: argparse.Namespace) -> int:
+    from luthier.run import export
+
     if args.format == "csv" and args.table is None:
         if not args.output:
             raise LuthierError(f"csv is of one table (--table {'|'.join(folder.names)}) or goes to a folder (-o)")
@@ -52,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         "perfetto": lambda out: export.write_perfetto(folder, out),
         "html": lambda out: _write_html(folder, out),
     }
+    if args.against is not None:
+        write = {args.format: lambda out: _write_comparison(folder, args, out)}
     if args.output:
         with writing_atomically(args.output) as file:
             write[args.format](file)
@@ -61,10 +78,39 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _folder(paths: list[Path]) -> Iterator[RunFolder]:
+    """One run, or several merged, for as long as the block takes."""
+    from luthier.run.folder import RunFolder
+
+    runs = [RunFolder(path) for path in paths]
+    if len(runs) == 1:
+        yield runs[0]
+        return
+    from luthier.report.merge import merge
+
+    with tempfile.TemporaryDirectory(prefix="luthier-merge-") as folder:
+        merge(runs, Path(folder))
+        yield RunFolder(Path(folder))
+
+
 def _write_html(folder: RunFolder, out: IO[bytes]) -> None:
     from luthier.report import write_page
 
     write_page(folder, out)
+
+
+def _write_comparison(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
+    from luthier.report.compare import as_json, changed, compared
+    from luthier.run.folder import RunFolder
+
+    against = RunFolder(args.against)
+    if args.format == "json":
+        out.write(json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
+        return
+    tables = [changed(table) for table in compared(folder, against) if table.rows]
+    text = "\n\n".join(table.text() for table in tables)
+    out.write(f"{text or 'the runs have neither kernels nor variables'}\n".encode())
 
 
 def _write_text(folder: RunFolder, out: IO[bytes]) -> None:

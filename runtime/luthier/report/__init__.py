@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from luthier.report.compare import compared
+from luthier.report.merge import merge
 from luthier.report.page import write_page
 
-__all__ = ["write_page"]
+__all__ = ["compared", "merge", "write_page"]

@@ -127,8 +127,8 @@ class TableWriter:
         """Add rows.
 
         Args:
-            columns: for each column an array, a masked one where there are nulls, a list, or a `Picked`; columns that
-                are not given are null. Or records: fields that are no columns are left out.
+            columns: for each column an array (NumPy's, a masked one where there are nulls, or pyarrow's), a list, or a
+                `Picked`; columns that are not given are null. Or records: fields that are no columns are left out.
             same: columns that have one value in all of these rows.
 
         Raises:
@@ -205,6 +205,8 @@ class TableWriter:
 def _array(value: Any, type: Any) -> Any:
     import pyarrow as pa
 
+    if isinstance(value, pa.Array):
+        return value.cast(type)
     if isinstance(value, Picked):
         return pa.array(value.names, type).take(pa.array(value.index, pa.int64()))
     if isinstance(value, np.ma.MaskedArray):

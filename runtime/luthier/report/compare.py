@@ -1,0 +1,140 @@
+"""What is different between two runs: kernels by name and target, executed opcodes, and the tools' variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from luthier.report import overview
+from luthier.report.rows import KernelNumbers
+from luthier.run.folder import RunFolder
+from luthier.table import Cell, Table
+
+SCHEMA = 1
+"""Of the comparison as JSON; it grows when something in it changes its meaning or goes."""
+_SUMS = ("executed", "lanes", "time", "timed", "launches", "instrumented", "code_bytes", "instructions")
+_LARGEST = ("vgprs", "sgprs", "group_segment", "private_segment", "patched_vgprs", "patched_sgprs")
+_SMALLEST = ("waves_per_simd", "patched_waves_per_simd")
+_SHOWN = (
+    *("executed", "lanes active", "time_ns", "mean_ns", "launches", "instrumented"),
+    *(*_LARGEST, *_SMALLEST, "instructions", "code_bytes"),
+)
+"""In this order. Sums, the largest or the smallest number of kernels of one name and target in several objects."""
+
+Numbers = Mapping[tuple[str, ...], Mapping[str, float | int | None]]
+"""By what rows are matched: numbers by name."""
+
+
+def compared(run: RunFolder, against: RunFolder) -> list[Table]:
+    """Tables of what both runs have and what only one has: value, the other's value, difference and ratio.
+
+    Kernels come in the order of how much their cost differs. Rows in which nothing differs are there, too.
+
+    Raises:
+        LuthierError: one of the runs is damaged.
+    """
+    both = [(_kernels(one), _opcodes(one), _variables(one)) for one in (run, against)]
+    keys = (("kernel", "target"), ("kernel", "target", "opcode"), ("tool", "variable"))
+    titles = ("kernels", "executed opcodes", "variables")
+    return [
+        _table(title, key, both[0][at], both[1][at]) for at, (title, key) in enumerate(zip(titles, keys, strict=True))
+    ]
+
+
+def changed(table: Table) -> Table:
+    """The same without rows in which nothing differs; the title says how many there are."""
+    rows = [row for row in table.rows if row[-2] != 0]
+    same = len(table.rows) - len(rows)
+    return Table(f"{table.title}, {same} the same" if same else table.title, table.columns, rows)
+
+
+def as_json(run: RunFolder, against: RunFolder) -> dict[str, Any]:
+    """The tables with both runs' commands, as JSON-compatible data.
+
+    Raises:
+        LuthierError: as of `compared`.
+    """
+    tables = [table.to_json() for table in compared(run, against)]
+    runs = {"run": run.summary["command"], "against": against.summary["command"]}
+    return {"schema": SCHEMA, "commands": runs, "tables": tables}
+
+
+def _kernels(run: RunFolder) -> Numbers:
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for kernel in overview.kernels(run, KernelNumbers()):
+        entry = found.setdefault((kernel["name"], kernel["target"] or ""), {})
+        entry["wave_size"] = kernel["wave_size"]
+        for names, join in ((_SUMS, lambda one, other: one + other), (_LARGEST, max), (_SMALLEST, min)):
+            for name in names:
+                old, new = entry.get(name), kernel[name]
+                entry[name] = new if old is None else old if new is None else join(old, new)
+    for entry in found.values():
+        executed, lanes, timed = entry["executed"], entry["lanes"], entry.pop("timed")
+        entry["lanes active"] = lanes / (executed * entry["wave_size"]) if lanes and executed else None
+        entry["time_ns"] = entry.pop("time")
+        entry["mean_ns"] = entry["time_ns"] / timed if timed else None
+    return {key: {name: entry[name] for name in _SHOWN} for key, entry in found.items()}
+
+
+def _opcodes(run: RunFolder) -> Numbers:
+    """How often waves executed each opcode of each kernel."""
+    import pyarrow as pa
+
+    names = {
+        (row["kernel"], row["digest"]): (row["name"] or row["kernel"], row["target"] or "")
+        for row in run.rows("kernels", ["kernel", "digest", "name", "target"])
+    }
+    group = ["kernel", "digest", "mnemonic"]
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    with run.table("counts") as reader:
+        for batch in reader.batches([*group, "executions"]):
+            summed = pa.Table.from_batches([batch]).group_by(group).aggregate([("executions", "sum")])
+            for row in summed.to_pylist():
+                if row["executions_sum"]:
+                    name = names.get((row["kernel"], row["digest"]), (row["kernel"] or "", ""))
+                    entry = found.setdefault((*name, row["mnemonic"] or ""), {"executed": 0})
+                    entry["executed"] += row["executions_sum"]
+    return found
+
+
+def _variables(run: RunFolder) -> Numbers:
+    """Variables of one element, added up over processes and devices."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in run.rows("counters", ["tool", "variable", "first", "unsigned", "signed", "real"]):
+        values = row["unsigned"] or row["signed"] or row["real"] or []
+        if row["first"] == 0 and len(values) == 1:
+            entry = found.setdefault((row["tool"] or "", row["variable"] or ""), {"value": 0})
+            entry["value"] += values[0]
+    return found
+
+
+def _table(title: str, key: tuple[str, ...], run: Numbers, against: Numbers) -> Table:
+    rows: list[list[Cell]] = []
+    for names in dict.fromkeys((*run, *against)):
+        here, there = run.get(names, {}), against.get(names, {})
+        for what in dict.fromkeys((*here, *there)):
+            one, other = here.get(what), there.get(what)
+            if one is not None or other is not None:
+                rows.append([*names, what, one, other, *_difference(one, other)])
+    weight = _costs(rows)
+    rows.sort(key=lambda row: -weight[str(row[0])])
+    return Table(title, (*key, "what", "run", "against", "difference", "ratio"), rows)
+
+
+def _difference(one: float | None, other: float | None) -> tuple[Cell, Cell]:
+    """None is the difference to what only one run has."""
+    if one is None or other is None:
+        return None, None
+    return one - other, None if other == 0 else round(one / other, 6)
+
+
+def _costs(rows: Iterable[list[Cell]]) -> dict[str, float]:
+    """Of each first name, by how much its cost differs: instructions where they were counted, else time."""
+    costs: dict[str, float] = {}
+    for row in rows:
+        name, (what, one, other) = row[0], row[-5:-2]
+        if what in ("executed", "value", "time_ns"):
+            by = abs(float(one or 0) - float(other or 0)) * (1e-9 if what == "time_ns" else 1)
+            costs[str(name)] = costs.get(str(name), 0) + by
+        costs.setdefault(str(name), 0)
+    return costs

@@ -1,0 +1,231 @@
+"""Many runs as one run directory: the processes and ranks of one job, or one program several times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from luthier.errors import LuthierError
+from luthier.run import schema
+from luthier.run.folder import SUMMARY, RunFolder
+from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
+
+_KERNEL_SUMS = ("launches", "instrumented")
+_FIRST = ("listings", "blocks")
+"""They follow from the code alone: each kernel's are taken from the first run that has them."""
+
+
+def merge(runs: Sequence[RunFolder], folder: Path) -> None:
+    """Write a run directory with everything that several have.
+
+    Launches, variables and records are put one after the other; counts and launches of a kernel are added up; sites
+    that several runs have alike are there once. A process number that another run has, too, gets the run's number, from
+    0, times 2^32 added to it.
+
+    Args:
+        runs: at least one.
+        folder: a new one, or empty.
+
+    Raises:
+        LuthierError: a run is damaged, tables of one name have different columns, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise LuthierError(f"{folder} is not empty")
+    except OSError as problem:
+        raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+    pids = _processes(runs)
+    known = {table.name: table for table in schema.TABLES}
+    names = [*known, *sorted({name for run in runs for name in run.names} - set(known))]
+    rows_of: dict[str, int] = {}
+    with ExitStack() as stack:
+        for name in names:
+            having = [at for at, run in enumerate(runs) if name in run.names]
+            table = known.get(name) or _found_schema(name, [runs[at] for at in having])
+            writer = stack.enter_context(TableWriter(folder, table))
+            for columns in _rows(name, table, runs, having, pids):
+                writer.append(columns)
+            rows_of[name] = writer.rows
+    text = json.dumps({**_summary(runs, pids), "tables": rows_of}, indent=2)
+    try:
+        (folder / SUMMARY).write_text(text + "\n")
+    except OSError as problem:
+        raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+
+
+Pids = list[dict[int, int]]
+"""Of each run: process numbers as they are in it -> in the merged run."""
+
+
+def _processes(runs: Sequence[RunFolder]) -> Pids:
+    taken: set[int] = set()
+    found: Pids = []
+    for at, run in enumerate(runs):
+        own = [one["process"] for one in run.summary["processes"] if isinstance(one, dict) and "process" in one]
+        found.append({pid: pid + (at << 32 if pid in taken else 0) for pid in own if isinstance(pid, int)})
+        taken.update(found[-1].values())
+    return found
+
+
+def _found_schema(name: str, runs: Sequence[RunFolder]) -> Schema:
+    """Of a table that only the files describe."""
+    schemas = []
+    for run in runs:
+        with run.table(name) as reader:
+            schemas.append(reader.arrow)
+    if any(one != schemas[0] for one in schemas):
+        raise LuthierError(f"the table {name} has other columns in {runs[0].path} than in another run")
+    columns = [
+        Column(field.name, _type_name(field.type), (field.metadata or {}).get(b"what", b"").decode(errors="replace"))
+        for field in schemas[0]
+    ]
+    what = (schemas[0].metadata or {}).get(b"luthier.what", b"").decode(errors="replace")
+    return Schema(name, what, tuple(columns))
+
+
+def _type_name(type: Any) -> str:
+    """As `Column` has it."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(type):
+        return f"{type.value_type}[{type.list_size}]"
+    return f"{type.value_type}[]" if pa.types.is_list(type) else str(type)
+
+
+def _rows(
+    name: str, table: Schema, runs: Sequence[RunFolder], having: Sequence[int], pids: Pids
+) -> Iterator[dict[str, Any]]:
+    if name == "kernels":
+        yield from _columns(_kernels(runs), table)
+    elif name == "counts":
+        yield from _columns(_counts(runs), table)
+    elif name == "sites":
+        yield from _columns(_once(name, table, runs, whole=True), table)
+    elif name in _FIRST:
+        yield from _columns(_once(name, table, [runs[at] for at in having], whole=False), table)
+    else:
+        for at in having:
+            yield from _renumbered(runs[at], name, pids[at], at)
+
+
+_BATCH = 1 << 14
+
+
+def _columns(rows: Iterator[dict[str, Any]], table: Schema) -> Iterator[dict[str, Any]]:
+    names = [column.name for column in table.columns]
+    held: dict[str, list[Any]] = {name: [] for name in names}
+    for row in rows:
+        for name in names:
+            held[name].append(row[name])
+        if len(held[names[0]]) >= _BATCH:
+            yield held
+            held = {name: [] for name in names}
+    if held[names[0]]:
+        yield held
+
+
+def _renumbered(run: RunFolder, name: str, pids: dict[int, int], at: int) -> Iterator[dict[str, Any]]:
+    """Batches with the process numbers of the merged run."""
+    import pyarrow as pa
+
+    with run.table(name) as reader:
+        for batch in reader.batches():
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            if "process" in columns:
+                numbers = [pids.get(one, one) for one in columns["process"].to_pylist()]
+                columns["process"] = pa.array(numbers, batch.schema.field("process").type)
+            if len(batch):
+                yield columns
+
+
+def _kernels(runs: Sequence[RunFolder]) -> Iterator[dict[str, Any]]:
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for run in runs:
+        for row in run.rows("kernels"):
+            old = found.setdefault((row["kernel"], row["digest"], row["reason"], row["skipped"]), row)
+            if old is not row:
+                for name in _KERNEL_SUMS:
+                    old[name] = (old[name] or 0) + (row[name] or 0)
+                old["covered"] = bool(old["covered"] and row["covered"])
+    yield from found.values()
+
+
+def _counts(runs: Sequence[RunFolder]) -> Iterator[dict[str, Any]]:
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for run in runs:
+        for row in run.rows("counts"):
+            old = found.setdefault((row["kernel"], row["digest"], row["address"]), row)
+            if old is not row:
+                for name in ("executions", "active_lanes"):
+                    old[name] = row[name] if old[name] is None else old[name] + (row[name] or 0)
+    yield from found.values()
+
+
+def _once(name: str, table: Schema, runs: Sequence[RunFolder], *, whole: bool) -> Iterator[dict[str, Any]]:
+    """Rows that no earlier run has: as they are, or any of their kernel."""
+    key = [column.name for column in table.columns if column.name != "object"] if whole else ["kernel", "digest"]
+    seen: set[tuple[Any, ...]] = set()
+    for run in runs:
+        new: set[tuple[Any, ...]] = set()
+        for row in run.rows(name):
+            this = tuple(row[one] for one in key)
+            if this not in seen:
+                new.add(this)
+                yield row
+        seen |= new
+
+
+def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
+    summaries = [run.summary for run in runs]
+    first = summaries[0]
+    begun = [one["began_ns"] for one in summaries if isinstance(one.get("began_ns"), int)]
+    ended = [one["ended_ns"] for one in summaries if isinstance(one.get("ended_ns"), int)]
+    return {
+        "schema": SCHEMA,
+        "luthier": first.get("luthier"),
+        "command": first["command"],
+        "exit_code": next((one["exit_code"] for one in summaries if one["exit_code"]), 0),
+        "devices": list(dict.fromkeys(device for one in summaries for device in one.get("devices") or ())),
+        "tools": _tools(runs),
+        "processes": [
+            {
+                **process,
+                **{key: _renamed(process.get(key), pids[at]) for key in ("process", "parent") if key in process},
+            }
+            for at, one in enumerate(summaries)
+            for process in one["processes"]
+            if isinstance(process, dict)
+        ],
+        "faults": [fault for one in summaries for fault in one["faults"]],
+        "runs": [
+            {"run": str(run.path), "command": run.summary["command"], "exit_code": run.summary["exit_code"]}
+            for run in runs
+        ],
+        "began_ns": min(begun, default=None),
+        "ended_ns": max(ended, default=None),
+    }
+
+
+def _renamed(pid: Any, pids: dict[int, int]) -> Any:
+    return pids.get(pid, pid) if isinstance(pid, int) else pid
+
+
+def _tools(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """Tables of one tool with one title and the same columns become one, with a column for the run of each row."""
+    found: dict[str, dict[str, Any]] = {}
+    tables: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for at, run in enumerate(runs):
+        run.tool_tables()  # says what is wrong with them
+        for tool in run.summary["tools"]:
+            entry = found.setdefault(tool["tool"], {"tool": tool["tool"], "options": tool.get("options"), "tables": []})
+            for table in tool["tables"]:
+                key = (tool["tool"], table["title"], *table["columns"])
+                if key not in tables:
+                    tables[key] = {"title": table["title"], "columns": ["run", *table["columns"]], "rows": []}
+                    entry["tables"].append(tables[key])
+                tables[key]["rows"] += [[f"{at}: {run.path.name}", *row] for row in table["rows"]]
+    return list(found.values())

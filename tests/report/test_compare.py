@@ -1,0 +1,79 @@
+"""What is different between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier.cli.main import main
+from luthier.report import compared
+from luthier.report.compare import changed
+from luthier.run.folder import RunFolder
+from run_folders import code, kernel, launch, write_run
+
+
+def _run(folder: Path, digest: str, times: int, vgprs: int, more: str | None = None) -> RunFolder:
+    """A build of a program: `times` launches of k, of 10 ns each, and a kernel that only this one has."""
+    rows: dict[str, Any] = code("k", 8, block=4)
+    counts = [{**row, "digest": digest, "executions": row["executions"] * times} for row in rows["counts"]]
+    kernels = [kernel("k", digest=digest, vgprs=vgprs, launches=times), kernel("same", digest=digest)]
+    value = {"tool": "t", "variable": "hits", "device": 0, "first": 0, "type": "uint64_t"}
+    return RunFolder(
+        write_run(
+            folder,
+            kernels=kernels + ([kernel(more, digest=digest)] if more else []),
+            launches=[launch("k", at, 100 * at, 100 * at + 10, digest=digest) for at in range(times)],
+            counts=counts,
+            counters=[{**value, "process": one, "unsigned": [times]} for one in (1, 2)],
+        )
+    )
+
+
+def test_differences_and_ratios(tmp_path: Path) -> None:
+    """Matched by name and target, whatever the digests; a kernel that one run lacks has no difference."""
+    run = _run(tmp_path / "a", "new", 6, 40, "added")
+    against = _run(tmp_path / "b", "old", 4, 32, "gone")
+    kernels, opcodes, variables = compared(run, against)
+    found = {(row[0], row[2]): tuple(row[3:]) for row in kernels.rows}
+    assert found["k", "executed"] == (6 * 12, 4 * 12, 24, 1.5)
+    assert found["k", "time_ns"] == (60, 40, 20, 1.5)
+    assert found["k", "mean_ns"] == (10, 10, 0, 1)
+    assert found["k", "vgprs"] == (40, 32, 8, 1.25)
+    assert found["k", "launches"] == (6, 4, 2, 1.5)
+    assert found["same", "vgprs"] == (32, 32, 0, 1)
+    assert found["added", "launches"] == (1, None, None, None)
+    assert found["gone", "launches"] == (None, 1, None, None)
+    assert kernels.rows[0][0] == "k", "what differs most is first"
+    assert [tuple(row) for row in opcodes.rows] == [("k", "gfx90a", "v_add_f32_e32", "executed", 72, 48, 24, 1.5)]
+    assert [tuple(row) for row in variables.rows] == [("t", "hits", "value", 12, 8, 4, 1.5)]
+    short = changed(kernels)
+    assert {row[0] for row in short.rows} == {"k", "added", "gone"}
+    assert short.title == f"kernels, {len(kernels.rows) - len(short.rows)} the same"
+
+
+def test_a_run_against_itself(mix_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for table in compared(RunFolder(mix_run), RunFolder(mix_run)):
+        assert table.rows or table.title == "variables"
+        assert all(row[-2] == 0 and row[-1] in (1, None) for row in table.rows)
+    assert main(["report", str(mix_run), "--against", str(mix_run), "--format", "json"]) == 0
+    data = json.loads(capfd.readouterr().out)
+    assert (data["schema"], len(data["tables"]), data["commands"]["run"]) == (1, 3, data["commands"]["against"])
+
+
+@pytest.mark.parametrize(
+    "options", [["--format", "csv"], ["--format", "html"], ["--table", "counts", "--format", "json"]]
+)
+def test_what_a_comparison_refuses(mix_run: Path, options: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(mix_run), "--against", str(mix_run), *options]) == 1
+    assert "a comparison (--against) has the formats text and json" in capfd.readouterr().err
+
+
+def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _run(tmp_path / "a", "new", 6, 40)
+    _run(tmp_path / "b", "old", 4, 32)
+    assert main(["report", str(tmp_path / "a"), "--against", str(tmp_path / "b")]) == 0
+    text = capfd.readouterr().out
+    assert "k       gfx90a  executed" in text
+    assert "same  " not in text.split("executed opcodes")[0].replace("the same", "")
