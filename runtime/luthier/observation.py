@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier import storage
-from luthier.channels import Ring
-from luthier.channels.layout import Mode
+from luthier.channels import Channel, Ring
 from luthier.counts import KernelCounts
 from luthier.module import DeviceVariable
 from luthier.objects import CodeObject, Kernel
@@ -48,44 +47,15 @@ class LiveVariable(storage.Variable):
         self.write(self._initial)
 
 
-class LiveChannel:
+class LiveChannel(Channel):
     """A tool's channel on one device of one process."""
 
     def __init__(self, ring: Ring, pid: int, gpu: int) -> None:
-        self.name = ring.description.name
-        """As the source names it."""
-        self.dtype = ring.description.dtype
-        """Of a record: a structure, with one field ``value`` where records are numbers."""
+        super().__init__(ring)
         self.pid = pid
         """Process."""
         self.gpu = gpu
         """Number of the device."""
-        self.ring = ring
-
-    @property
-    def taken(self) -> int:
-        """Records that have come so far."""
-        return self.ring.taken
-
-    @property
-    def dropped(self) -> int:
-        """Records that found no room where `drop` is set."""
-        return self.ring.dropped
-
-    @property
-    def lost(self) -> int:
-        """Records that waves had begun when they were killed."""
-        return self.ring.lost
-
-    @property
-    def drop(self) -> bool:
-        """Whether records that find no room are dropped and counted; otherwise waves wait. May be set at any time."""
-        return self.ring.mode is not Mode.WAIT
-
-    @drop.setter
-    def drop(self, drop: bool) -> None:
-        if self.ring.mode is not Mode.CLOSED:
-            self.ring.mode = Mode.DROP if drop else Mode.WAIT
 
 
 class LaunchedKernel(Protocol):

@@ -11,13 +11,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from luthier.channels.channel import Channel as Channel
     from luthier.channels.drain import Drain as Drain
     from luthier.channels.layout import Description as Description
     from luthier.channels.layout import describe as describe
     from luthier.channels.printing import Printer as Printer
     from luthier.channels.ring import Ring as Ring
 
-_MODULE_OF = {"Description": "layout", "Drain": "drain", "Printer": "printing", "Ring": "ring", "describe": "layout"}
+_MODULE_OF = {
+    "Channel": "channel",
+    "Description": "layout",
+    "Drain": "drain",
+    "Printer": "printing",
+    "Ring": "ring",
+    "describe": "layout",
+}
 
 __all__ = sorted(_MODULE_OF)
 

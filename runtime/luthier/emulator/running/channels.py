@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.channels import Description, Drain, Printer, Ring, describe
-from luthier.channels.layout import Kind, Mode
+from luthier.channels import Channel, Drain, Printer, Ring, describe
+from luthier.channels.layout import Kind
 from luthier.channels.mark import MAGIC
 from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
@@ -22,23 +22,19 @@ LONGEST_STRING = 1 << 16
 """Bytes of a format that are looked at."""
 
 
-class DeviceChannel:
+class DeviceChannel(Channel):
     """One channel of a loaded module.
 
     While a kernel runs, a thread takes its records. Batches go to whoever listens; without a listener they are kept for
     `records`, and lines of `luthier::printf` go to standard output.
     """
 
-    def __init__(self, description: Description, ring: Ring, memory: Memory, allocation: Allocation) -> None:
-        self.name = description.name
-        """As the source names it."""
-        self.dtype = description.dtype
-        """Of records."""
-        self.ring = ring
+    def __init__(self, ring: Ring, memory: Memory, allocation: Allocation) -> None:
+        super().__init__(ring)
         self._memory, self._allocation = memory, allocation
         self._kept: list[NDArray[Any]] = []
         self._default: Callable[[NDArray[Any]], object] = self._kept.append
-        if description.kind is Kind.LINES:
+        if ring.description.kind is Kind.LINES:
             self._default = Printer(self._string, lambda text: sys.stdout.write(text))
         self._listener: Callable[[NDArray[Any]], object] | None = None
 
@@ -53,25 +49,6 @@ class DeviceChannel:
         if listener is not None and isinstance(self._default, Printer):
             listener = Printer(self._string, listener)
         self._listener = listener
-
-    @property
-    def drop(self) -> bool:
-        """Whether records are dropped, and counted, that find no room; otherwise waves wait."""
-        return self.ring.mode is not Mode.WAIT
-
-    @drop.setter
-    def drop(self, drop: bool) -> None:
-        self.ring.mode = Mode.DROP if drop else Mode.WAIT
-
-    @property
-    def dropped(self) -> int:
-        """Records that were dropped."""
-        return self.ring.dropped
-
-    @property
-    def lost(self) -> int:
-        """Records that waves had begun when their launch failed."""
-        return self.ring.lost
 
     def sink(self, batch: NDArray[Any]) -> None:
         """Take a batch."""
@@ -112,7 +89,7 @@ def open_channels(object: CodeObject, image: Image, memory: Memory) -> dict[str,
             continue
         allocation = memory.allocate(description.ring_size, f"ring of channel {description.name}")
         ring = Ring(description, variable, allocation.view(), allocation.address - address)
-        channels[symbol.name] = DeviceChannel(description, ring, memory, allocation)
+        channels[symbol.name] = DeviceChannel(ring, memory, allocation)
     return channels
 
 
