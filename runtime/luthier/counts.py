@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier import markup
 from luthier.errors import HookError, PatchError, ToolError
 from luthier.isa.registers import SGPRS
 from luthier.isa.targets import TargetId
@@ -221,6 +222,15 @@ class KernelCounts:
             strict=True,
         )
         return sorted((BlockRow(*row) for row in rows), key=lambda row: row.address)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: blocks, the most executed instructions as bars."""
+        rows = [
+            (row.block, hex(row.address), row.instructions, row.executions, row.executions * row.instructions)
+            for row in self.block_rows()
+        ]
+        columns = ("block", "address", "instructions", "entered", "executed")
+        return markup.table(self.counters.kernel, columns, rows, "executed")
 
     def _by_opcode(self, column: NDArray[np.int64]) -> dict[str, int]:
         totals: dict[str, int] = {}

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Cell = str | int | float | bool | None
+from luthier import markup
+from luthier.markup import Cell
+
+__all__ = ["Cell", "Table"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,10 @@ class Table:
             )
             lines.append(("  " + "  ".join(padded)).rstrip())
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return markup.table(self.title, self.columns, self.rows)
 
     def csv(self) -> str:
         """Comma-separated, with a line of column names."""

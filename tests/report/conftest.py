@@ -22,7 +22,7 @@ BROWSER = "/usr/bin/chromium-headless-shell"
 def mix_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of ``mix.hip`` on gfx90a."""
     folder = tmp_path_factory.mktemp("mix")
-    build = ["hipcc", "--offload-arch=gfx90a", "-O2", "-w", str(HERE / "mix.hip"), "-o", str(folder / "mix")]
+    build = ["hipcc", "--offload-arch=gfx90a", "-O2", "-g", "-w", str(HERE / "mix.hip"), "-o", str(folder / "mix")]
     subprocess.run(build, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
     record = [sys.executable, str(HERE / "record_mix.py"), str(folder / "run"), "emu:gfx90a", str(folder / "mix")]
     subprocess.run(record, check=True, timeout=300)

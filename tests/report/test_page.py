@@ -68,6 +68,23 @@ def test_numbers_are_those_of_the_tables(mix_run: Path, open_page: Open) -> None
     assert "idle lanes, added up" in heats
 
 
+def test_source_lines(mix_run: Path, open_page: Open) -> None:
+    """A line stands above the instructions that come from it, as the run's listing says; it can be searched for."""
+    source = (Path(__file__).parent / "mix.hip").read_text().splitlines()
+    rows = [row for row in RunFolder(mix_run).rows("listings") if "collatz" in row["kernel"]]
+    loop = next(number for number, line in enumerate(source, 1) if "while (v > 1)" in line)
+    assert any(row["file"].endswith("mix.hip") and row["line"] == loop for row in rows)
+    assert any(row["inlined"] for row in RunFolder(mix_run).rows("listings")), "threadIdx and the like are inlined"
+    opened = open_page(mix_run)
+    opened.page.fill("#search", f"mix.hip:{loop}")
+    opened.page.press("#search", "Enter")
+    opened.page.wait_for_selector(".code .row.at")
+    above = """[...document.querySelectorAll('.code .row')].reduce(([last, done], row) => done ? [last, done] :
+        row.classList.contains('at') ? [last, true] :
+        [row.classList.contains('source') ? row.textContent : last, false], ['', false])[0]"""
+    assert opened.eval(above).startswith(f"mix.hip:{loop}")
+
+
 def test_search(mix_run: Path, open_page: Open) -> None:
     """All by keys: a slash, letters, arrows, Enter."""
     page = open_page(mix_run).page

@@ -7,14 +7,18 @@ import json
 
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
+from luthier.errors import LuthierError
 from luthier.lifting import lift
 from luthier.lifting.listing import as_data, as_text
+from luthier.lifting.llvm_view import as_llvm
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options."""
     add_object_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print a JSON list, one entry a kernel")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a JSON list, one entry a kernel")
+    form.add_argument("--llvm", action="store_true", help="print one kernel as LLVM IR, for analyses")
     parser.add_argument("--instructions", action="store_true", help="list the instructions of every block")
     parser.add_argument("--registers", action="store_true", help="name live registers instead of counting them")
 
@@ -23,11 +27,16 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
     code_object = selected_object(args)
     kernels = selected_kernels(code_object, args.kernel)
+    if args.llvm and len(kernels) != 1:
+        raise LuthierError(f"--llvm is of one kernel, these are {len(kernels)}: choose one with --kernel")
     lifted = []
     with Progress("lifting", len(kernels)) as progress:
         for kernel in kernels:
             progress.step(kernel)
             lifted.append(lift(code_object, kernel))
+    if args.llvm:
+        print(as_llvm(lifted[0]), end="")
+        return 0
     if args.json:
         print(json.dumps([as_data(one) for one in lifted], indent=1))
         return 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from luthier import _mc
+from luthier import _mc, markup
 from luthier.isa.registers import SCALAR_MASK
 from luthier.lifting.instructions.semantics import Lanes
 from luthier.lifting.liveness import Liveness, flow_of, followed_units, override_rows
@@ -37,6 +37,19 @@ class LiftedRepresentation(LiftedKernel):
     def flow(self) -> _mc.Flow:
         """The kernel as the native analyses see it."""
         return self._flow or flow_of(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: where each block is, how large, how it is left, and what is live at its start."""
+        columns = ("function", "block", "address", "instructions", "left by", "to", "live scalar", "live vector")
+        rows = []
+        for block in self.blocks:
+            live = self.liveness.live_in(block.index).active
+            scalar = (live & SCALAR_MASK).bit_count()
+            place, size = hex(self.columns.address[block.first]), block.last - block.first + 1
+            ways = ", ".join(str(edge.to) for edge in block.successors)
+            name = self.functions[block.function].name
+            rows.append((name, block.index, place, size, block.exit, ways, scalar, len(live) - scalar))
+        return markup.table(f"{self.kernel.name}: {self.object.target}, wave{self.wave_size}", columns, rows)
 
     def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:
         """The same kernel as liveness must see it when inserted code reads registers.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from luthier.errors import LuthierError, PatchError
 from luthier.lifting import Restriction
+from luthier.table import Cell, Table
 
 RefusalKind = Literal["no such register", "too few registers", "hook", "lifting", "layout"] | Restriction
 """Why something was left out.
@@ -102,6 +103,27 @@ class PatchReport:
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return asdict(self)
+
+    def cost(self) -> Table:
+        """A row for each kernel: what was asked for, what it costs, and why something was left out."""
+        columns = (
+            *("kernel", "sites", "asked for", "instructions", "added", "bytes", "patched bytes"),
+            *("VGPRs", "patched VGPRs", "SGPRs", "patched SGPRs", "waves a SIMD", "patched waves", "refused"),
+        )
+        rows: list[tuple[Cell, ...]] = [
+            (
+                *(row.kernel, row.sites, row.requested_sites, row.instructions, row.added_instructions),
+                *(row.code_bytes, row.patched_bytes, *row.vgprs, *row.sgprs, *row.waves_per_simd),
+                summary(by_kind(row.refusals)),
+            )
+            for row in self.kernels
+        ]
+        rows += [(one.kernel, *[None] * 12, f"{one.kind}: {one.message}") for one in self.refused_kernels]
+        return Table("", columns, rows)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return self.cost()._repr_html_()
 
 
 def by_kind(refusals: Iterable[Refusal]) -> dict[RefusalKind, tuple[int, Refusal]]:

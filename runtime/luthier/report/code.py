@@ -17,7 +17,7 @@ _NODE = (136.0, 42.0)
 """Width and height of a block in the graph, in pixels."""
 _STATUS = {"patched": 1, "counted": 2, "refused": 4}
 _LISTING = ("address", "text", "kind", "block", "live_sgprs", "live_vgprs")
-_SOURCE = ("file", "line")
+_SOURCE = ("file", "line", "inlined")
 _BLOCKS = ("block", "function", "address", "instructions", "depth", "exit", "successors", "ways")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from luthier.report import overview
@@ -64,7 +65,12 @@ def _kernels(run: RunFolder) -> Numbers:
     for kernel in overview.kernels(run, KernelNumbers()):
         entry = found.setdefault((kernel["name"], kernel["target"] or ""), {})
         entry["wave_size"] = kernel["wave_size"]
-        for names, join in ((_SUMS, lambda one, other: one + other), (_LARGEST, max), (_SMALLEST, min)):
+        joins: tuple[tuple[tuple[str, ...], Callable[[Any, Any], Any]], ...] = (
+            (_SUMS, operator.add),
+            (_LARGEST, max),
+            (_SMALLEST, min),
+        )
+        for names, join in joins:
             for name in names:
                 old, new = entry.get(name), kernel[name]
                 entry[name] = new if old is None else old if new is None else join(old, new)

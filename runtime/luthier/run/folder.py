@@ -110,6 +110,10 @@ class RunFolder:
         yield self._first("counts", "kernel", "address", "mnemonic", "executions", "active_lanes")
         yield Table("faults", ("fault",), [[str(fault)] for fault in self.summary["faults"]])
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as `shown`."""
+        return "\n".join(table._repr_html_() for table in self.shown() if table.rows)
+
     def _first(self, name: str, *columns: str) -> Table:
         with self.table(name) as reader:
             rows: list[list[Any]] = []

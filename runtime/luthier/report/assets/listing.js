@@ -27,12 +27,15 @@ function lines(code) {
       rows.push({ block: position.get(block) });
       source = null;
     }
-    const line = code.line?.[at] ? `${code.file?.[at] ?? "?"}:${code.line[at]}` : null;
+    const calls = code.inlined?.[at], line = code.line?.[at] ? `${code.file?.[at] ?? "?"}:${code.line[at]}${calls ? `, inlined at ${calls}` : ""}` : null;
     if (line && line !== source) rows.push({ source: (source = line) });
     rows.push({ at });
   });
   return rows;
 }
+
+/** Places without the folders of their files. */
+const plainPath = (places) => places.replace(/[^,\s][^,]*?([^/,]+:\d+)/g, "$1");
 
 class Listing {
   constructor(kernel, code) {
@@ -78,7 +81,7 @@ class Listing {
     const row = this.rows[number], { code } = this, style = { top: `${number * ROW}px` };
     const attributes = { role: "row", "aria-rowindex": number + 1, style };
     const mark = number === this.marked ? " at" : "";
-    if (row.source) return h("div", { ...attributes, class: `row source${mark}` }, h("span", { role: "cell" }, row.source));
+    if (row.source) return h("div", { ...attributes, class: `row source${mark}`, title: row.source }, h("span", { role: "cell" }, plainPath(row.source)));
     if (row.block !== undefined) return h("div", { ...attributes, class: `row block${mark}` }, h("span", { role: "cell" }, ...this.blockText(row.block)));
     const { at } = row, value = this.metric.values[at], share = this.most && value ? value / this.most : 0;
     style["--share"] = `${(100 * share).toFixed(2)}%`;

@@ -18,7 +18,7 @@ function startSearch(data, open) {
       if (listing) {
         let many = 0;
         listing.code.text.forEach((instruction, at) => {
-          if (!fits(instruction, hex(listing.code.address[at]), listing.code.file?.[at])) return;
+          if (!fits(instruction, hex(listing.code.address[at]), listing.code.line?.[at] ? `${listing.code.file?.[at]}:${listing.code.line[at]}` : null)) return;
           if (++many <= 40) found.push({ text: instruction, note: `${hex(listing.code.address[at])}, block ${listing.code.block[at]}`, go: () => { byId("kernel-code").scrollIntoView(); listing.goTo(listing.rowOf.get(at)); } });
         });
       }

@@ -1,0 +1,228 @@
+"""A lifted kernel as LLVM IR, for analyses that LLVM has: text that parses and verifies, not meant to be compiled.
+
+It is the view of one lane. A register unit is an ``i32`` in memory: allocas of the kernel, which hands their addresses
+to the functions that it calls. An instruction is one call of a function that is only declared, named after its opcode,
+with a number behind where operands are of another kind:
+
+- arguments: explicit operands in their order, registers as the values of their units, everything else as ``i64``; then
+  units that are read without being named, ascending; then, for units that may be left as they were (in a lane that is
+  not active, or because only part is written), their old values, ascending;
+- result: the new values of all units that may change, ascending, as a structure;
+- ``!luthier``: virtual address and assembly.
+
+Blocks, edges, calls and returns are LLVM's own. A branch asks a function of its name with ``.taken`` behind, a jump to
+several places one with ``.target``. What registers hold at launch is asked of ``luthier.launch.REGISTER``. After ``opt
+-passes='cgscc(inline),function(mem2reg)'`` values stand in the place of memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+
+from luthier.isa import OperandKind
+from luthier.isa.registers import UnitSet, unit_name
+from luthier.lifting.model import BasicBlock, CallSite, Function
+from luthier.lifting.representation import LiftedRepresentation
+
+
+def as_llvm(lifted: LiftedRepresentation) -> str:
+    """A module with the kernel and the functions that it calls."""
+    return _View(lifted).module()
+
+
+class _View:
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self._lifted = lifted
+        reached = [index for function in lifted.functions for block in function.blocks for index in _indices(block)]
+        touched = 0
+        for index in reached:
+            effects = lifted.effects(index)
+            touched |= effects.reads | effects.writes | self._named(index)
+        self._units = tuple(UnitSet(touched))
+        self._declared: dict[str, tuple[str, str]] = {}
+        """Symbol -> result and parameters of what is only declared."""
+        self._metadata: list[str] = []
+        self._lines: list[str] = []
+        self._value = 0
+
+    def module(self) -> str:
+        lifted = self._lifted
+        for function in lifted.functions:
+            self._function(function)
+        head = [
+            f"; {lifted.kernel.name} of {lifted.object.name}".replace("\n", " "),
+            f"source_filename = {_quoted(lifted.object.name)}",
+        ]
+        declared = [f"declare {result} {name}({types})" for name, (result, types) in self._declared.items()]
+        return "\n".join([*head, "", *self._lines, *declared, "", *self._metadata]) + "\n"
+
+    def _named(self, index: int) -> int:
+        """Units of the registers among an instruction's operands."""
+        units = 0
+        for kind, value in self._lifted.code.operands(index):
+            if kind == OperandKind.REGISTER and value:
+                register = self._lifted.isa.register(value)
+                units |= _mask(register.first_unit, register.unit_count)
+        return units
+
+    def _pointers(self) -> str:
+        return ", ".join(f"ptr %{unit_name(unit)}" for unit in self._units)
+
+    def _function(self, function: Function) -> None:
+        self._value = 0
+        parameters = "" if function.is_kernel else self._pointers()
+        linkage = "" if function.is_kernel else "internal "
+        self._lines.append(f"define {linkage}void {_symbol(self._name(function))}({parameters}) {{")
+        self._lines.append("entry:")
+        if function.is_kernel:
+            live = self._lifted.liveness.live_in(function.entry_block).all_bits
+            for unit in self._units:
+                self._lines.append(f"  %{unit_name(unit)} = alloca i32")
+            for unit in self._units:
+                if live >> unit & 1:
+                    value = self._call("i32", f"luthier.launch.{unit_name(unit)}", ())
+                    self._lines.append(f"  store i32 {value}, ptr %{unit_name(unit)}")
+        self._lines.append(f"  br label %block{function.entry_block}")
+        inside = {block.index for block in function.blocks}
+        for block in function.blocks:
+            self._lines.append(f"block{block.index}:")
+            for index in _indices(block):
+                self._instruction(index)
+            self._leave(function, block, inside)
+        self._lines += ["}", ""]
+
+    def _name(self, function: Function) -> str:
+        """Hand-written functions may have one name."""
+        names = [other.name for other in self._lifted.functions]
+        return function.name if names.count(function.name) == 1 else f"{function.name}.{function.index}"
+
+    def _instruction(self, index: int) -> None:
+        lifted = self._lifted
+        effects = lifted.effects(index)
+        arguments: list[str] = []
+        seen = 0
+        infos = lifted.isa.opcode(number).operands if (number := lifted.columns.opcode[index]) >= 0 else ()
+        for position, (kind, value) in enumerate(lifted.code.operands(index)):
+            if position < len(infos) and infos[position].is_def:
+                continue
+            if kind != OperandKind.REGISTER:
+                arguments.append(f"i64 {value}")
+                continue
+            register = lifted.isa.register(value) if value else None
+            if register is None or register.first_unit < 0:
+                arguments.append("i64 0")
+                continue
+            units = range(register.first_unit, register.first_unit + register.unit_count)
+            arguments += self._loads(units)
+            seen |= _mask(register.first_unit, register.unit_count)
+        arguments += self._loads(UnitSet(effects.reads & ~seen))
+        arguments += self._loads(UnitSet(effects.writes & ~effects.hard_kills))
+        changed = tuple(UnitSet(effects.writes))
+        result = f"{{ {', '.join(['i32'] * len(changed))} }}" if changed else "void"
+        made = self._call(result, self._opcode(index), arguments, self._note(index))
+        for at, unit in enumerate(changed):
+            new = self._fresh()
+            self._lines.append(f"  {new} = extractvalue {result} {made}, {at}")
+            self._lines.append(f"  store i32 {new}, ptr %{unit_name(unit)}")
+
+    def _leave(self, function: Function, block: BasicBlock, inside: set[int]) -> None:
+        """What ends a block of LLVM's."""
+        call = next((one for one in function.calls if one.index == block.last), None)
+        if call is not None:
+            self._callees(call, block)
+        targets = list(dict.fromkeys(edge.to for edge in block.successors if edge.to in inside))
+        if call is not None and call.kind == "tail":
+            self._lines.append("  ret void")
+        elif not targets:
+            self._lines.append("  ret void" if block.exit in ("return", "end") else "  unreachable")
+        elif len(targets) == 1:
+            self._lines.append(f"  br label %block{targets[0]}")
+        elif block.exit == "conditional":
+            taken = next(edge.to for edge in block.successors if edge.kind != "fallthrough")
+            other = next(to for to in targets if to != taken)
+            chosen = self._call("i1", f"{self._opcode(block.last)}.taken", self._reads(block.last))
+            self._lines.append(f"  br i1 {chosen}, label %block{taken}, label %block{other}")
+        else:
+            chosen = self._call("i32", f"{self._opcode(block.last)}.target", self._reads(block.last))
+            cases = " ".join(f"i32 {at}, label %block{to}" for at, to in enumerate(targets[1:], 1))
+            self._lines.append(f"  switch i32 {chosen}, label %block{targets[0]} [ {cases} ]")
+
+    def _callees(self, call: CallSite, block: BasicBlock) -> None:
+        names = [_symbol(self._name(self._lifted.functions[callee])) for callee in call.callees]
+        if not call.known or not names:
+            names.append(self._declare("void", "luthier.unknown", ["ptr"] * len(self._units)))
+        pointers = self._pointers()
+        if len(names) == 1:
+            self._lines.append(f"  call void {names[0]}({pointers})")
+            return
+        chosen = self._call("i32", f"{self._opcode(block.last)}.target", self._reads(block.last))
+        label = f"call{block.index}"
+        cases = " ".join(f"i32 {at}, label %{label}.{at}" for at in range(1, len(names)))
+        self._lines.append(f"  switch i32 {chosen}, label %{label}.0 [ {cases} ]")
+        for at, name in enumerate(names):
+            self._lines += [f"{label}.{at}:", f"  call void {name}({pointers})", f"  br label %{label}.end"]
+        self._lines.append(f"{label}.end:")
+
+    def _opcode(self, index: int) -> str:
+        number = self._lifted.columns.opcode[index]
+        return f"luthier.{self._lifted.isa.opcode(number).mnemonic if number >= 0 else 'unknown word'}"
+
+    def _reads(self, index: int) -> list[str]:
+        return self._loads(UnitSet(self._lifted.effects(index).reads))
+
+    def _loads(self, units: Iterable[int]) -> list[str]:
+        found = []
+        for unit in units:
+            value = self._fresh()
+            self._lines.append(f"  {value} = load i32, ptr %{unit_name(unit)}")
+            found.append(f"i32 {value}")
+        return found
+
+    def _call(self, result: str, name: str, arguments: Sequence[str], note: str = "") -> str:
+        called = self._declare(result, name, [one.split(" ", 1)[0] for one in arguments])
+        value = "" if result == "void" else self._fresh()
+        assigned = f"{value} = " if value else ""
+        self._lines.append(f"  {assigned}call {result} {called}({', '.join(arguments)}){note}")
+        return value
+
+    def _declare(self, result: str, name: str, types: Sequence[str]) -> str:
+        """The symbol of a function of that name and type; the first has the plain name, others a number behind."""
+        wanted = result, ", ".join(types)
+        names = (name if not number else f"{name}.{number}" for number in itertools.count())
+        symbol = next(one for one in map(_symbol, names) if self._declared.get(one, wanted) == wanted)
+        self._declared[symbol] = wanted
+        return symbol
+
+    def _note(self, index: int) -> str:
+        lifted = self._lifted
+        number = len(self._metadata)
+        address, text = hex(lifted.columns.address[index]), lifted.isa.text(lifted.code, index)
+        self._metadata.append(f"!{number} = !{{!{_quoted(address)}, !{_quoted(text)}}}")
+        return f", !luthier !{number}"
+
+    def _fresh(self) -> str:
+        self._value += 1
+        return f"%t{self._value}"
+
+
+def _indices(block: BasicBlock) -> range:
+    return range(block.first, block.last + 1)
+
+
+def _mask(first: int, count: int) -> int:
+    return 0 if first < 0 else ((1 << count) - 1) << first
+
+
+def _quoted(text: str) -> str:
+    """As a string of LLVM's assembly."""
+    plain = (chr(one) for one in text.encode())
+    escaped = "".join(
+        one if one.isascii() and one.isprintable() and one not in '"\\' else f"\\{ord(one):02X}" for one in plain
+    )
+    return f'"{escaped}"'
+
+
+def _symbol(name: str) -> str:
+    return f"@{name}" if re.fullmatch(r"[A-Za-z_.$][\w.$]*", name, re.ASCII) else f"@{_quoted(name)}"

@@ -1,0 +1,116 @@
+"""What notebooks show of lifted kernels, costs, counts and runs."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+from assembly import assembled, function, kernel_text
+from luthier import KernelCounts, Table
+from luthier.counts import KernelCounters
+from luthier.errors import PatchError
+from luthier.lifting import lift
+from luthier.patch.report import KernelReport, PatchReport, Refusal
+from luthier.run.folder import RunFolder
+from run_folders import kernel, write_run
+
+HOSTILE = "</td><script>alert(1)</script>' onmouseover='x"
+
+
+class _Reader(HTMLParser):
+    """Tags, and the text of each cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.cells: list[str] = []
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes.update(name for name, _ in attrs)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] in ("td", "th") and self.cells:
+            self.cells[-1] += data.strip()
+
+
+def _read(html: str) -> _Reader:
+    reader = _Reader()
+    reader.feed(html)
+    assert set(reader.tags) <= {"p", "b", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert reader.attributes <= {"style"}
+    return reader
+
+
+def test_tables_show_text_as_it_is() -> None:
+    table = Table(HOSTILE, ("name", HOSTILE), [[HOSTILE, 1234567], [None, 2.5]])
+    cells = _read(table._repr_html_()).cells
+    assert cells == ["name", HOSTILE, HOSTILE, "1,234,567", "", "2.5"]
+
+
+def test_long_tables_say_what_is_left_out() -> None:
+    html = Table("", ("n",), [[number] for number in range(1000)])._repr_html_()
+    assert "and 800 more rows" in html
+    assert len(_read(html).cells) == 201
+
+
+def test_lifted_kernels() -> None:
+    code = function("k", ["s_cbranch_scc0 1", "v_mov_b32 v1, v0", "s_endpgm"])
+    cells = _read(lift(assembled(kernel_text(code, "gfx90a"), "gfx90a"), "k")._repr_html_()).cells
+    assert cells[8:13] == ["k", "0", cells[10], "1", "conditional"]
+    assert len(cells) == 8 * 4
+
+
+def test_costs() -> None:
+    refusal = Refusal("too few registers", "none", "k", 16)
+    one = KernelReport("k", 3, 3, 10, 30, 40, 160, (8, 12), (16, 24), (8, 5), 0, 4, (refusal,))
+    report = PatchReport((one,), {}, (Refusal.of_kernel("layout", HOSTILE, PatchError("too far")),))
+    cells = _read(report._repr_html_()).cells
+    assert cells[14:28] == [
+        "k",
+        "3",
+        "4",
+        "10",
+        "30",
+        "40",
+        "160",
+        "8",
+        "12",
+        "16",
+        "24",
+        "8",
+        "5",
+        "1 too few registers",
+    ]
+    assert cells[28] == HOSTILE
+    assert cells[-1] == "layout: too far"
+
+
+def test_runs(tmp_path: Path) -> None:
+    run = RunFolder(write_run(tmp_path / "run", {"faults": [HOSTILE]}, kernels=[kernel("k")]))
+    cells = _read(run._repr_html_()).cells
+    assert {"k", HOSTILE, "1"} <= set(cells)
+
+
+def test_counts() -> None:
+    """Blocks by what they executed."""
+    counters = KernelCounters(
+        HOSTILE,
+        "cells",
+        0,
+        np.array([0, 4, 8]),
+        {1: "s_nop"},
+        np.ones(3, np.int32),
+        np.array([0, 0, 1], np.int32),
+        (),
+        (),
+    )
+    counts = KernelCounts(counters, np.array([5, 5, 2]), np.ones(3, bool), np.zeros(3, np.int64), np.zeros(3, bool))
+    html = counts._repr_html_()
+    assert _read(html).cells[5:] == ["0", "0x0", "2", "5", "10", "1", "0x8", "1", "2", "2"]
+    assert "100.0%" in html
+    assert "20.0%" in html
