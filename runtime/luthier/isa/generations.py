@@ -192,6 +192,10 @@ class Generation:
     replay_wait: str | None = None
     """Waits until memory instructions no longer need the registers that they took addresses and data from: they may be
     started anew after a page fault (LLVM, SIInsertWaitcnts, XCNT)."""
+    waits_free_sgprs: bool = False
+    """A memory instruction may still be reading its SGPRs, or a scalar load writing them, when what follows writes
+    them, unless a wait for everything stands between (LLVM, GCNHazardRecognizer, fixVMEMtoScalarWriteHazards and
+    fixSMEMtoVectorWriteHazards)."""
     lane_mask_wait: str | None = None
     """Waits until vector instructions have read the SGPRs they take lane masks from; None where the hardware does."""
 
@@ -294,6 +298,7 @@ GFX940 = replace(GFX90A, generation="GFX940", architected_flat_scratch=True, ret
 GFX10 = Generation(
     wait_for_everything=("s_waitcnt 0", "s_waitcnt_vscnt null, 0x0"),
     generation="GFX10",
+    waits_free_sgprs=True,
     major=10,
     opcode_suffixes=("vi", "gfx10"),
     widest="gfx1030",
@@ -305,7 +310,14 @@ GFX10 = Generation(
     dpp_controls=_EVERY_DPP | _ROW_SHARE | _ROW_XMASK,
     sized_memory_names=False,
 )
-GFX10_3 = replace(GFX10, generation="GFX10_3", offset_3f_bug=False, waves_per_simd=16, vgpr_file=VgprFile(512, 4, 8))
+GFX10_3 = replace(
+    GFX10,
+    generation="GFX10_3",
+    waits_free_sgprs=False,
+    offset_3f_bug=False,
+    waves_per_simd=16,
+    vgpr_file=VgprFile(512, 4, 8),
+)
 GFX11 = replace(
     GFX10_3,
     buffer_swizzle=3 << 30,

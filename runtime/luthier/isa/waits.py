@@ -16,7 +16,7 @@ widths); the ISA documents, "Data Dependency Resolution", "Manually Inserted Wai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,6 +99,8 @@ class WaitModel:
     """Loads of 16 bits write half a register, and instructions read halves: they are outstanding each for itself."""
     releases: Mapping[str, str] = field(default_factory=dict)
     """Other instructions behind which all of a stream is done, by generic name."""
+    complete: bool = True
+    """Nothing but these counters says when registers may be used."""
 
     @cached_property
     def counter_index(self) -> dict[str, int]:
@@ -190,6 +192,18 @@ class WaitModel:
         if "sdst" in where and isa.register_first_unit[values[where["sdst"]]] >= 0:
             return ()  # the limit is in a register
         return self._limits(fields, values[where["simm16"]] if "simm16" in where else 0)
+
+    def text(self, limits: Iterable[Limit]) -> tuple[str, ...]:
+        """Assembly that waits."""
+        together = {counter for counter, _ in self.fields.get("S_WAITCNT", ())}
+        parts, lines = [], []
+        for number, value in sorted(limits):
+            name = self.counters[number].name
+            if name in together:
+                parts.append(f"{name}({value})")
+            else:
+                lines.append(f"s_waitcnt_{name} null, {value}" if together else f"s_wait_{name} {value}")
+        return (*([f"s_waitcnt {' '.join(parts)}"] if parts else []), *lines)
 
     def _limits(self, fields: tuple[_Field, ...], immediate: int) -> tuple[Limit, ...]:
         found = []
@@ -349,6 +363,7 @@ _MODEL_1250 = WaitModel(
     },
     halves=True,
     releases=_MODEL_12.releases,
+    complete=False,
 )
 
 _MODELS = (

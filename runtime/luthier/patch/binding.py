@@ -163,6 +163,14 @@ def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tu
     return copies
 
 
+def touched_by(template: Template, binding: Binding) -> tuple[int, int]:
+    """Bit sets of the units that a bound payload reads or writes, and of those that it writes."""
+    fixed = mask_of(unit for unit in template.written if unit in EXEC)
+    written = binding.temporaries | template.clobber_mask | template.destinations | fixed
+    read = mask_of((*map(holder, binding.sources), *binding.fixed, *EXEC))
+    return read | written, written
+
+
 def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], live: Live, wave_size: int) -> bool:
     """Whether a binding made for another point fits here too."""
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,8 +23,10 @@ import numpy as np
 from luthier.counts import CELL_BYTES, CountedFlow, CounterBudget, CountRequest, KernelCounters
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
-from luthier.isa.registers import SCC, SGPRS, VGPRS
+from luthier.isa.registers import EXEC, SCC, SGPRS, VGPRS, mask_of
+from luthier.isa.waits import is_gds
 from luthier.lifting import LiftedRepresentation, Liveness
+from luthier.lifting.waits import Outstanding
 from luthier.module import qualified
 from luthier.patch.binding import RegisterBudget
 from luthier.patch.counted_ways import Place, Ways, find_ways
@@ -84,6 +86,8 @@ class HookUse(NamedTuple):
     """Instructions that hooks run before."""
     change_lanes: bool
     """Whether some write EXEC."""
+    outstanding: Callable[[], Outstanding | None]
+    """Finds the application's outstanding operations; None where waits are for more than those."""
     reserved: int = 0
     """Bit set of the units that are kept for them in the whole kernel."""
 
@@ -153,6 +157,7 @@ class _Planner:
         for block in lifted.blocks:
             reads, writes, _ = native.together(block.first, block.last)
             self.touched |= reads | writes
+        self.loaded = self._loaded()
         self.exits = dict(self._exits())
         self.flush_before = {block: index for index, block in self.exits.items()}
 
@@ -358,16 +363,35 @@ class _Planner:
             if values:
                 pieces.append(self.code.start(list(values.items()), counted, storage.temporaries))
 
+    def _loaded(self) -> int:
+        """Bit set of the units that memory operations give late, and of those that some read late."""
+        lifted, flag = self.lifted, InstructionFlag
+        reading, giving = int(flag.EXPORT | flag.GWS | flag.DS), int(flag.LOAD | flag.SIDE_EFFECTS)
+        lds = int(flag.DS)
+        loaded = 0
+        for index, (flags, block) in enumerate(zip(lifted.code.flags.tolist(), lifted.block_of, strict=True)):
+            if block < 0:
+                continue
+            if flags & giving:
+                loaded |= lifted.effects(index).writes
+            if flags & reading:
+                opcode = lifted.isa.opcode(lifted.columns.opcode[index])
+                if not flags & lds or is_gds(opcode, lifted.columns.values(index)):
+                    loaded |= lifted.effects(index).reads
+        return loaded
+
     def _flush(self, plan: CountingPlan, batches: Sequence[Batch], storage: Storage) -> list[int]:
         """What gives counters to memory where waves end; the units used for it."""
         if not batches:
             return []
         seams = Seams(self.lifted)
         scalars, fresh = self._address_registers(storage)
-        vectors, waits = self._vectors(storage)
+        vectors = self._vectors(storage)
+        used = mask_of((*vectors, scalars, scalars + 1, *EXEC, SCC))
+        outstanding = self.hooks.outstanding() if used & self.loaded else None
         for index in self.exits:
             before, _ = seams.at(index, index)  # what would be behind restores what a wave that ends needs no more
-            lines = [*before, *waits]
+            lines = [*before, *self._waits(index, used, outstanding)]
             for batch in batches:
                 payload = self.code.flush(batch, vectors, scalars, lines, fresh=fresh)
                 plan.splices.append(Splice(index, Zone.BEFORE, payload))
@@ -388,15 +412,17 @@ class _Planner:
             raise NoRoom
         return pairs[0], False
 
-    def _vectors(self, storage: Storage) -> tuple[tuple[int, int, int], list[str]]:
-        """VGPRs for the end of a wave, one and two neighbours; and what to wait for before they are overwritten: loads
-        whose results nobody reads may still be on their way there."""
-        lifted = self.lifted
-        loaded = 0
-        load = int(InstructionFlag.LOAD)
-        for index, (flags, block) in enumerate(zip(lifted.code.flags.tolist(), lifted.block_of, strict=True)):
-            if block >= 0 and flags & load:
-                loaded |= lifted.effects(index).writes
+    def _waits(self, index: int, used: int, outstanding: Outstanding | None) -> tuple[str, ...]:
+        """What to wait for where a wave ends before registers are overwritten: results that nobody reads may be on
+        their way there."""
+        limits = None if outstanding is None else outstanding.needed(index, used, used)
+        if outstanding is not None and limits is not None:
+            return outstanding.model.text(limits)
+        return self.lifted.target.wait_for_every_load if used & self.loaded else ()
+
+    def _vectors(self, storage: Storage) -> tuple[int, int, int]:
+        """VGPRs for the end of a wave, one and two neighbours."""
+        lifted, loaded = self.lifted, self.loaded
         free = [unit for unit in VGPRS[: self.budget.vgpr_limit] if not storage.reserved >> unit & 1]
         here = [unit for unit in free if unit < VGPRS.start + self._allocated()]
         alignment = lifted.target.tied_vector_alignment
@@ -404,8 +430,7 @@ class _Planner:
             for low in units:
                 others = [unit for unit in units if unit not in (low, low + 1)]
                 if low % alignment == 0 and low + 1 in units and others:
-                    used = 1 << low | 2 << low | 1 << others[0]
-                    return (others[0], low, low + 1), list(lifted.target.wait_for_every_load) if used & loaded else []
+                    return others[0], low, low + 1
         raise PatchError("no vector registers to give counters to memory with", kernel=lifted.kernel.name)
 
     def _allocated(self) -> int:

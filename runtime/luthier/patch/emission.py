@@ -11,6 +11,7 @@ import numpy as np
 
 from luthier.errors import PatchError
 from luthier.isa import Fixup, Isa, OperandKind
+from luthier.isa.waits import Limit, wait_model
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
 from luthier.patch.frame import Spills
@@ -19,6 +20,10 @@ from luthier.payload.template import Template
 
 PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
 """What LLVM calls the instruction that reads it, by generation."""
+
+
+Limits = tuple[Limit, ...] | None
+"""What a payload waits for before it touches registers; None: for everything."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ def emit(
     waits: tuple[str, ...] = (),
     after: tuple[str, ...] = (),
     frame: int = 0,
+    limits: Limits = None,
 ) -> BoundPayload:
     """The bytes of a payload. `references` still want addresses.
 
@@ -132,6 +138,7 @@ def emit(
         frame: byte offset, within a lane's private memory, of what the payload may use.
         waits: assembly to begin with, what the seam between application and payload needs (`luthier.patch.hazards`).
         after: assembly to end with.
+        limits: what to wait for instead of what the template waits for; None: for that.
     """
     body, offsets = _renamed_registers(isa, template, binding)
     units, saved = dict(binding.units), dict(binding.saved)
@@ -191,6 +198,10 @@ def emit(
     if guarded:
         add(*_snippet(isa, "s_cbranch_execz 0"))
     add_text(list(waits))
+    skipped = 0
+    if limits is not None:
+        skipped = template.waits
+        add_text(list(wait_model(isa.target.target).text(limits)))
     for index in range(len(template.code) + 1):
         if index == template.waits:
             add_text(save)
@@ -202,10 +213,10 @@ def emit(
         if index == leaving:
             add_text(restore)
         place_of.append(size)
-        if index < len(template.code):
+        if skipped <= index < len(template.code):
             pieces.append(body[offsets[index] : offsets[index + 1]])
             size += offsets[index + 1] - offsets[index]
-    instructions += len(template.code)
+    instructions += len(template.code) - skipped
     add_text([*final, *after])
 
     code = bytearray(b"".join(pieces))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,11 +15,12 @@ from luthier.errors import HookError, LuthierError, PatchError
 from luthier.isa import OperandKind
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Live, Liveness
-from luthier.patch.binding import Binding, Choices, RegisterBudget
+from luthier.lifting.waits import Outstanding
+from luthier.patch.binding import Binding, Choices, RegisterBudget, touched_by
 from luthier.patch.copies import unit_text
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
-from luthier.patch.emission import BoundPayload, emit
+from luthier.patch.emission import BoundPayload, Limits, emit
 from luthier.patch.frame import frame_place
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.layout import Zone
@@ -120,6 +122,17 @@ def _zone_of(site: Site) -> Zone | None:
     return Zone.BEFORE if site.insertion is None else _ZONES.get(site.insertion.place)
 
 
+class _Bound(NamedTuple):
+    """A template at points where it gets the same registers."""
+
+    binding: Binding
+    touched: int
+    """Bit set of the units that it reads or writes."""
+    written: int
+    numbers: dict[Limits, int]
+    """Position in `Splicer.payloads`, by what it waits for."""
+
+
 _Placement = tuple[int, Zone, int, tuple[int, ...], bool]
 """A payload at its place: instruction, zone, position in `Splicer.payloads`, numbers of its own, and whether it
 disturbs."""
@@ -185,7 +198,7 @@ class Splicer:
         self._forms: dict[tuple[Template, tuple[int, ...]], int] = {}
         self._seams = Seams(task.lifted)
         self.payloads: list[BoundPayload] = []
-        self._emitted: dict[tuple[Template, Binding, Seam], int] = {}
+        self._emitted: dict[tuple[Template, Binding, Seam, Limits], int] = {}
         self._counting: dict[BoundPayload, int] = {}
         self.sgprs = self.vgprs = 0
         self.state = self._plan_state(task.insertions, spill)
@@ -326,7 +339,8 @@ class Splicer:
             units |= site.use.reads | changed
         liveness, _ = self._with_what_hooks_do(sites)
         change_lanes = bool(changed & self.lifted.effect_table.exec)
-        hooks = HookUse(liveness, units, frozenset(site.point for site in sites), change_lanes, self.state.reserved)
+        points = frozenset(site.point for site in sites)
+        hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state.reserved)
 
         def plan(requests: Sequence[CountRequest]) -> CountingPlan:
             return plan_counting(
@@ -459,7 +473,7 @@ class Splicer:
             self.sgprs = max(self.counting.sgprs, self.state.sgprs)
             self.vgprs = max(self.counting.vgprs, self.state.vgprs)
             self._choices: dict[Template, Choices] = {}
-            self._known: dict[tuple[int, int, int, int, Seam], int] = {}
+            self._known: dict[tuple[int, int, int, int, Seam], _Bound] = {}
             bound: list[tuple[Site, int]] = []
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
             for site in sites:
@@ -472,7 +486,7 @@ class Splicer:
                 # A branch does not change what the seam depends on.
                 seam = self._seams.at(at if insertion and insertion.place == "taken" else point, at)
                 try:
-                    number = self._payload(use, live, seam)
+                    number = self._payload(use, live, seam, point)
                 except LuthierError as problem:
                     if insertion is None:
                         problem.kernel, problem.offset = self.lifted.kernel.name, self.lifted.columns.address[at]
@@ -514,7 +528,7 @@ class Splicer:
         lifted = self.lifted.also_reading(reads) if reads else self.lifted
         return (lifted.also_changing(changes) if changes else lifted).liveness, disturbing
 
-    def _payload(self, use: Use, live: Live, seam: Seam) -> int:
+    def _payload(self, use: Use, live: Live, seam: Seam, point: int) -> int:
         """Position in `payloads` of what a point gets.
 
         Raises:
@@ -529,8 +543,8 @@ class Splicer:
             active, all_lanes = live.active_bits & choices.heeded, live.all_bits & choices.heeded_in_all_lanes
             return use.form, choices.made, active, all_lanes, seam
 
-        number = self._known.get(key())
-        if number is None:
+        bound = self._known.get(key())
+        if bound is None:
             binding = choices.choose(use.sources, live)
             if binding is None:
                 what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
@@ -540,16 +554,27 @@ class Splicer:
                     f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
                     f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs{unspilled}"
                 )
-            number = self._emit(use.template, binding, seam)
             self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
-            self._known[key()] = number
+            bound = self._known[key()] = _Bound(binding, *touched_by(use.template, binding), {})
+        outstanding = self._outstanding if use.template.relaxed else None
+        limits = None if outstanding is None else outstanding.needed(point, bound.touched, bound.written)
+        number = bound.numbers.get(limits)
+        if number is None:
+            number = bound.numbers[limits] = self._emit(use.template, bound.binding, seam, limits)
         return number
 
-    def _emit(self, template: Template, binding: Binding, seam: Seam) -> int:
-        key = template, binding, seam
+    @functools.cached_property
+    def _outstanding(self) -> Outstanding | None:
+        """What the application has outstanding; None where that is not known, or not all that waits are for."""
+        if self.edited.reads or self.edited.replaced or self.lifted.target.waits_free_sgprs:
+            return None
+        return Outstanding(self.lifted)
+
+    def _emit(self, template: Template, binding: Binding, seam: Seam, limits: Limits) -> int:
+        key = template, binding, seam, limits
         number = self._emitted.get(key)
         if number is None:
-            self.payloads.append(emit(self.lifted.isa, template, binding, *seam, self._frame))
+            self.payloads.append(emit(self.lifted.isa, template, binding, *seam, self._frame, limits))
             number = self._emitted[key] = len(self.payloads) - 1
             if size := binding.spill_size + (template.stack.size if template.stack else 0):
                 self._frame_sizes[number] = size

@@ -101,6 +101,8 @@ class PayloadAssembly:
     writes_inactive_lanes: bool
     plain: PlainCount | None = None
     """What it counts, if it does nothing else."""
+    ordered: bool = False
+    """The hook asks for an order of memory accesses, so its waits may be there for that."""
 
 
 @functools.cache
@@ -338,6 +340,10 @@ def _with_inputs_and_outputs(
     )
 
 
+_ORDER = re.compile(
+    r"\b(fence|volatile|acquire|release|acq_rel|seq_cst|s_wait\w*|s_sleep|s\.wait[\w.]*|\w*(_inv|_wb)\w*)\b"
+)
+"""Words in IR that may ask for an order of memory accesses."""
 _OBJECT_VERSION = re.compile(r'!"amdhsa_code_object_version", i32 (\d+)')
 """The module flag that says which layout of implicit arguments code was compiled for."""
 _INPUT_MARKER = re.compile(r'^ *(%[\w.]+) = (?:tail )?call i32 asm sideeffect "; luthier\.input [^\n]*\n', re.MULTILINE)
@@ -519,4 +525,5 @@ def _generate(
         lowering.runs_without_lanes,
         lowering.writes_inactive_lanes or writes_every_lane,
         None if inputs else plain_count(match[1]),
+        _ORDER.search(text) is not None,
     )

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from luthier.errors import DecodeError, HookError
-from luthier.isa import Fixup, InstructionArray, InstructionFlag, Isa, OperandKind, RegisterRange
+from luthier.isa import Assembly, Fixup, InstructionArray, InstructionFlag, Isa, OperandKind, RegisterRange
 from luthier.isa.registers import EXEC, M0, SCC, SGPRS, UNTRACKED, VCC, VGPRS, mask_of
+from luthier.isa.waits import wait_model
 from luthier.payload.codegen import Input, PayloadAssembly
 from luthier.payload.plain import PlainCount
 
@@ -78,6 +79,8 @@ class Template:
     code: InstructionArray
     waits: int
     """Leading instructions of `code` that only wait for outstanding memory operations."""
+    relaxed: bool
+    """They need wait for nothing but the registers that the payload touches."""
     branches: Mapping[int, int]
     """Instruction index -> index it branches to (len(code): the end)."""
     fixups: tuple[Fixup, ...]
@@ -120,6 +123,14 @@ _MARKER_AT_LABEL = re.compile(
 by the marker again."""
 _RETURN = re.compile(r"^[ \t]*s_set(?:pc_b64|_pc_i64) s\[30:31\][ \t]*\n", re.MULTILINE)
 _WAIT = re.compile(r"s_wait(cnt)?(_\w+)?$")
+_LAST_WAITS = re.compile(
+    r"(^[ \t]*s_wait(cnt(_\w+)?|_\w*cnt(_dscnt)?)[ \t][^\n]*\n)+(?=^[ \t]*s_branch luthier_end|^\"|^luthier_end:)",
+    re.MULTILINE,
+)
+"""Waits for counters before the payload ends."""
+_WIDE_STORE = re.compile(r"_store_(?:dwordx[34]|b96|b128)\b")
+"""What wants a wait state before the registers it takes data from are overwritten (Vega ISA 4.5, "Manually Inserted
+Wait States")."""
 _INDEXED = re.compile("movrel|gpr_idx")
 """Instructions through which registers are named by a number that is known only when they run."""
 _IDLE = re.compile(_WAIT.pattern + "|s_nop$|s_delay_alu$")
@@ -184,10 +195,11 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         raise HookError(f"hook {hook} writes registers and has several ways out; give it one")
     text = _MARKER.sub(lambda match: f"luthier_{match[1]}_{match[2]}_{match[3]}:", text)
     text = _MARKER_AT_LABEL.sub(r"\1\ts_nop 0\n", text)
-    try:
-        assembly = isa.assemble(text)
-    except DecodeError as problem:
-        raise HookError(f"hook {hook}: LLVM's own output does not assemble: {problem}") from problem
+    assembly = _assemble(text, hook, isa)
+    if not payload.ordered and not _gives_registers(assembly.instructions, isa):
+        # LLVM ends functions by waits. Nobody need wait for what gives nothing back.
+        text, count = _LAST_WAITS.subn("\ts_nop 0\n" if _WIDE_STORE.search(text) else "", text)
+        assembly = _assemble(text, hook, isa) if count else assembly
     code = assembly.instructions
     branches: dict[int, int] = {}
     references: list[Fixup] = []
@@ -236,6 +248,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         hook,
         code,
         waits,
+        not payload.ordered and wait_model(isa.target.target).complete and not _has_flat_access(code),
         branches,
         tuple(references),
         tuple(functions),
@@ -250,6 +263,28 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         Stack(_STACK_POINTER, size) if size else None,
         payload.plain,
     )
+
+
+def _assemble(text: str, hook: str, isa: Isa) -> Assembly:
+    try:
+        return isa.assemble(text)
+    except DecodeError as problem:
+        raise HookError(f"hook {hook}: LLVM's own output does not assemble: {problem}") from problem
+
+
+def _gives_registers(code: InstructionArray, isa: Isa) -> bool:
+    """Whether registers may be outstanding in a payload: of generations of which that is not fully known, always."""
+    model = wait_model(isa.target.target)
+    opcodes = [isa.opcode(number) for number in set(code.opcode.tolist())]
+    found = (issue for opcode in opcodes for gds in (False, True) for issue in model.issues(opcode, gds))
+    return not model.complete or any(issue.registers for issue in found)
+
+
+def _has_flat_access(code: InstructionArray) -> bool:
+    """Whether some instruction may access LDS as well as memory, in an order that only waits make sure of."""
+    flags = code.flags
+    special = int(InstructionFlag.FLAT_GLOBAL | InstructionFlag.FLAT_SCRATCH)
+    return bool(((flags & int(InstructionFlag.FLAT) != 0) & (flags & special == 0)).any())
 
 
 def _behind_epilogue(

@@ -9,5 +9,6 @@ from __future__ import annotations
 
 from luthier.lifting.waits.check import WaitReport, check_waits
 from luthier.lifting.waits.findings import Access, Finding, UnneededWait
+from luthier.lifting.waits.outstanding import Outstanding
 
-__all__ = ["Access", "Finding", "UnneededWait", "WaitReport", "check_waits"]
+__all__ = ["Access", "Finding", "Outstanding", "UnneededWait", "WaitReport", "check_waits"]

@@ -34,12 +34,16 @@ class _Context:
 
 
 class Flow:
-    """The states of one kernel."""
+    """The states of one kernel.
 
-    def __init__(self, lifted: LiftedKernel, steps: Steps) -> None:
+    Args:
+        forgets: as of `Machine`.
+    """
+
+    def __init__(self, lifted: LiftedKernel, steps: Steps, *, forgets: bool = True) -> None:
         self._lifted = lifted
         self._steps = steps
-        self.machine = Machine(steps.model)
+        self.machine = Machine(steps.model, forgets=forgets)
         self._calls: dict[int, CallSite] = {call.index: call for one in lifted.functions for call in one.calls}
         self._contexts: list[_Context] = []
         self._by_state: dict[tuple[int, tuple[Queue, ...] | None], _Context] = {}

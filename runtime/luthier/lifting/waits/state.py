@@ -27,10 +27,16 @@ them."""
 
 
 class Machine:
-    """Applies steps to states of one generation."""
+    """Applies steps to states of one generation.
 
-    def __init__(self, model: WaitModel) -> None:
+    Args:
+        forgets: whether registers that are used while they are outstanding are so no more: then one mistake is found
+            once. What comes meanwhile overwrites them all the same.
+    """
+
+    def __init__(self, model: WaitModel, *, forgets: bool = True) -> None:
         self.model = model
+        self._forgets = forgets
         self.empty = State(((),) * len(model.streams), (0,) * len(model.counters))
         self._locks = tuple(stream.locks for stream in model.streams)
         self._ordered = tuple(stream.ordered for stream in model.streams)
@@ -63,7 +69,7 @@ class Machine:
                 if step.released is not None:
                     queues[step.released], held[step.released] = [], 0
                 results, locked = self._held(held)
-            if step.touches & results or step.writes & locked:
+            if self._forgets and (step.touches & results or step.writes & locked):
                 self._access(step, queues, held, report)
                 results, locked = self._held(held)
             if step.issues:
@@ -86,7 +92,7 @@ class Machine:
         return results, locked
 
     def _access(self, step: Step, queues: list[list[int]], held: list[int], report: Report | None) -> None:
-        """Registers that are used are no more outstanding, so that one mistake is found once."""
+        """Report registers that are used, and forget them."""
         for stream, queue in enumerate(queues):
             units = held[stream] & (step.writes if self._locks[stream] else step.touches)
             if stream in step.replaced:
