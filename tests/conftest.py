@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from effort import is_todays
 from kept import FOLDER, ROOT, compiled, kept
 from luthier.module import ToolModule
+from luthier.task import InstrumentationTask
 from luthier.tool import Tool
 
 from luthier_build.compile import compile_device
@@ -37,6 +38,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = today
+
+
+AS_HOOKS = ("instrument", "plugin", "triton", "waits")
+"""Folders of tests whose hooks are to run as such, those that do nothing but count, too."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hoisting(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether hooks become counts, in this module of tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InstrumentationTask, "HOIST", request.path.parent.name not in AS_HOOKS)
+        yield
 
 
 @pytest.fixture(scope="session")

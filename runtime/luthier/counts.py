@@ -6,7 +6,7 @@ from (`luthier.patch.counting`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
@@ -18,7 +18,8 @@ from luthier import markup
 from luthier.errors import HookError, PatchError, ToolError
 from luthier.isa.registers import SGPRS
 from luthier.isa.targets import TargetId
-from luthier.lifting.flow import FlowGraph
+from luthier.lifting import LiftedRepresentation
+from luthier.lifting.flow import Edge, FlowGraph
 from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
 
 Per = Literal["wave", "lane"]
@@ -90,6 +91,25 @@ class CountedFlow:
     stretches: tuple[tuple[int, int, int], ...]
     """Node, and the first and last of the instructions that run as often as it."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        edges = [[edge.source, edge.to] for edge in self.graph.edges]
+        cells = [list(pair) for pair in self.cells.items()]
+        return {
+            "nodes": self.graph.nodes,
+            "edges": edges,
+            "cells": cells,
+            "given": sorted(self.given),
+            "stretches": self.stretches,
+        }
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> CountedFlow:
+        """From `to_json`. What counting an edge costs is not known any more."""
+        graph = FlowGraph(data["nodes"], tuple(Edge(source, to, 0.0) for source, to in data["edges"]))
+        stretches = tuple((node, first, last) for node, first, last in data["stretches"])
+        return cls(graph, dict(data["cells"]), frozenset(data["given"]), stretches)
+
     def add_to(self, column: NDArray[np.int64], known: NDArray[np.bool_], cells: NDArray[np.int64], waves: int) -> None:
         """Fill in what the cells say of each instruction."""
         counted = {edge: int(cells[cell]) for edge, cell in self.cells.items()}
@@ -118,6 +138,43 @@ class KernelCounters:
     """[n] block of each instruction, -1 where control does not reach."""
     waves: tuple[CountedFlow, ...]
     lanes: tuple[CountedFlow, ...]
+
+    @classmethod
+    def of(
+        cls,
+        lifted: LiftedRepresentation,
+        symbol: str,
+        cells: int,
+        waves: Iterable[CountedFlow],
+        lanes: Iterable[CountedFlow],
+    ) -> KernelCounters:
+        """The counters of a kernel with what is known of its instructions."""
+        block_of = np.array(lifted.block_of, np.int32)
+        opcodes = np.where(block_of >= 0, lifted.code.opcode, -1).astype(np.int32)
+        numbers = np.unique(opcodes).tolist()
+        return cls(
+            lifted.kernel.name,
+            symbol,
+            cells,
+            np.array(lifted.code.addresses),
+            {number: lifted.isa.opcode(number).mnemonic if number >= 0 else "" for number in numbers},
+            opcodes,
+            block_of,
+            tuple(waves),
+            tuple(lanes),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, without what the lifted kernel says."""
+        flows = {"waves": self.waves, "lanes": self.lanes}
+        lists = {name: [flow.to_json() for flow in some] for name, some in flows.items()}
+        return {"symbol": self.symbol, "cells": self.cells, **lists}
+
+    @classmethod
+    def of_json(cls, lifted: LiftedRepresentation, data: Mapping[str, Any]) -> KernelCounters:
+        """From `to_json` of the same kernel's."""
+        waves, lanes = (map(CountedFlow.of_json, data[name]) for name in ("waves", "lanes"))
+        return cls.of(lifted, data["symbol"], data["cells"], waves, lanes)
 
     @property
     def needs_waves(self) -> bool:
@@ -253,6 +310,7 @@ class CellModule:
 
     def __init__(self, name: str, counters: KernelCounters) -> None:
         self.name = name
+        self.symbol = counters.symbol
         size = CELL_BYTES * counters.cells
         storage = Storage(align=CELL_BYTES, initial=bytes(size))
         self.variables = {

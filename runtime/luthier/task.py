@@ -98,6 +98,9 @@ class InstrumentationTask:
             waves end.
     """
 
+    HOIST = True
+    """What `hoist` is at first."""
+
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self.lifted = lifted
         self.insertions: list[Insertion] = []
@@ -105,7 +108,7 @@ class InstrumentationTask:
         self.edits: list[Edit] = []
         self.counter_budget = CounterBudget()
         self.waves_given = False
-        self.hoist = False
+        self.hoist = self.HOIST
         self._groups: EveryWorkGroup | None = None
         self._calls: dict[tuple[object, ...], HookCall] = {}
 

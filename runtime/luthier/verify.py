@@ -78,7 +78,7 @@ def verify_object(
     progress: Callable[[str], None] | None = None,
     *,
     strict: bool = False,
-    hoist: bool = False,
+    hoist: bool | None = None,
 ) -> list[KernelVerdict]:
     """Verify kernels of an object, one after the other.
 
@@ -89,7 +89,7 @@ def verify_object(
         plans: how to launch them; a kernel without a plan gets made-up arguments.
         progress: called with each kernel's name.
         strict: whether a hook that is refused is an error.
-        hoist: whether hooks that do nothing but count become counts.
+        hoist: whether hooks that do nothing but count become counts; None: as usual.
 
     Raises:
         LuthierError: a kernel cannot be launched or run; the only one cannot be patched. Differences, and kernels that
@@ -127,7 +127,7 @@ def verify_kernel(
     plan: LaunchPlan,
     *,
     strict: bool = False,
-    hoist: bool = False,
+    hoist: bool | None = None,
 ) -> KernelVerdict:
     """Verify one kernel under one launch."""
     group = ToolGroup.of(tools)

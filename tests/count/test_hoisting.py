@@ -60,14 +60,14 @@ def module(make_module):
 @pytest.mark.parametrize("name", APPS)
 def test_an_instruction_counter_is_hoisted(app, counter: type[Tool], name: str, target: str, per_wave: bool) -> None:
     object, plan = load_object(app(name, target)), PLANS[name]
-    verdict = verify_kernel(object, counter(per_wave=per_wave), plan, hoist=True)
+    verdict = verify_kernel(object, counter(per_wave=per_wave), plan)
     assert verdict.problems == ()
     assert verdict.expected["counter"] == verdict.counters["counter"] > 100
     patch = verdict.patch
     assert patch is not None
     assert patch.hoisted == patch.insertions == patch.sites == patch.requested_sites > 20
     assert verdict.instructions[1] < (1.5 if per_wave else 2.2) * verdict.instructions[0]
-    as_hooks = verify_kernel(object, counter(per_wave=per_wave), plan)
+    as_hooks = verify_kernel(object, counter(per_wave=per_wave), plan, hoist=False)
     assert as_hooks.patch is not None
     assert as_hooks.patch.hoisted == 0
     assert as_hooks.counters == verdict.counters
@@ -78,7 +78,6 @@ def hoisted_alone(object, hook, *arguments) -> bool:
     report = patch_object(
         object,
         lambda task: [task.insert_hook_before(one, hook, *arguments) for one in task.instructions] and None,
-        hoist=True,
     ).report.kernels[0]
     assert report.hoisted in (0, report.insertions)
     assert report.counters == (report.hoisted > 0)
@@ -107,7 +106,7 @@ def test_numbers_that_others_look_at_stay_exact(app, module) -> None:
         task.insert_hook_before(next(task.instructions), module.looks)
 
     object = load_object(app("divergent_loop", "gfx90a"))
-    report = patch_object(object, instrument, hoist=True).report.kernels[0]
+    report = patch_object(object, instrument).report.kernels[0]
     assert 2 * report.hoisted == report.insertions - 1
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept import ROOT
 from luthier import InstrumentationTask, Tool
 from luthier.emulator.native.store import Store
 from luthier.errors import LuthierError
@@ -29,6 +30,13 @@ Build = Callable[[str], Path]
 UnderTools = Callable[..., RunUnderTools]
 
 
+@pytest.fixture
+def as_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks that count do so at once, and not when a wave ends: here waves are killed."""
+    monkeypatch.setattr(InstrumentationTask, "HOIST", False)
+
+
+@pytest.mark.usefixtures("as_hooks")
 @pytest.mark.parametrize(
     ("what", "kernel"), [("abort", "end_all"), ("trap", "trap"), ("address", "outside"), ("assert", "asserts")]
 )
@@ -47,6 +55,7 @@ def test_a_kernel_that_faults(
     assert (found["launches"], found["instrumented"]) == (1, 1)
 
 
+@pytest.mark.usefixtures("as_hooks")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_program_that_is_killed_in_a_kernel(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], number: int, tmp_path: Path
@@ -92,6 +101,21 @@ def test_a_warm_cache_patches_nothing(
     assert (
         under_tools("emu:gfx906", [counter()], build_program("graph")).kernels()["_Z5scalePii"]["from_cache"] is False
     )
+
+
+def test_counters_of_kept_kernels(
+    build_program: Build, under_tools: UnderTools, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "opcode_histogram"))
+    from luthier_opcode_histogram import OpcodeHistogram
+
+    runs = [under_tools("emu:gfx90a", [OpcodeHistogram(top=0)], build_program("graph")) for _ in range(2)]
+    for ran, warm in zip(runs, (False, True), strict=True):
+        assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], [])
+        assert [kernel["from_cache"] for kernel in ran.kernels().values()] == [warm, warm]
+    tables = [[tool["tables"] for tool in ran.summary["tools"]] for ran in runs]
+    assert tables[0] == tables[1]
+    assert any(row[1] > 0 for tool in tables[0] for table in tool for row in table["rows"])
 
 
 @pytest.mark.parametrize("how", ["cut", "noise", "no folder"])

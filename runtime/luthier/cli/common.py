@@ -40,12 +40,14 @@ def add_strict_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_hoist_argument(parser: argparse.ArgumentParser) -> None:
-    """--hoist."""
+def add_hoist_argument(parser: argparse._ActionsContainer) -> None:
+    """--no-hoist."""
     parser.add_argument(
         "--hoist",
-        action="store_true",
-        help="count in registers what hooks do nothing but count: much quicker, but variables change when waves end",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="count in registers what hooks do nothing but count (default): much quicker, but variables change when "
+        "waves end",
     )
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from luthier.cli.common import add_tool_argument, write_atomically
+from luthier.cli.common import add_hoist_argument, add_tool_argument, write_atomically
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     select.add_argument(
         "--runtime-kernels", action="store_true", help="also what HIP launches of its own to copy and fill memory"
     )
+    add_hoist_argument(select)
     results = parser.add_argument_group("results")
     results.add_argument("-o", "--output", metavar="RUN", help="a new folder for results: see `luthier report`")
     results.add_argument("--json", metavar="FILE", help="write all results as JSON; - is standard error")
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
             seen, launches = instrumentation.patcher.seen, sum(one.launches for one in instrumentation.sessions)
             return Progress(f"luthier: {seen} kernels, {launches} launches so far; patching {kernel}")
 
-        instrumentation = Instrumentation(tools, selection, recorder, patching)
+        instrumentation = Instrumentation(tools, selection, recorder, patching, hoist=args.hoist)
         instrumentation.begin()
         return instrumentation
 
@@ -149,6 +150,11 @@ def _report(
         found = results.kernels(instrumentation)
         if found:
             print("== coverage", results.coverage(found).text(), sep="\n", file=sys.stderr)
+        if hoisted := sum(kernel.patched.report.hoisted for kernel in found if kernel.patched.report is not None):
+            print(
+                f"luthier: {hoisted} hooks that do nothing but count are counted in registers, until waves end",
+                file=sys.stderr,
+            )
         for fault in instrumentation.faults:
             print(f"luthier: {fault}", file=sys.stderr)
     if recorder is not None:

@@ -72,9 +72,23 @@ class Companion:
     """What the cells in the block of a `CellModule` say."""
 
     @classmethod
-    def of(cls, data: bytes, report: KernelReport, blocks: tuple[VariableBlock, ...]) -> Companion:
+    def of(
+        cls,
+        data: bytes,
+        report: KernelReport,
+        blocks: tuple[VariableBlock, ...],
+        counters: KernelCounters | None = None,
+    ) -> Companion:
         """Put together what belongs to the one kernel."""
-        return cls(data, PatchReport((report,), _sizes(blocks), ()), blocks)
+        return cls(data, PatchReport((report,), _sizes(blocks), ()), blocks, counters)
+
+
+def cell_modules(object: CodeObject, counters: KernelCounters | None) -> list[CellModule]:
+    """What holds a kernel's own cells, if it has such."""
+    if counters is None or not counters.cells:
+        return []
+    digest = hashlib.blake2b(object.data, digest_size=8).hexdigest()
+    return [CellModule(f"{counters.kernel} {digest}", counters)]
 
 
 def patch_task(
@@ -93,18 +107,16 @@ def patch_task(
     """
     patched = patch_kernel(task, strict=False)
     modules = task.modules
-    if patched.counters is not None and patched.counters.cells:
-        digest = hashlib.blake2b(object.data, digest_size=8).hexdigest()
-        module = CellModule(f"{patched.name} {digest}", patched.counters)
+    for module in cell_modules(object, patched.counters):
         modules.append(module)
-        patched = _renamed(patched, patched.counters.symbol, qualified(module, patched.counters.symbol))
+        patched = _renamed(patched, module.symbol, qualified(module, module.symbol))
     blocks = [block_of(module) for module in modules]
     if not patched.report.changed:
         raise RefusedError(PatchReport((patched.report,), _sizes(blocks), ()), object.name)
     used = {field.symbol for field in patched.symbols}
     needed = tuple(block for block in blocks if used.intersection(block.places()))
     data = _write(object, patched, task.lifted.isa, needed)
-    return replace(Companion.of(data, patched.report, needed), counters=patched.counters)
+    return Companion.of(data, patched.report, needed, patched.counters)
 
 
 def _renamed(patched: PatchedKernel, symbol: str, name: str) -> PatchedKernel:

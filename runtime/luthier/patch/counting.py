@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from luthier.counts import CELL_BYTES, CountedFlow, CounterBudget, CountRequest, KernelCounters
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
@@ -450,26 +448,13 @@ class _Planner:
     ) -> KernelCounters | None:
         if not profiles:
             return None
-        lifted = self.lifted
-        reached = np.array(lifted.block_of) >= 0
-        opcodes = np.where(reached, lifted.code.opcode, -1).astype(np.int32)
-        numbers = np.unique(opcodes).tolist()
         flows: dict[bool, list[CountedFlow]] = {False: [], True: []}
         for ways, lanes, by_chord in profiles:
             cells = {chord: counter.offset // CELL_BYTES for chord, counter in by_chord.items()}
             given = frozenset(set(ways.chords) - cells.keys())
             flows[lanes].append(CountedFlow(ways.graph, cells, given, ways.stretches))
-        return KernelCounters(
-            lifted.kernel.name,
-            self.symbol,
-            sum(counter.symbol == self.symbol for counter in counters),
-            np.array(lifted.code.addresses),
-            {number: lifted.isa.opcode(number).mnemonic if number >= 0 else "" for number in numbers},
-            opcodes,
-            np.array(lifted.block_of, np.int32),
-            tuple(flows[False]),
-            tuple(flows[True]),
-        )
+        size = sum(counter.symbol == self.symbol for counter in counters)
+        return KernelCounters.of(self.lifted, self.symbol, size, flows[False], flows[True])
 
 
 def _bits(mask: int) -> Iterator[int]:

@@ -39,7 +39,7 @@ def patch_object(
     progress: Callable[[str], None] | None = None,
     *,
     strict: bool = False,
-    hoist: bool = False,
+    hoist: bool | None = None,
 ) -> PatchedObject:
     """Instrument kernels of a code object.
 
@@ -52,7 +52,7 @@ def patch_object(
         kernels: names; None is all.
         progress: called with each kernel's name before it is patched.
         strict: whether whatever cannot be done is an error.
-        hoist: whether hooks that do nothing but count become counts (`InstrumentationTask.hoist`).
+        hoist: whether hooks that do nothing but count become counts (`InstrumentationTask.hoist`); None: as usual.
 
     Raises:
         LuthierError: what `instrument` raises; the only kernel that was named cannot be lifted; with `strict`, the
@@ -78,7 +78,8 @@ def patch_object(
             work.refused_kernels.append(Refusal.of_kernel("lifting", name, problem))
             continue
         task = InstrumentationTask(lifted)
-        task.hoist = hoist
+        if hoist is not None:
+            task.hoist = hoist
         instrument(task)
         if task.insertions or task.counts or task.edits:
             work.add(task)

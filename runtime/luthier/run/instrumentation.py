@@ -52,6 +52,7 @@ class Instrumentation:
         recorder: writes down sites and launches while the program runs, and has the folder for records that tools do
             not take themselves.
         patching: is entered while a kernel is patched, with its name: the program waits for that.
+        hoist: whether hooks that do nothing but count become counts; None: as usual.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class Instrumentation:
         selection: Selection,
         recorder: Recording | None = None,
         patching: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        *,
+        hoist: bool | None = None,
     ) -> None:
         self.tools = tools
         self.selection = selection
         self.sessions: list[Session] = []
-        self.patcher = Patcher(tools, recorder)
+        self.patcher = Patcher(tools, recorder, hoist=hoist)
         self._recorder = recorder
         self._patching = patching
         self.faults: list[str] = []

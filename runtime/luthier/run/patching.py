@@ -20,13 +20,14 @@ from typing import Any, Protocol
 
 from luthier.cache import cache_root
 from luthier.channels import describe
+from luthier.counts import Cell, KernelCounters
 from luthier.emulator.native.store import Store
 from luthier.errors import LuthierError, ToolError
 from luthier.lifting import lift
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject
 from luthier.patch import KernelReport, Refusal, RefusedError
-from luthier.patch.companion import Companion, VariableBlock, patch_task
+from luthier.patch.companion import Companion, VariableBlock, cell_modules, patch_task
 from luthier.task import InstrumentationTask
 from luthier.tool import Share, ToolGroup
 
@@ -53,7 +54,7 @@ class Patched:
 def _fingerprint() -> str:
     """Of the sources that make patched kernels."""
     digest = hashlib.sha256()
-    paths = [_ROOT / name for name in ("task.py", "arguments.py", "points.py", "edits.py")]
+    paths = [_ROOT / name for name in ("task.py", "arguments.py", "points.py", "edits.py", "counts.py")]
     for folder in _SOURCES:
         paths += sorted((_ROOT / folder).rglob("*.py"))
     for path in paths:
@@ -91,10 +92,12 @@ class Patcher:
 
     Args:
         told: is told what tools asked for.
+        hoist: whether hooks that do nothing but count become counts; None: as usual.
     """
 
-    def __init__(self, tools: ToolGroup, told: Asked | None = None) -> None:
+    def __init__(self, tools: ToolGroup, told: Asked | None = None, *, hoist: bool | None = None) -> None:
         self.tools = tools
+        self._hoist = hoist
         self._told = told
         self.modules_of: list[dict[int, LoadedModule]] = [{} for _ in tools.tools]
         """For each tool the modules whose hooks it inserted or whose variables it counts into, by identity."""
@@ -120,6 +123,8 @@ class Patcher:
     def _patch(self, object: CodeObject, kernel: str, digest: str) -> Patched:
         try:
             task = InstrumentationTask(lift(object, kernel))
+            if self._hoist is not None:
+                task.hoist = self._hoist
             shares = self.tools.instrument_each(task)
         except LuthierError as problem:
             return Patched(None, str(problem))
@@ -146,14 +151,28 @@ class Patcher:
         if self._store is not None and key is not None:
             kept = self._store.get([key]).get(key)
             if kept is not None:
-                return _read(kept, {block.symbol: block for block in self._blocks_of(task)})
+                return self._read(kept, object, task)
         companion = patch_task(object, task, self.block_of)
         if self._store is not None and key is not None:
             self._store.put({key: _written(companion)})
         return Patched(companion, "", companion.report.kernels[0])
 
-    def _blocks_of(self, task: InstrumentationTask) -> list[VariableBlock]:
-        return [self.block_of(module) for module in task.modules]
+    def _read(self, kept: bytes, object: CodeObject, task: InstrumentationTask) -> Patched:
+        size = int.from_bytes(kept[:8], "little")
+        head = json.loads(kept[8 : 8 + size])
+        fields: dict[str, Any] = head["report"]
+        refusals = tuple(Refusal(**refusal) for refusal in fields.pop("refusals"))
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+        report = KernelReport(**values, refusals=refusals)
+        modules = task.modules
+        counters = None
+        if head["counters"] is not None:
+            counters = KernelCounters.of_json(task.lifted, head["counters"])
+            modules += cell_modules(object, counters)
+        blocks = {block.symbol: block for block in map(self.block_of, modules)}
+        used = tuple(blocks[symbol] for symbol in head["blocks"])
+        companion = Companion.of(kept[8 + size :], report, used, counters)
+        return Patched(companion, "", report, kept=True)
 
     def block_of(self, module: LoadedModule) -> VariableBlock:
         """Where the module's variables are. Its symbol is the same in every run."""
@@ -175,26 +194,14 @@ class Patcher:
 
 def _written(companion: Companion) -> bytes:
     (report,) = companion.report.kernels
-    head = json.dumps({"report": asdict(report), "blocks": [block.symbol for block in companion.blocks]}).encode()
+    counters = companion.counters and companion.counters.to_json()
+    blocks = [block.symbol for block in companion.blocks]
+    head = json.dumps({"report": asdict(report), "blocks": blocks, "counters": counters}).encode()
     return len(head).to_bytes(8, "little") + head + companion.data
 
 
-def _read(kept: bytes, blocks: Mapping[str, VariableBlock]) -> Patched:
-    size = int.from_bytes(kept[:8], "little")
-    head = json.loads(kept[8 : 8 + size])
-    fields: dict[str, Any] = head["report"]
-    refusals = tuple(Refusal(**refusal) for refusal in fields.pop("refusals"))
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
-    report = KernelReport(**values, refusals=refusals)
-    used = tuple(blocks[symbol] for symbol in head["blocks"])
-    return Patched(Companion.of(kept[8 + size :], report, used), "", report, kept=True)
-
-
 def _key(task: InstrumentationTask, digest: str) -> bytes | None:
-    """What a patched kernel depends on; None if the task holds something whose meaning is not known here, or counts:
-    what the counters say is not kept."""
-    if task.counts:
-        return None
+    """What a patched kernel depends on; None if the task holds something whose meaning is not known here."""
     fields = {name: value for name, value in vars(task).items() if name != "lifted" and not name.startswith("_")}
     try:
         asked = _stable(fields, {}, task)
@@ -203,6 +210,11 @@ def _key(task: InstrumentationTask, digest: str) -> bytes | None:
     target = task.lifted.object.target
     described = repr((_fingerprint(), digest, task.lifted.kernel.name, str(target), asked))
     return hashlib.sha256(described.encode()).digest()
+
+
+def _module(module: LoadedModule, task: InstrumentationTask) -> str:
+    bitcode = module.contents_for(task.lifted.object.target).bitcode
+    return f"{module.name} {hashlib.sha256(bitcode).hexdigest()}"
 
 
 def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
@@ -216,8 +228,9 @@ def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
     if id(value) in seen:
         return seen[id(value)]
     if isinstance(value, Hook):
-        bitcode = value.module.contents_for(task.lifted.object.target).bitcode
-        text = f"hook {value.symbol} {value.module.name} {hashlib.sha256(bitcode).hexdigest()}"
+        text = f"hook {value.symbol} {_module(value.module, task)}"
+    elif isinstance(value, Cell):
+        text = f"cell {value.variable} {value.index} {_module(value.module, task)}"
     elif isinstance(value, list | tuple):
         text = f"{type(value).__name__}({','.join(_stable(one, seen, task) for one in value)})"
     elif isinstance(value, Mapping):
