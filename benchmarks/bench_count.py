@@ -13,10 +13,12 @@ from pathlib import Path
 
 from luthier.counts import Cell
 from luthier.devices import open_device
+from luthier.isa.targets import TargetId
 from luthier.launch_plan import LaunchPlan, read_plans
-from luthier.module import ToolModule
+from luthier.module import Hook, ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
+from luthier.payload.cache import template_for
 from luthier.processes import run
 from luthier.task import InstrumentationTask
 from run import Row
@@ -36,7 +38,10 @@ DEVICE = """
 #include <luthier/luthier.h>
 MARK_LUTHIER_DEVICE_MODULE
 __device__ uint64_t executed_in_all = 0;
+__device__ uint32_t executed_modulo = 0;
 LUTHIER_HOOK_ANNOTATE count_one() { luthier::sAtomicAdd<uint64_t>(&executed_in_all, 1); }
+LUTHIER_HOOK_ANNOTATE count_narrow() { luthier::sAtomicAdd<uint32_t>(&executed_modulo, 1); }
+LUTHIER_HOOK_ANNOTATE count_lanes() { atomicAdd(&executed_modulo, 1u); }
 """
 
 
@@ -67,7 +72,15 @@ GROUPS = {
     "ids": (_buffer("uint32", 4 * 128),),
     "variables": (_buffer("int32", 4 * 128),),
 }
-TOOLS = ("profile, executions", "profile, waves given", "sum, executions", "profile, active lanes", "plain hook")
+HOISTED = ("profile, executions", "profile, waves given", "sum, executions", "profile, active lanes", "plain hook")
+SPLICED = {
+    "plain hook, not hoisted": "count_one",
+    "hook that stays": "count_narrow",
+    "the same for each lane": "count_lanes",
+}
+"""Hooks that run as such: what they run more is compared with what LLVM makes of them."""
+TOOLS = (*HOISTED, *SPLICED)
+PEER = "plain hook, not hoisted"
 
 
 def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None]]:
@@ -78,16 +91,21 @@ def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None
         task.waves_given = True
         task.count(task.instructions)
 
-    def hook(task: InstrumentationTask) -> None:
-        for instruction in task.instructions:
-            task.insert_hook_before(instruction, module.count_one)
+    def hook(name: str, *, hoist: bool) -> Callable[[InstrumentationTask], None]:
+        def instrument(task: InstrumentationTask) -> None:
+            task.hoist = hoist
+            for instruction in task.instructions:
+                task.insert_hook_before(instruction, module.hook(name))
+
+        return instrument
 
     tools: list[Callable[[InstrumentationTask], None]] = [
         lambda task: task.count(task.instructions) and None,
         given,
         sum_up,
         lambda task: task.count(task.instructions, per="lane") and None,
-        hook,
+        hook("count_one", hoist=True),
+        *(hook(name, hoist=False) for name in SPLICED.values()),
     ]
     return dict(zip(TOOLS, tools, strict=True))
 
@@ -125,26 +143,41 @@ def _executed(object: CodeObject, data: bytes, plan: LaunchPlan) -> tuple[int, i
     return device.stats.instructions, device.stats.waves
 
 
+def _body(hook: Hook, target: str) -> int:
+    """Instructions that LLVM makes of a hook, without the waits that functions begin with."""
+    id = TargetId.parse(target)
+    template = template_for(hook, (), id, id.target.default_wave_size)
+    return len(template.code) - template.waits
+
+
 def measure() -> Iterable[Row]:
     """Count in every kernel with every tool."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tools = _count(_module(folder))
+        module = _module(folder)
+        tools = _count(module)
         for target in TARGETS:
             ratios: dict[str, list[float]] = {tool: [] for tool in TOOLS}
+            added: dict[str, list[float]] = {tool: [] for tool in TOOLS}
             long: list[int] = []
             for object, plan in _kernels(target, folder):
                 before, waves = _executed(object, object.data, plan)
                 for tool, instrument in tools.items():
                     patched = patch_object(object, instrument, [plan.kernel])
-                    ratios[tool].append(_executed(object, patched.data, plan)[0] / before)
+                    executed = _executed(object, patched.data, plan)[0]
+                    ratios[tool].append(executed / before)
+                    added[tool].append((executed - before) / before)
                 if before >= LONG * waves:
                     long.append(len(ratios[tool]) - 1)
-            hook = ratios["plain hook"]
+            hook = ratios[PEER]
             for tool in TOOLS:
                 for what, chosen in (("all", list(range(len(hook)))), ("long waves", long)):
                     mean, peer = (
                         prod(column[at] for at in chosen) ** (1 / len(chosen)) for column in (ratios[tool], hook)
                     )
-                    yield Row(f"{tool}, {target}, {len(chosen)} kernels ({what})", mean, "x", "plain hook", peer)
-                yield Row(f"{tool}, {target}, worst", max(ratios[tool]), "x", "plain hook", max(hook))
+                    yield Row(f"{tool}, {target}, {len(chosen)} kernels ({what})", mean, "x", PEER, peer)
+                yield Row(f"{tool}, {target}, worst", max(ratios[tool]), "x", PEER, max(hook))
+            for tool, name in SPLICED.items():
+                body = _body(module.hook(name), target)
+                mean = sum(added[tool]) / len(added[tool])
+                yield Row(f"{tool}, {target}, instructions a site", mean, "", "compiled body, without its waits", body)

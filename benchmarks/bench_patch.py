@@ -66,7 +66,8 @@ def counting_module(folder: Path) -> ToolModule:
 
 
 def count_everything(task: InstrumentationTask, module: ToolModule) -> None:
-    """What instr_count does."""
+    """What instr_count does, each hook as such."""
+    task.hoist = False
     for instruction in task.instructions:
         if instruction.is_vector:
             task.insert_hook_before(instruction, module.count_vector, False)

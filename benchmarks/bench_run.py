@@ -24,7 +24,7 @@ _COLD = (
     """
 import sys
 from pathlib import Path
-from luthier.emulator.native.store import Store
+from luthier.store import Store
 from luthier.run import patching
 path = Path(sys.argv.pop(1)) / "patched.sqlite"
 patching.patched_store = lambda: Store(path)

@@ -6,7 +6,7 @@ from (`luthier.patch.counting`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
@@ -25,6 +25,8 @@ from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
 Per = Literal["wave", "lane"]
 """What is counted: times a wave runs an instruction, or the lanes that are active then, added up."""
 CELL_BYTES = 8
+GROUP = np.dtype([("label", object), ("instructions", np.int64), ("executions", np.int64), ("active_lanes", np.int64)])
+"""A record of `KernelCounts.by`."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +112,26 @@ class CountedFlow:
         stretches = tuple((node, first, last) for node, first, last in data["stretches"])
         return cls(graph, dict(data["cells"]), frozenset(data["given"]), stretches)
 
-    def add_to(self, column: NDArray[np.int64], known: NDArray[np.bool_], cells: NDArray[np.int64], waves: int) -> None:
-        """Fill in what the cells say of each instruction."""
+    def add_to(
+        self, column: NDArray[np.int64], known: NDArray[np.bool_], cells: NDArray[np.int64], waves: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """Fill in what the cells say of each instruction.
+
+        Yields:
+            The last instruction of a stretch, the first of one that follows it, and how often it did; not where each
+            stretch is counted by itself.
+        """
         counted = {edge: int(cells[cell]) for edge, cell in self.cells.items()}
         edges = self.graph.solve(counted | dict.fromkeys(self.given, waves))
         counts = self.graph.node_counts(edges)
         for node, first, last in self.stretches:
             column[first : last + 1] = counts[node]
             known[first : last + 1] = True
+        begins = {node: first for node, first, _ in self.stretches}
+        ends = {node + 1: last for node, _, last in self.stretches}
+        for edge, count in zip(self.graph.edges, edges.tolist(), strict=True):
+            if edge.source in ends and edge.to in begins:
+                yield ends[edge.source], begins[edge.to], count
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +220,18 @@ class KernelCounters:
         if waves is None and self.needs_waves:
             raise PatchError("the number of waves was not counted and is not given", kernel=self.kernel)
         columns = []
+        ways: list[dict[tuple[int, int], int]] = []
         for flows in (self.waves, self.lanes):
             column, known = np.zeros(len(self.addresses), np.int64), np.zeros(len(self.addresses), bool)
+            gone: dict[tuple[int, int], int] = {}
             for flow in flows:
-                flow.add_to(column, known, cells, waves or 0)
+                for last, first, count in flow.add_to(column, known, cells, waves or 0):
+                    gone[last, first] = gone.get((last, first), 0) + count
             columns.append((column, known))
+            ways.append(gone)
         (executions, counted), (lanes, lanes_counted) = columns
-        return KernelCounts(self, executions, counted, lanes, lanes_counted)
+        edges = tuple(EdgeRow(*(int(self.block_of[at]) for at in way), count) for way, count in ways[0].items())
+        return KernelCounts(self, executions, counted, lanes, lanes_counted, edges)
 
 
 class BlockRow(NamedTuple):
@@ -228,6 +247,20 @@ class BlockRow(NamedTuple):
     """Times that waves entered it."""
 
 
+class EdgeRow(NamedTuple):
+    """A way from one block of a kernel to another in the same function."""
+
+    source: int
+    """Block that control leaves: its index in the lifted kernel."""
+    to: int
+    executions: int
+    """Times that waves went it, by a branch or by falling through."""
+
+
+Key = Literal["instruction", "address", "opcode", "block"]
+"""What counts can be grouped by without saying more."""
+
+
 @dataclass(frozen=True, eq=False)
 class KernelCounts:
     """How often each instruction of a kernel ran, over all launches."""
@@ -241,6 +274,56 @@ class KernelCounts:
     """[n] sum of the lanes that were active then; 0 where `lanes_counted` is not set."""
     lanes_counted: NDArray[np.bool_]
     """[n] whether that was counted: in functions where something per lane was asked for."""
+    edges: tuple[EdgeRow, ...] = ()
+    """The ways between blocks of functions where something per wave was asked for. None of functions in which blocks
+    are counted each by itself: those that share code, or jump to places that nobody knows."""
+
+    def labels(self, key: Key) -> NDArray[Any]:
+        """[n] what each instruction belongs to: its own index, its virtual address, its mnemonic, or its block."""
+        counters = self.counters
+        if key == "opcode":
+            numbers, where = np.unique(counters.opcodes, return_inverse=True)
+            return np.array([counters.mnemonics[number] for number in numbers.tolist()], object)[where]
+        return {
+            "instruction": np.arange(len(counters.addresses)),
+            "address": counters.addresses,
+            "block": counters.block_of,
+        }[key]
+
+    def by(self, key: Key | NDArray[Any] | Sequence[Any]) -> NDArray[np.void]:
+        """Counts by whatever instructions belong to.
+
+        Args:
+            key: a `Key`, or a label for each instruction (a source line, say), None where it belongs to nothing.
+
+        Returns:
+            [labels] records with the fields `label`, `instructions` (how many were counted), `executions` (of all of
+            them by waves) and `active_lanes` (the sum of lanes); in the order in which labels first come.
+
+        Raises:
+            PatchError: not so many labels as instructions.
+        """
+        labels: list[Any] = self.labels(key).tolist() if isinstance(key, str) else list(key)
+        if len(labels) != len(self.executions):
+            message = f"{len(labels)} labels for {len(self.executions)} instructions"
+            raise PatchError(message, kernel=self.counters.kernel)
+        numbers: dict[Any, int] = {}
+        known = (self.counted | self.lanes_counted) & (self.counters.block_of >= 0)
+        chosen = [index for index in np.flatnonzero(known).tolist() if labels[index] is not None]
+        where = np.array([numbers.setdefault(labels[index], len(numbers)) for index in chosen], np.int64)
+        found = np.zeros(len(numbers), GROUP)
+        found["label"] = np.fromiter(numbers, object, len(numbers))
+        for name, column in (("executions", self.executions), ("active_lanes", self.active_lanes)):
+            np.add.at(found[name], where, column[chosen])
+        np.add.at(found["instructions"], where, 1)
+        return found
+
+    def to_arrow(self, key: Key | NDArray[Any] | Sequence[Any] = "address") -> Any:
+        """`by` as a ``pyarrow.Table``."""
+        import pyarrow  # takes 0.2 s
+
+        found = self.by(key)
+        return pyarrow.table({name: pyarrow.array(found[name].tolist()) for name in GROUP.names or ()})
 
     def total(self, request: CountRequest) -> int:
         """The sum that was asked for.

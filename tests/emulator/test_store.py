@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from luthier.cache import cache_root
-from luthier.emulator.native.store import Store
+from luthier.store import Store
 
 LAUNCH = """
 import sys
@@ -138,9 +138,9 @@ def test_many_keys_at_once(tmp_path: Path) -> None:
 
 def test_changed_sources_keep_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process with old sources in memory makes is not kept once they have changed."""
-    store = Store(tmp_path / "b.sqlite")
     from luthier.emulator.native import sources
 
+    store = Store(tmp_path / "b.sqlite", sources.unchanged)
     real = list(sources._files())
     changed = tmp_path / "changed.py"
     changed.write_text("")

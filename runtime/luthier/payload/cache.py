@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from dataclasses import replace
 
 from luthier.errors import LuthierError, ToolError
@@ -10,8 +11,9 @@ from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.module import Hook, qualified
 from luthier.payload.calls import intrinsics_called
-from luthier.payload.codegen import Argument, EveryWorkGroup, generate
+from luthier.payload.codegen import Argument, EveryWorkGroup, PayloadAssembly, generate
 from luthier.payload.intrinsics import BUILT_IN
+from luthier.payload.kept import kept
 from luthier.payload.registry import find_intrinsics
 from luthier.payload.template import Template, make_template
 
@@ -36,8 +38,16 @@ def template_for(
     managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
     try:
         contents = module.contents_for(target)
-        intrinsics = BUILT_IN | find_intrinsics(intrinsics_called(contents.intrinsics))
-        payload = generate(contents.bitcode, hook.symbol, arguments, target, wave_size, managed, intrinsics, groups)
+        found = find_intrinsics(intrinsics_called(contents.intrinsics))
+        intrinsics = BUILT_IN | found
+
+        def make() -> PayloadAssembly:
+            return generate(contents.bitcode, hook.symbol, arguments, target, wave_size, managed, intrinsics, groups)
+
+        digest = hashlib.sha256(contents.bitcode).hexdigest()
+        key = digest, hook.symbol, arguments, str(target), wave_size, sorted(managed), groups
+        # What other packages' intrinsics do is in their code.
+        payload = kept(key, make) if found.keys() <= BUILT_IN.keys() else make()
         template = make_template(payload, hook.name, Isa.of(target, wave_size))
     except LuthierError as problem:
         if hook.location:

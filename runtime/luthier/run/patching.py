@@ -21,13 +21,13 @@ from typing import Any, Protocol
 from luthier.cache import cache_root
 from luthier.channels import describe
 from luthier.counts import Cell, KernelCounters
-from luthier.emulator.native.store import Store
 from luthier.errors import LuthierError, ToolError
 from luthier.lifting import lift
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject
 from luthier.patch import KernelReport, Refusal, RefusedError
 from luthier.patch.companion import Companion, VariableBlock, cell_modules, patch_task
+from luthier.store import Store
 from luthier.task import InstrumentationTask
 from luthier.tool import Share, ToolGroup
 

@@ -1,0 +1,85 @@
+"""Payloads kept on disk: LLVM compiles a hook with its arguments once for each target, in whatever process.
+
+What is kept is the assembly that LLVM made and what its markers mean. It goes by everything that it follows from: the
+module's bitcode, the hook, its arguments, the target, LLVM and these sources.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+from luthier import _mc
+from luthier.cache import cache_root
+from luthier.payload.codegen import Input, PayloadAssembly
+from luthier.payload.plain import PlainCount
+from luthier.store import Store
+
+_ROOT = Path(__file__).parents[1]
+_SOURCES = ("isa", "module", "payload")
+
+
+def _state() -> str:
+    """Of all that makes payloads: contents would take longer to read than what is kept."""
+    paths = [path for folder in _SOURCES for path in sorted((_ROOT / folder).rglob("*.py"))]
+    found = [(str(path), status.st_size, status.st_mtime_ns) for path in paths for status in (path.stat(),)]
+    return hashlib.sha256(repr((found, _mc.LLVM_VERSION, version("llvmlite"))).encode()).hexdigest()[:24]
+
+
+_STATE = _state()  # before anything is compiled: what changes later may not be what was imported
+
+
+def _unchanged() -> bool:
+    try:
+        return _state() == _STATE
+    except OSError:
+        return False
+
+
+@functools.lru_cache(maxsize=8)
+def _store(root: Path) -> Store:
+    return Store(root / "payloads" / f"{_STATE}.sqlite", _unchanged)
+
+
+os.register_at_fork(after_in_child=_store.cache_clear)  # SQLite's connections do not survive a fork
+
+
+def kept(key: tuple[object, ...], make: Callable[[], PayloadAssembly]) -> PayloadAssembly:
+    """What is kept of a payload; else it is made and kept.
+
+    Args:
+        key: of values whose `repr` says all about them.
+
+    Raises:
+        LuthierError: as `make`; that is not kept.
+    """
+    root = cache_root()
+    if root is None:
+        return make()
+    store = _store(root)
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    found = store.get([digest]).get(digest)
+    if found is not None and (payload := _read(found)) is not None:
+        return payload
+    payload = make()
+    store.put({digest: json.dumps(asdict(payload)).encode()})
+    return payload
+
+
+def _read(text: bytes) -> PayloadAssembly | None:
+    """A payload, None if the text says none."""
+    try:
+        fields = json.loads(text)
+        inputs = tuple(Input(**one) for one in fields.pop("inputs"))
+        outputs, plain = tuple(fields.pop("outputs")), fields.pop("plain")
+        return PayloadAssembly(
+            inputs=inputs, outputs=outputs, plain=None if plain is None else PlainCount(**plain), **fields
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
