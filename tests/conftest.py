@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = today
 
 
-AS_HOOKS = ("instrument", "plugin", "triton", "waits")
+AS_HOOKS = ("instrument", "plugin", "proof", "triton", "waits")
 """Folders of tests whose hooks are to run as such, those that do nothing but count, too."""
 
 

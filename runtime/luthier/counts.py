@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,7 +230,8 @@ class KernelCounters:
             columns.append((column, known))
             ways.append(gone)
         (executions, counted), (lanes, lanes_counted) = columns
-        edges = tuple(EdgeRow(*(int(self.block_of[at]) for at in way), count) for way, count in ways[0].items())
+        block = self.block_of.tolist()
+        edges = tuple(EdgeRow(block[last], block[first], count) for (last, first), count in ways[0].items())
         return KernelCounts(self, executions, counted, lanes, lanes_counted, edges)
 
 
@@ -284,13 +285,14 @@ class KernelCounts:
         if key == "opcode":
             numbers, where = np.unique(counters.opcodes, return_inverse=True)
             return np.array([counters.mnemonics[number] for number in numbers.tolist()], object)[where]
-        return {
+        columns: dict[Key, NDArray[Any]] = {
             "instruction": np.arange(len(counters.addresses)),
             "address": counters.addresses,
             "block": counters.block_of,
-        }[key]
+        }
+        return columns[key]
 
-    def by(self, key: Key | NDArray[Any] | Sequence[Any]) -> NDArray[np.void]:
+    def by(self, key: Key | Sequence[Any]) -> NDArray[np.void]:
         """Counts by whatever instructions belong to.
 
         Args:
@@ -303,7 +305,7 @@ class KernelCounts:
         Raises:
             PatchError: not so many labels as instructions.
         """
-        labels: list[Any] = self.labels(key).tolist() if isinstance(key, str) else list(key)
+        labels: list[Any] = self.labels(cast(Key, key)).tolist() if isinstance(key, str) else list(key)
         if len(labels) != len(self.executions):
             message = f"{len(labels)} labels for {len(self.executions)} instructions"
             raise PatchError(message, kernel=self.counters.kernel)
@@ -318,7 +320,7 @@ class KernelCounts:
         np.add.at(found["instructions"], where, 1)
         return found
 
-    def to_arrow(self, key: Key | NDArray[Any] | Sequence[Any] = "address") -> Any:
+    def to_arrow(self, key: Key | Sequence[Any] = "address") -> Any:
         """`by` as a ``pyarrow.Table``."""
         import pyarrow  # takes 0.2 s
 

@@ -106,7 +106,7 @@ def test_a_warm_cache_patches_nothing(
 def test_counters_of_kept_kernels(
     build_program: Build, under_tools: UnderTools, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "opcode_histogram"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / "opcode_histogram"))
     from luthier_opcode_histogram import OpcodeHistogram
 
     runs = [under_tools("emu:gfx90a", [OpcodeHistogram(top=0)], build_program("graph")) for _ in range(2)]
