@@ -479,14 +479,14 @@ class Counted(Probe):
 
 
 class Edited(Probe):
-    """Instructions that are replaced by themselves, moves that change nothing, and waits and nothing at all between."""
+    """Instructions that are replaced by themselves, and others between that change nothing."""
 
     def insert(self, task: InstrumentationTask) -> None:
         edited = 0
         for row, one in enumerate(self.sites):
             try:
                 if row % 3 == 0:
-                    task.add_before(one, "v_mov_b32_e32 v0, v0")
+                    task.add_before(one, "v_nop")
                 elif row % 3 == 1:
                     task.add_before(one, "s_nop 1")
                 else:

@@ -85,7 +85,7 @@ class Launcher:
 
 
 def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], module: ToolModule, seed: int) -> None:
-    device = open_device(f"emu:{object.target.target.name}", threads=1)
+    device = open_device(f"emu:{object.target.target.name}", threads=1, check="waits")
     assert isinstance(device, EmulatedDevice)
     launch = Launcher(device, plan)
     lifted = lift(object, plan.kernel)
@@ -114,6 +114,7 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
         patched = patch_object(object, instrument, [plan.kernel], strict=True, hoist=probe.hoist)
         loaded, after = launch(patched.data)
         assert after == outputs, name
+        assert not device.findings, name
         for variable in variables:
             if variable != "place":  # an address
                 assert loaded.variable(variable).read() == original.variable(variable).read(), (name, variable)
