@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from luthier.isa.registers import UnitSet
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.waits.findings import Access, Finding, Place, UnneededWait
+from luthier.lifting.paths import place_of, successors
+from luthier.lifting.waits.findings import Access, Finding, UnneededWait
 from luthier.lifting.waits.flow import Flow
 from luthier.lifting.waits.state import State
 from luthier.lifting.waits.steps import Step, Steps, narrowed
-from luthier.lifting.waits.unneeded import successors, unneeded_waits
+from luthier.lifting.waits.unneeded import unneeded_waits
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def check_waits(lifted: LiftedKernel, unneeded: bool = True) -> WaitReport:
         sum(block.last - block.first + 1 for block in lifted.blocks),
         steps.unchecked(),
         tuple(_findings(lifted, steps, flow)),
-        tuple(UnneededWait(lifted.kernel.name, _place(lifted, index), reason) for index, reason in waits),
+        tuple(UnneededWait(lifted.kernel.name, place_of(lifted, index), reason) for index, reason in waits),
     )
 
 
@@ -113,8 +114,8 @@ class _Search:
                     lifted.kernel.name,
                     function.name,
                     access,
-                    _place(lifted, hit.step),
-                    _place(lifted, step.first),
+                    place_of(lifted, hit.step),
+                    place_of(lifted, step.first),
                     UnitSet(narrowed(reached)),
                     counter,
                     position,
@@ -160,6 +161,3 @@ class _Search:
             way = go(index, self._steps.of(index), state, path)
         return way
 
-
-def _place(lifted: LiftedKernel, index: int) -> Place:
-    return Place(lifted.columns.address[index], lifted.isa.text(lifted.code, index))

@@ -6,24 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from luthier.isa.registers import UnitSet
+from luthier.lifting.paths import Place
 
 Access = Literal["reads", "overwrites", "overwrites a source of"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """An instruction."""
-
-    address: int
-    """Virtual."""
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.address:#x} ({self.text})"
-
-    def to_json(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"address": self.address, "text": self.text}
 
 
 @dataclass(frozen=True)

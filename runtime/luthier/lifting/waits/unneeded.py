@@ -7,6 +7,7 @@ from typing import Literal
 
 from luthier.isa import InstructionFlag
 from luthier.lifting.model import LiftedKernel
+from luthier.lifting.paths import successors
 from luthier.lifting.waits.flow import Flow
 from luthier.lifting.waits.state import State
 from luthier.lifting.waits.steps import Step, Steps
@@ -17,35 +18,6 @@ MOST_BLOCKS = 64
 _F = InstructionFlag
 _MEMORY = int(_F.SMEM | _F.VMEM | _F.FLAT | _F.DS | _F.EXPORT | _F.GWS | _F.SIDE_EFFECTS)
 """Instructions before which a wait may be there for the order of memory accesses."""
-
-
-def successors(lifted: LiftedKernel) -> list[list[int]]:
-    """For each block those that may follow it, through calls and returns of whatever caller."""
-    following = [[edge.to for edge in block.successors] for block in lifted.blocks]
-    leaving: list[list[int]] = [
-        [block.index for block in function.blocks if block.exit == "return"] for function in lifted.functions
-    ]
-    tails: dict[int, list[int]] = {}
-    for function in lifted.functions:
-        for call in function.calls:
-            block = lifted.block_of[call.index]
-            if call.kind == "tail":
-                tails.setdefault(function.index, []).extend(call.callees)
-            following[block] = [lifted.functions[callee].entry_block for callee in call.callees]
-    for function in lifted.functions:
-        for call in function.calls:
-            if call.kind == "call" and call.return_block is not None:
-                done: set[int] = set()
-                ends = list(call.callees)
-                while ends:
-                    callee = ends.pop()
-                    if callee in done:
-                        continue
-                    done.add(callee)
-                    ends += tails.get(callee, ())
-                    for block in leaving[callee]:
-                        following[block].append(call.return_block)
-    return following
 
 
 Reason = Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]

@@ -1,0 +1,328 @@
+"""Who takes part in a hazard: kinds of instructions, and which of their registers count.
+
+`luthier.isa.hazards` speaks of them by name. What a kind is, is said with LLVM's instruction classes and generic names;
+a role gives a set of units of one instruction, and nothing where the instruction takes no part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from luthier.isa import registers as r
+from luthier.isa.instructions import InstructionFlag
+from luthier.isa.opcodes import Opcode
+
+_F = InstructionFlag
+_VECTOR_MEMORY = _F.VMEM | _F.FLAT
+_NO_FLAG = InstructionFlag(0)
+
+
+class Kind(NamedTuple):
+    """Instructions of any of some classes, of none of others, whose generic name begins so and not so."""
+
+    classes: InstructionFlag = _NO_FLAG
+    without: InstructionFlag = _NO_FLAG
+    names: str = ""
+    other_than: str | None = None
+
+    def __contains__(self, opcode: object) -> bool:
+        assert isinstance(opcode, Opcode)
+        if self.classes and not opcode.flags & self.classes or opcode.flags & self.without:
+            return False
+        if re.match(self.names, opcode.pseudo) is None:
+            return False
+        return self.other_than is None or re.match(self.other_than, opcode.pseudo) is None
+
+
+_MATRIX_NAMES = "V_MFMA_|V_SMFMAC_"
+_DOUBLE_4, _DOUBLE_16 = "V_MFMA_F64_4X4X", "V_MFMA_F64_16X16X"
+_SINGLE = r"V_MFMA_F32_\d+X\d+X\d+F32"
+_MOVES = "V_ACCVGPR_"
+
+KINDS: Mapping[str, Kind] = {
+    "anything": Kind(),
+    "VALU": Kind(_F.VALU, _VECTOR_MEMORY),
+    "VALU, no transcendental": Kind(_F.VALU, _VECTOR_MEMORY | _F.TRANS),
+    "VALU, no v_nop": Kind(_F.VALU, _VECTOR_MEMORY, other_than="V_NOP"),
+    "VALU, no MFMA": Kind(_F.VALU, _VECTOR_MEMORY, other_than=_MATRIX_NAMES),
+    "VALU, no MFMA or DOT": Kind(_F.VALU, _VECTOR_MEMORY | _F.DOT, other_than=_MATRIX_NAMES),
+    "VALU, no MFMA or AGPR move": Kind(_F.VALU, _VECTOR_MEMORY, other_than=f"{_MATRIX_NAMES}|{_MOVES}"),
+    "VALU, memory or export, no MFMA": Kind(
+        _F.VALU | _VECTOR_MEMORY | _F.DS | _F.EXPORT, other_than=_MATRIX_NAMES
+    ),
+    "VALU, no WMMA": Kind(_F.VALU, _VECTOR_MEMORY, other_than="V_WMMA_|V_SWMMAC_"),
+    "not VALU": Kind(without=_F.VALU),
+    "transcendental": Kind(_F.TRANS, names="V_(?!S_)"),
+    "DOT": Kind(_F.DOT, names="V_DOT"),
+    "DPP": Kind(_F.DPP),
+    "SALU": Kind(_F.SALU),
+    "SALU or SMEM": Kind(_F.SALU | _F.SMEM),
+    "SALU or VALU": Kind(_F.SALU | _F.VALU),
+    "SMEM": Kind(_F.SMEM),
+    "not SMEM": Kind(without=_F.SMEM),
+    "VMEM": Kind(_VECTOR_MEMORY),
+    "not VMEM": Kind(without=_VECTOR_MEMORY),
+    "VMEM, no FLAT": Kind(_F.VMEM),
+    "LDS": Kind(_F.DS),
+    "VMEM or LDS": Kind(_VECTOR_MEMORY | _F.DS),
+    "memory or export": Kind(_VECTOR_MEMORY | _F.DS | _F.EXPORT),
+    "export": Kind(_F.EXPORT),
+    "branch": Kind(_F.BRANCH | _F.CONDITIONAL, names="S_"),
+    "LDS direct": Kind(names="LDS_DIRECT_LOAD|LDS_PARAM_LOAD|DS_DIRECT_LOAD|DS_PARAM_LOAD"),
+    "interpolation": Kind(names="V_INTERP_"),
+    "v_readlane, v_writelane": Kind(names="V_READLANE|V_WRITELANE"),
+    "v_readlane, v_readfirstlane": Kind(names="V_READLANE|V_READFIRSTLANE"),
+    "lane moves": Kind(names="V_READLANE|V_READFIRSTLANE|V_WRITELANE"),
+    "v_permlane": Kind(names="V_PERMLANE"),
+    "v_cmpx": Kind(names="V_CMPX_"),
+    "v_div_fmas": Kind(names="V_DIV_FMAS_"),
+    "v_fma_f64": Kind(names="V_FMA_F64|V_FMAC_F64"),
+    "v_accvgpr_read": Kind(names="V_ACCVGPR_READ"),
+    "v_accvgpr_write": Kind(names="V_ACCVGPR_WRITE"),
+    "AGPR move": Kind(names=_MOVES),
+    "s_getreg": Kind(names="S_GETREG_"),
+    "s_setreg": Kind(names="S_SETREG_"),
+    "s_setvskip": Kind(names="S_SETVSKIP"),
+    "s_rfe": Kind(names="S_RFE"),
+    "s_denorm_mode": Kind(names="S_DENORM_MODE"),
+    "M0 message, trace or GDS": Kind(names="S_SENDMSG|S_TTRACEDATA|DS_"),
+    "M0 move or LDS address": Kind(names="S_MOVREL|DS_WRITE_ADDTID|DS_READ_ADDTID|V_INTERP_"),
+    "load to LDS": Kind(_VECTOR_MEMORY, names=".*_LDS"),
+    "wait": Kind(names="S_WAIT"),
+    "s_waitcnt": Kind(names="S_WAITCNT$"),
+    "s_waitcnt_lgkmcnt": Kind(names="S_WAITCNT_LGKMCNT"),
+    "s_waitcnt_vscnt": Kind(names="S_WAITCNT_VSCNT"),
+    "s_waitcnt_depctr": Kind(names="S_WAITCNT_DEPCTR"),
+    "floating-point atomic": Kind(_VECTOR_MEMORY, names=".*_ATOMIC_(F|ADD_F|PK_ADD_|MAX_NUM_F|MIN_NUM_F)"),
+    "image": Kind(_F.IMAGE),
+    "buffer": Kind(_F.VMEM, _F.IMAGE),
+    "MFMA": Kind(names=_MATRIX_NAMES),
+    "MFMA or v_accvgpr_write": Kind(names=f"{_MATRIX_NAMES}|V_ACCVGPR_WRITE"),
+    "MFMA, no DGEMM": Kind(names=_MATRIX_NAMES, other_than="V_MFMA_F64_"),
+    "DGEMM": Kind(names="V_MFMA_F64_"),
+    "DGEMM 4x4": Kind(names=_DOUBLE_4),
+    "DGEMM 16x16": Kind(names=_DOUBLE_16),
+    "XDL": Kind(names=_MATRIX_NAMES, other_than=f"V_MFMA_F64_|{_SINGLE}"),
+    "SGEMM": Kind(names=_SINGLE),
+    "SGEMM or DGEMM": Kind(names=f"V_MFMA_F64_|{_SINGLE}"),
+    "WMMA": Kind(names="V_WMMA_|V_SWMMAC_"),
+    "XDL WMMA": Kind(names="V_WMMA_|V_SWMMAC_", other_than=r"V_WMMA_F32_16X16X4_F32|V_WMMA_F64_"),
+}
+"""MFMA are all matrix instructions of GFX9 but moves to and from AGPRs. Of them SGEMM are those on single floats, DGEMM
+those on doubles, XDL all others (LLVM, isXDL). Loads to LDS are VMEM, no VALU."""
+
+
+@dataclass(slots=True)
+class Instance:
+    """An instruction as roles look at it."""
+
+    opcode: Opcode
+    values: list[int]
+    """Of its operands: numbers of registers, or immediates."""
+    operands: list[int]
+    """Units of each operand that is a register, else 0."""
+    reads: int
+    writes: int
+    """Units, implicit ones too."""
+
+    def units(self, *names: str) -> int:
+        """Units of the operands of these names."""
+        where = self.opcode.operand_index
+        found = 0
+        for name in names:
+            position = where.get(name)
+            if position is not None:
+                found |= self.operands[position]
+        return found
+
+    def value(self, name: str, otherwise: int = 0) -> int:
+        """An immediate operand."""
+        position = self.opcode.operand_index.get(name)
+        return otherwise if position is None else self.values[position]
+
+
+_SCALARS = r.SGPR_MASK | r.VCC_MASK | 1 << r.M0 | r.mask_of(r.TTMPS)
+_FLOAT_8 = re.compile("V_CVT_SR_(FP8|BF8)_F32")
+_FLOAT_4 = re.compile("V_CVT_SCALEF32_(SR_)?PK_FP4_")
+_WHOLE = 6
+"""Of SDWA's dst_sel."""
+_RESULT_HIGH = 8
+"""Of src0_modifiers: op_sel of the result."""
+_SECOND_BYTE = 4
+"""Of src2_modifiers: the lowest bit of op_sel there."""
+_MODE, _TRAPS = 1, 3
+"""Numbers of hardware registers."""
+_VSKIP = 28
+"""A bit of MODE."""
+_MASKED = re.compile("V_(ADDC|SUBB|SUBBREV|ADD_CO_CI|SUB_CO_CI|SUBREV_CO_CI|CNDMASK|DIV_FMAS)_")
+
+
+def _hardware_register(i: Instance) -> int:
+    """Its number, as a unit."""
+    return 1 << (i.value("simm16") & 63)
+
+
+def _sets_vskip(i: Instance) -> int:
+    field = i.value("simm16")
+    first, size = field >> 6 & 31, (field >> 11 & 31) + 1
+    return int(field & 63 == _MODE and first <= _VSKIP < first + size)
+
+
+def _wide_store_data(i: Instance) -> int:
+    """The data of a store of more than 64 bits; not of buffer stores with an offset in an SGPR."""
+    if not i.opcode.flags & (_F.STORE | _F.ATOMIC) or i.opcode.flags & _F.IMAGE:
+        return 0
+    if i.opcode.flags & _F.VMEM and i.units("soffset"):
+        return 0
+    data = i.units("vdata")
+    return data if data.bit_count() > 2 and data & ~i.writes else 0
+
+
+def _shifted_result(i: Instance) -> int:
+    """The result that is not put at the bottom of its register: SDWA, op_sel, conversions to a byte."""
+    opcode = i.opcode
+    if opcode.flags & _F.SDWA:
+        return i.units("vdst") if i.value("dst_sel", _WHOLE) != _WHOLE else 0
+    if "op_sel" not in opcode.operand_index or opcode.flags & _F.PACKED:
+        return 0
+    high = i.value("src0_modifiers") & _RESULT_HIGH
+    byte = _FLOAT_8.match(opcode.pseudo) and i.value("src2_modifiers") & _SECOND_BYTE
+    return i.units("vdst") if high or byte else 0
+
+
+def _four_bit_result(i: Instance) -> int:
+    return i.units("vdst") if _FLOAT_4.match(i.opcode.pseudo) else 0
+
+
+def _mask(i: Instance) -> int:
+    """SGPRs of a lane mask."""
+    if not _MASKED.match(i.opcode.pseudo):
+        return 0
+    if "e64" in i.opcode.pseudo and "DIV_FMAS" not in i.opcode.pseudo:
+        return i.units("src2") & _SCALARS
+    return i.reads & r.VCC_MASK
+
+
+def _pairs(units: int) -> int:
+    """Both registers of each aligned pair of which there is one."""
+    even = r.mask_of(range(0, r.VGPRS.start, 2))
+    low = (units | units >> 1) & even
+    return low | low << 1
+
+
+def _others_than_vcc(units: int) -> int:
+    return units & (r.SGPR_MASK | r.mask_of(r.TTMPS))
+
+
+def _depctr(low: int, bits: int) -> Role:
+    """Whether a wait waits until that field of it is 0."""
+    return lambda i: int(not i.value("simm16") >> low & (1 << bits) - 1)
+
+
+def _self_overlap(i: Instance) -> int:
+    return int(bool(i.reads & i.writes & ~(1 << r.SCC)))
+
+
+def _is_gds(i: Instance) -> int:
+    return int(i.opcode.pseudo.startswith("S_") or bool(i.opcode.flags & _F.GWS) or bool(i.value("gds")))
+
+
+Role = Callable[[Instance], int]
+ROLES: Mapping[str, Role] = {
+    "": lambda i: 1,
+    "writes SGPRs": lambda i: i.writes & _SCALARS,
+    "reads SGPRs": lambda i: i.reads & _SCALARS,
+    "writes SGPRs or EXEC": lambda i: i.writes & (_SCALARS | r.EXEC_MASK),
+    "reads SGPRs or EXEC": lambda i: i.reads & (_SCALARS | r.EXEC_MASK),
+    "reads pairs of SGPRs": lambda i: _pairs(i.reads & _SCALARS & ~(1 << r.M0)),
+    "writes SGPRs other than VCC": lambda i: _others_than_vcc(i.writes),
+    "reads SGPRs other than VCC": lambda i: _others_than_vcc(i.reads),
+    "writes VCC": lambda i: i.writes & r.VCC_MASK,
+    "reads VCC": lambda i: i.reads & r.VCC_MASK,
+    "writes an SGPR": lambda i: int(bool(i.writes & (_SCALARS | r.EXEC_MASK))),
+    "reads a mask": _mask,
+    "writes EXEC": lambda i: i.writes & r.EXEC_MASK,
+    "reads EXEC": lambda i: i.reads & r.EXEC_MASK,
+    "writes M0": lambda i: i.writes & 1 << r.M0,
+    "reads M0": lambda i: (1 << r.M0) * _is_gds(i),
+    "uses M0": lambda i: 1 << r.M0,
+    "reads vectors": lambda i: i.reads & r.VECTOR_MASK,
+    "reads VGPRs": lambda i: i.reads & r.VGPR_MASK,
+    "writes vectors": lambda i: i.writes & r.VECTOR_MASK,
+    "writes VGPRs": lambda i: i.writes & r.VGPR_MASK,
+    "uses vectors": lambda i: (i.reads | i.writes) & r.VECTOR_MASK,
+    "result": lambda i: i.units("vdst"),
+    "lane select": lambda i: i.units("src1") & r.SCALAR_MASK,
+    "source 0": lambda i: i.units("src0") & r.VECTOR_MASK,
+    "matrix A, B": lambda i: (
+        i.units("src0", "src1", "idx", "scale_src0", "scale_src1")
+        | (i.units("src2") if "V_SWMMAC" in i.opcode.pseudo else 0)
+    )
+    & r.VECTOR_MASK,
+    "matrix C": lambda i: i.units("src2") & r.VECTOR_MASK,
+    "AGPRs of A, B": lambda i: i.units("src0", "src1") & r.AGPR_MASK,
+    "data of a wide store": _wide_store_data,
+    "shifted result": _shifted_result,
+    "4-bit result": _four_bit_result,
+    "hardware register": _hardware_register,
+    "sets VSKIP": _sets_vskip,
+    "trap status": lambda i: int(i.value("simm16") & 63 == _TRAPS),
+    "overwrites its own source": _self_overlap,
+    "stores": lambda i: int(bool(i.opcode.flags & _F.STORE)),
+    "waits for all": lambda i: int(i.value("simm16") == 0),
+    "lgkmcnt 0": lambda i: int(not i.value("simm16") >> 8 & 63),
+    "waits for 0": lambda i: int(i.value("simm16") == 0 and not i.units("sdst")),
+    "no SOPP": lambda i: int(not i.opcode.ts_flags & _SOPP and not i.opcode.pseudo.startswith(_WAITS_IN_SOPK)),
+    "sa_sdst 0": _depctr(0, 1),
+    "va_vcc 0": _depctr(1, 1),
+    "vm_vsrc 0": _depctr(2, 3),
+    "va_sdst 0": _depctr(9, 3),
+    "va_vdst 0": _depctr(12, 4),
+    "wait_vm_vsrc 0": lambda i: int(i.value("waitvsrc", 1) == 0),
+    "offset of 0x3f": lambda i: int(i.value("simm16") & 0xFFFF == 0x3F),
+    "long address": lambda i: int(i.opcode.size >= 16 and "_nsa" in i.opcode.pseudo),
+    "offset with 2 or 4": lambda i: int(bool(i.value("offset") & 6)),
+}
+SCALAR_WRITERS = frozenset(name for name in ROLES if name.startswith(("writes SGPRs", "writes VCC", "writes EXEC")))
+"""Roles of nobody who writes only vector registers."""
+_SOPP = 1 << 6
+"""LLVM's SIInstrFlags."""
+_WAITS_IN_SOPK = ("S_SETVSKIP", "S_VERSION", "S_WAITCNT_")
+
+
+_PASSES: tuple[tuple[frozenset[str], str, int], ...] = tuple(
+    (frozenset(names.split()), pattern, passes)
+    for names, pattern, passes in (
+        ("GFX908 GFX90A", r"V_MFMA_..._4X4X", 2),
+        ("GFX908 GFX90A", r"V_MFMA_..._16X16X", 8),
+        ("GFX908 GFX90A", r"V_MFMA_..._32X32X", 16),
+        ("GFX940", r"V_MFMA_.32_4X4X", 2),
+        # On gfx950 these take twice as many where a source has bytes.
+        ("GFX940", r"V_MFMA_(SCALE_)?F32_16X16X128_F8F6F4_(f8_|f4_f8|f6_f8)", 8),
+        ("GFX940", r"V_MFMA_(SCALE_)?F32_16X16X128_F8F6F4", 4),
+        ("GFX940", r"V_MFMA_(SCALE_)?F32_32X32X64_F8F6F4_(f8_|f4_f8|f6_f8)", 16),
+        ("GFX940", r"V_MFMA_(SCALE_)?F32_32X32X64_F8F6F4", 8),
+        ("GFX940", r"V_MFMA_.32_16X16X(8X|16|32|64)", 4),
+        ("GFX940", r"V_MFMA_.32_16X16X[14][FBI]", 8),
+        ("GFX940", r"V_MFMA_.32_32X32X(4XF|8|16|32_)", 8),
+        ("GFX940", r"V_MFMA_.32_32X32X[124][FBI]", 16),
+        ("GFX940", r"V_SMFMAC_.32_16X16X", 4),
+        ("GFX940", r"V_SMFMAC_.32_32X32X", 8),
+        ("GFX1250", r"V_WMMA_.*(IU8|IU4|F8F6F4_f8|F8F6F4_f._f8)", 16),
+        ("GFX1250", r"V_SWMMAC_.*(IU8|IU4)", 17),
+        ("GFX1250", r"V_SWMMAC_", 9),
+        ("GFX1250", r"V_WMMA_", 8),
+    )
+)
+"""(generations, names, passes). Source: LLVM, SISchedule.td; for GFX1250 cycles, one more for sparse ones."""
+
+
+def passes(generation: str, opcode: Opcode) -> int:
+    """How many passes a matrix instruction takes, 0 if it is none: the first row that fits."""
+    for generations, pattern, count in _PASSES:
+        if generation in generations and re.match(pattern, opcode.pseudo):
+            return count
+    return 0
