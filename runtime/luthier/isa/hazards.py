@@ -23,7 +23,7 @@ Deliberately not here:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal, NamedTuple
@@ -103,6 +103,13 @@ class Hazard:
     """Only where memory instructions may be started anew."""
     remedy: str = ""
     """What stands for wait states, in words, if they do not help."""
+
+    def parties(self, name: str) -> tuple[Party, ...]:
+        """Those that a field names, one of `PARTS`."""
+        said: Party | tuple[Party, ...] | None = getattr(self, name)
+        if said is None:
+            return ()
+        return (said,) if isinstance(said, Party) else said
 
     def most(self) -> int:
         """The largest number needed; 0 where numbers do not help."""
@@ -840,7 +847,7 @@ class HazardModel:
 
     def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
         self._generation = target.generation
-        self._parts: dict[int, tuple[tuple[int, str], ...]] = {}
+        self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
         rows = [hazard for hazard in HAZARDS if hazard.is_in(target, wave_size, xnack)]
         self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
 
@@ -850,13 +857,17 @@ class HazardModel:
             return passes(self._generation, opcode)
         return 0 if rule.hazard.opcodes == "any" else opcode.pseudo_number
 
-    def parts(self, opcode: Opcode) -> tuple[tuple[int, str], ...]:
-        """Which parts in which rules instructions of an opcode may have."""
+    def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], tuple[Role, ...]]:
+        """The parts that instructions of an opcode may have, as rule and field of `Hazard`, with what gives the units
+        that they take part with: any of them."""
         known = self._parts.get(opcode.number)
         if known is None:
-            known = self._parts[opcode.number] = tuple(
-                (rule.number, part) for rule in self.rules for part in _parts_of(rule.hazard, opcode)
-            )
+            known = self._parts[opcode.number] = {
+                (rule.number, name): roles
+                for rule in self.rules
+                for name in PARTS
+                if (roles := tuple(one.units for one in rule.hazard.parties(name) if one.may_be(opcode)))
+            }
         return known
 
     @cached_property
@@ -877,14 +888,6 @@ class HazardModel:
             ),
             default=0,
         )
-
-
-def _parts_of(hazard: Hazard, opcode: Opcode) -> Iterator[str]:
-    """The names of `Hazard`'s fields where an opcode may stand."""
-    for name in PARTS:
-        said = getattr(hazard, name)
-        if any(one.may_be(opcode) for one in (said if isinstance(said, tuple) and not isinstance(said, Party) else (said,)) if one):
-            yield name
 
 
 PARTS = ("producer", "consumer", "middle", "cleared_by", "disarmed_by", "forgotten_by")

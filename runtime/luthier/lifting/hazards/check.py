@@ -1,0 +1,174 @@
+"""The check of hazards of one kernel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from luthier.isa.hazards import Ticks
+from luthier.isa.registers import UnitSet
+from luthier.lifting.hazards.findings import HazardFinding, UnneededNop
+from luthier.lifting.hazards.nops import unneeded_nops
+from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State
+from luthier.lifting.hazards.steps import Step, Steps
+from luthier.lifting.model import LiftedKernel
+from luthier.lifting.paths import Paths, place_of, successors
+
+
+@dataclass(frozen=True)
+class HazardReport:
+    """What the check of one kernel found."""
+
+    kernel: str
+    findings: tuple[HazardFinding, ...]
+    """In the order of addresses."""
+    unneeded: tuple[UnneededNop, ...]
+
+
+def check_hazards(lifted: LiftedKernel, unneeded: bool = True) -> HazardReport:
+    """Check that a kernel, on every path, keeps apart what hardware does not.
+
+    Args:
+        unneeded: look for wait states that no path needs, too.
+    """
+    steps = Steps(lifted)
+    flow = Flow(lifted, steps)
+    nops = unneeded_nops(lifted, steps, flow) if unneeded else ()
+    return HazardReport(
+        lifted.kernel.name,
+        tuple(_findings(lifted, steps, flow)),
+        tuple(UnneededNop(lifted.kernel.name, place_of(lifted, index), here, need) for index, here, need in nops),
+    )
+
+
+class Flow(Paths[State]):
+    """The states of one kernel. A function is followed once for all its calls."""
+
+    def __init__(self, lifted: LiftedKernel, steps: Steps) -> None:
+        self.machine = Machine(steps.model)
+        super().__init__(lifted, _Follower(self.machine, steps))
+
+
+class _Follower:
+    empty = EMPTY
+
+    def __init__(self, machine: Machine, steps: Steps) -> None:
+        self._machine, self._steps = machine, steps
+        self.merge = machine.merge
+
+    def unknown(self) -> State:
+        return EMPTY
+
+    def behind(self, block: int, state: State) -> State:
+        return self._machine.run(state, self._steps.of(block), self._steps.length(block))
+
+    def enter(self, block: int, state: State) -> tuple[State, None]:
+        return state, None
+
+    def widen(self, was: State, now: State) -> State:
+        return now
+
+
+@dataclass
+class _Hit:
+    """A consumer that is too near to producers."""
+
+    step: int
+    rule: int
+    units: int
+    there: int
+    needed: int
+
+
+def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[HazardFinding]:
+    hits: dict[tuple[int, int], _Hit] = {}
+
+    def report(step: Step, entry: Entry, units: int, needed: int) -> None:
+        hit = hits.setdefault((step.index, entry.rule), _Hit(step.index, entry.rule, 0, entry.age, needed))
+        hit.units |= units
+        if needed - entry.age > hit.needed - hit.there:
+            hit.there, hit.needed = entry.age, needed
+
+    for block, state in flow.states():
+        if any(step.checks for step in steps.of(block)):
+            flow.machine.run(state, steps.of(block), steps.length(block), report)
+    search = _Search(lifted, steps, flow)
+    for key in sorted(hits):
+        yield from search.explain(hits[key])
+
+
+class _Search:
+    """Finds the producers that a consumer is too near to, and ways from them."""
+
+    def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow) -> None:
+        self._lifted, self._steps, self._machine = lifted, steps, flow.machine
+        self._next = successors(lifted)
+
+    def explain(self, hit: _Hit) -> Iterator[HazardFinding]:
+        """A finding for each producer."""
+        lifted, rule = self._lifted, self._machine.model.rules[hit.rule]
+        if rule.hazard.producer is None:
+            yield self._finding(hit, None, 0, 0, 0, (lifted.block_of[hit.step],))
+            return
+        for block in lifted.blocks:
+            for step in self._steps.of(block.index):
+                for number, units, tag in step.makes:
+                    if number != hit.rule or not units & hit.units:
+                        continue
+                    way = self._way(block.index, step, Entry(number, rule.hazard.middle is None, units, tag, 0, 0), hit)
+                    if way is not None:
+                        path, reached, there, needed = way
+                        yield self._finding(hit, step.index, reached, there, needed, path)
+
+    def _finding(
+        self, hit: _Hit, producer: int | None, units: int, there: int, needed: int, path: tuple[int, ...]
+    ) -> HazardFinding:
+        lifted, hazard = self._lifted, self._machine.model.rules[hit.rule].hazard
+        function = lifted.functions[lifted.blocks[lifted.block_of[hit.step]].function]
+        return HazardFinding(
+            lifted.kernel.name,
+            function.name,
+            hazard.name,
+            place_of(lifted, hit.step),
+            None if producer is None else place_of(lifted, producer),
+            UnitSet(units if hazard.consumer.role and units != 1 else 0),
+            there,
+            None if hazard.needed is None else needed,
+            hazard.clock,
+            hazard.remedy,
+            tuple(lifted.columns.address[lifted.blocks[one].first] for one in path),
+        )
+
+    def _way(self, block: int, producer: Step, entry: Entry, hit: _Hit) -> tuple[tuple[int, ...], int, int, int] | None:
+        """The shortest way in blocks from a producer to the consumer: the blocks, which units meet, how many are
+        between them, how many are needed."""
+        waiting: deque[tuple[int, State, tuple[int, ...]]] = deque()
+        seen: set[tuple[int, State]] = set()
+
+        def go(
+            index: int, steps: list[Step], state: State, start: Ticks, path: tuple[int, ...]
+        ) -> tuple[tuple[int, ...], int, int, int] | None:
+            found: list[tuple[int, int, int]] = []
+
+            def report(step: Step, met: Entry, units: int, needed: int) -> None:
+                if step.index == hit.step and met.rule == hit.rule:
+                    found.append((units, met.age, needed))
+
+            after = self._machine.run(state, steps, self._steps.length(index), report, start=start, only=True)
+            if found:
+                return (path, *found[0])
+            if after:
+                for successor in self._next[index]:
+                    if (successor, after) not in seen:
+                        seen.add((successor, after))
+                        waiting.append((successor, after, (*path, successor)))
+            return None
+
+        start = Ticks(*(begin + own for begin, own in zip(producer.time, producer.own, strict=True)))
+        behind = [step for step in self._steps.of(block) if step.index > producer.index]
+        way = go(block, behind, frozenset({entry}), start, (block,))
+        while way is None and waiting:
+            index, state, path = waiting.popleft()
+            way = go(index, self._steps.of(index), state, Ticks(0, 0, 0), path)
+        return way

@@ -1,0 +1,231 @@
+"""Which producers are not far enough away at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from luthier.isa.hazards import HazardModel, Rule, Ticks
+from luthier.lifting.hazards.steps import Step
+
+
+class Entry(NamedTuple):
+    """Registers of a producer."""
+
+    rule: int
+    armed: bool
+    """The middle was there, or there need be none."""
+    units: int
+    tag: int
+    transcendental: int
+    """Such instructions since."""
+    age: int
+    """Ticks of the rule's clock since; 0 in rules that forget nothing."""
+
+
+State = frozenset[Entry]
+"""Of a rule that forgets nothing there is one entry armed and one not, with the units of all; of another at most one
+for the same units, tag and count of transcendental instructions, the youngest."""
+EMPTY: State = frozenset()
+
+Report = Callable[[Step, Entry, int, int], None]
+"""Called for a consumer that is too near: its step, the producer, the units and how many are needed (0: an instruction
+that clears)."""
+
+
+class _Live:
+    """An entry while time runs."""
+
+    __slots__ = ("armed", "birth", "tag", "transcendental", "units")
+
+    def __init__(self, armed: bool, units: int, tag: int, transcendental: int, birth: int) -> None:
+        self.armed, self.units, self.tag = armed, units, tag
+        self.transcendental, self.birth = transcendental, birth
+
+
+class Machine:
+    """Applies steps to states."""
+
+    def __init__(self, model: HazardModel) -> None:
+        self.model = model
+        self._clocks = [1 if rule.hazard.clock == "vector instructions" else 0 for rule in model.rules]
+
+    def run(
+        self,
+        state: State,
+        steps: Iterable[Step],
+        length: Ticks,
+        report: Report | None = None,
+        *,
+        start: Ticks = Ticks(0, 0, 0),  # noqa: B008  a constant
+        only: bool = False,
+    ) -> State:
+        """The state behind a block.
+
+        Args:
+            steps: of the block, from `start` on.
+            length: ticks of the block.
+            report: called for consumers that are too near.
+            start: from the beginning of the block to where `state` holds.
+            only: follow what is in `state` alone.
+        """
+        if not state and not steps:
+            return state
+        live: dict[int, list[_Live]] = {}
+        for entry in state:
+            birth = start[self._clocks[entry.rule]] - entry.age
+            row = _Live(entry.armed, entry.units, entry.tag, start.transcendental - entry.transcendental, birth)
+            live.setdefault(entry.rule, []).append(row)
+        for step in steps:
+            self._step(live, step, report, only=only)
+        return self._state(live, length)
+
+    def _step(self, live: dict[int, list[_Live]], step: Step, report: Report | None, *, only: bool) -> None:
+        rules = self.model.rules
+        if live:
+            for number, units, opcode, at_most in step.checks:
+                if number in live:
+                    self._check(live, rules[number], step, (units, opcode, at_most), report)
+            for number in step.clears:
+                if number in live:
+                    keep = [] if rules[number].hazard.clears_all else [one for one in live[number] if not one.armed]
+                    _put(live, number, keep)
+            for number, units in step.disarms:
+                _lose(live, number, units, armed=True)
+            for number, units in step.arms:
+                if number in live:
+                    _arm(live, rules[number], units)
+            for number, units in step.forgets:
+                _lose(live, number, units, armed=False)
+        if report is not None:
+            for number, units, _, _ in step.checks:
+                if rules[number].hazard.producer is None:
+                    report(step, Entry(number, True, units, 0, 0, 0), 0, 0)
+        if only:
+            return
+        for number, units, tag in step.makes:
+            rule = rules[number]
+            armed = rule.hazard.middle is None
+            clock = self._clocks[number]
+            rows = live.setdefault(number, [])
+            if not rule.window:
+                _join(rows, armed, units)
+                continue
+            birth = step.time[clock] + step.own[clock]
+            since = step.time.transcendental + step.own.transcendental
+            rows[:] = [one for one in rows if (one.armed, one.units, one.tag) != (armed, units, tag)]
+            rows.append(_Live(armed, units, tag, since, birth))
+
+    def _check(
+        self,
+        live: dict[int, list[_Live]],
+        rule: Rule,
+        step: Step,
+        consumer: tuple[int, int, int],
+        report: Report | None,
+    ) -> None:
+        """What was met is no more there, so that one mistake is found once."""
+        units, opcode, at_most = consumer
+        hazard = rule.hazard
+        clock = self._clocks[rule.number]
+        keep = []
+        for one in live[rule.number]:
+            common = one.units & units
+            needed = min(rule.needed(one.tag), at_most)
+            age = step.time[clock] - one.birth if rule.window else 0
+            since = step.time.transcendental - one.transcendental
+            if (
+                not common
+                or not one.armed
+                or (rule.window and age >= needed)
+                or (hazard.relation != "overlap" and (one.units == units) != (hazard.relation == "same"))
+                or (hazard.opcodes != "any" and (one.tag == opcode) != (hazard.opcodes == "same"))
+                or (hazard.transcendental is not None and since >= hazard.transcendental)
+            ):
+                keep.append(one)
+                continue
+            if report is not None:
+                report(step, Entry(rule.number, True, one.units, one.tag, since, age), common, needed)
+            rest = one.units & ~common if hazard.relation == "overlap" else 0
+            if rest:
+                keep.append(_Live(one.armed, rest, one.tag, one.transcendental, one.birth))
+        _put(live, rule.number, keep)
+
+    def _state(self, live: dict[int, list[_Live]], length: Ticks) -> State:
+        found: dict[Entry, int] = {}
+        for number, rows in live.items():
+            rule = self.model.rules[number]
+            for one in rows:
+                age = length[self._clocks[number]] - one.birth if rule.window else 0
+                if rule.window and age >= rule.window:
+                    continue
+                counted = rule.hazard.transcendental
+                since = length.transcendental - one.transcendental if counted is not None else 0
+                if counted is not None and since >= counted:
+                    continue
+                _youngest(found, Entry(number, one.armed, one.units, one.tag, since, age))
+        return frozenset(key._replace(age=age) for key, age in found.items())
+
+    def merge(self, first: State, second: State) -> State:
+        """What may be near on either way: `first` itself if `second` adds nothing."""
+        if second <= first:
+            return first
+        found: dict[Entry, int] = {}
+        permanent: dict[tuple[int, bool], int] = {}
+        for entry in (*first, *second):
+            if self.model.rules[entry.rule].window:
+                _youngest(found, entry)
+            else:
+                key = entry.rule, entry.armed
+                permanent[key] = permanent.get(key, 0) | entry.units
+        joined = frozenset(
+            [
+                *(key._replace(age=age) for key, age in found.items()),
+                *(Entry(rule, armed, units, 0, 0, 0) for (rule, armed), units in permanent.items()),
+            ]
+        )
+        return first if joined == first else joined
+
+
+def _youngest(found: dict[Entry, int], entry: Entry) -> None:
+    key = entry._replace(age=0)
+    found[key] = min(found.get(key, entry.age), entry.age)
+
+
+def _put(live: dict[int, list[_Live]], number: int, rows: list[_Live]) -> None:
+    if rows:
+        live[number] = rows
+    else:
+        del live[number]
+
+
+def _lose(live: dict[int, list[_Live]], number: int, units: int, *, armed: bool) -> None:
+    if number in live:
+        for one in live[number]:
+            if one.armed == armed:
+                one.units &= ~units
+        _put(live, number, [one for one in live[number] if one.units])
+
+
+def _join(rows: list[_Live], armed: bool, units: int) -> None:
+    for one in rows:
+        if one.armed == armed:
+            one.units |= units
+            return
+    rows.append(_Live(armed, units, 0, 0, 0))
+
+
+def _arm(live: dict[int, list[_Live]], rule: Rule, units: int) -> None:
+    """The middle has come: of an event all producers count, of registers those that it shares."""
+    assert rule.hazard.middle is not None
+    rows = live[rule.number]
+    for one in list(rows):
+        if one.armed:
+            continue
+        common = one.units & units if rule.hazard.middle.role else one.units
+        if not common:
+            continue
+        if rule.window:
+            one.armed = True
+        else:
+            _join(rows, True, common)

@@ -1,0 +1,213 @@
+"""A kernel's instructions as the check of hazards sees them: blocks of steps, one for each that takes part."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier import _mc
+from luthier.isa.hazards import PARTS, HazardModel, Instance, Rule, Ticks, hazard_model, ticks
+from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.model import LiftedKernel
+
+
+class Step(NamedTuple):
+    """One instruction that takes part in hazards. All rules are by number."""
+
+    index: int
+    time: Ticks
+    """From the beginning of its block to it."""
+    own: Ticks
+    """It takes."""
+    checks: tuple[tuple[int, int, int, int], ...]
+    """As a consumer: rule, units, opcode, and how many are needed at most."""
+    clears: tuple[int, ...]
+    disarms: tuple[tuple[int, int], ...]
+    """Rule, units."""
+    arms: tuple[tuple[int, int], ...]
+    """As the middle: rule, units."""
+    forgets: tuple[tuple[int, int], ...]
+    makes: tuple[tuple[int, int, int], ...]
+    """As a producer: rule, units, tag."""
+
+
+UNLIMITED = 1 << 30
+NEEDED = ("producer", "consumer", "middle")
+"""Fields of `Hazard` without whose parties there is none."""
+
+
+def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: int) -> Instance:
+    """An instruction as roles look at it."""
+    reads, _, writes, *_ = native.effects(index)
+    masks = table.masks
+    return Instance(
+        table.isa.opcode(columns.opcode[index]),
+        columns.values(index),
+        [masks[register] for register in columns.registers(index)],
+        reads,
+        writes,
+    )
+
+
+def step_of(
+    model: HazardModel, instance: Instance, index: int, time: Ticks, own: Ticks, parts: Iterable[tuple[int, str]]
+) -> Step:
+    """An instruction as a step.
+
+    Args:
+        time: from the beginning of its block.
+        own: it takes.
+        parts: rules and fields that it may stand for.
+    """
+    opcode, rules = instance.opcode, model.rules
+    roles = model.parts(opcode)
+    found: dict[str, list[tuple[int, int]]] = {}
+    for place in parts:
+        units = 0
+        for role in roles[place]:
+            units |= role(instance)
+        if units:
+            found.setdefault(place[1], []).append((place[0], units))
+    return Step(
+        index,
+        time,
+        own,
+        tuple(
+            (number, units, opcode.pseudo_number, _at_most(rules[number], instance))
+            for number, units in found.get("consumer", ())
+        ),
+        tuple(number for number, _ in found.get("cleared_by", ())),
+        tuple(found.get("disarmed_by", ())),
+        tuple(found.get("middle", ())),
+        tuple(found.get("forgotten_by", ())),
+        tuple((number, units, model.tag(rules[number], opcode)) for number, units in found.get("producer", ())),
+    )
+
+
+def _at_most(rule: Rule, instance: Instance) -> int:
+    return instance.value(rule.hazard.at_most) if rule.hazard.at_most else UNLIMITED
+
+
+class Steps:
+    """The steps of all blocks of a kernel; made for a block when it is first asked for.
+
+    Rules of which a party is missing in the kernel, and instructions that are far from all others of their rules, are
+    left out at once.
+    """
+
+    def __init__(self, lifted: LiftedKernel) -> None:
+        self.lifted = lifted
+        self.model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
+        self._native = lifted.effect_table.code(lifted.columns)
+        self._blocks: dict[int, list[Step]] = {}
+        self._ticks = self._count()
+        self.total = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(self._ticks, axis=0)])
+        """[n + 1, 3] ticks before each instruction in the order of addresses."""
+        self._parts = self._taking_part()
+
+    def of(self, block: int) -> list[Step]:
+        """The steps of a block."""
+        steps = self._blocks.get(block)
+        if steps is None:
+            one = self.lifted.blocks[block]
+            steps = self._blocks[block] = [
+                step
+                for index in range(one.first, one.last + 1)
+                if index in self._parts and _does(step := self._step(index, one.first))
+            ]
+        return steps
+
+    def length(self, block: int) -> Ticks:
+        """Ticks of all instructions of a block."""
+        one = self.lifted.blocks[block]
+        return self._between(one.first, one.last + 1)
+
+    def nops(self) -> list[int]:
+        """Instructions that do nothing but wait."""
+        return [index for index in self._all_nops if self.lifted.block_of[index] >= 0]
+
+    def _between(self, first: int, end: int) -> Ticks:
+        return Ticks(*(self.total[end] - self.total[first]).tolist())
+
+    def _step(self, index: int, first: int) -> Step:
+        lifted = self.lifted
+        instance = instance_of(lifted.effect_table, self._native, lifted.columns, index)
+        time, own = self._between(first, index), Ticks(*self._ticks[index].tolist())
+        return step_of(self.model, instance, index, time, own, self._parts[index])
+
+    def _count(self) -> NDArray[np.int64]:
+        """[n, 3] ticks of each instruction."""
+        lifted = self.lifted
+        numbers, which = np.unique(lifted.code.opcode, return_inverse=True)
+        opcodes = [None if number < 0 else lifted.isa.opcode(number) for number in numbers.tolist()]
+        found = np.array([(1, 0, 0) if one is None else ticks(one, [0]) for one in opcodes], np.int64)[which]
+        nop = np.array([one is not None and one.pseudo == "S_NOP" for one in opcodes], np.bool_)
+        self._all_nops: list[int] = np.flatnonzero(nop[which]).tolist()
+        for index in self._all_nops:
+            found[index, 0] = ticks(lifted.isa.opcode(lifted.columns.opcode[index]), lifted.columns.values(index)).states
+        return found
+
+    def _taking_part(self) -> dict[int, list[tuple[int, str]]]:
+        """Instruction -> rules and fields that it may stand for."""
+        lifted = self.lifted
+        numbers, which = np.unique(lifted.code.opcode, return_inverse=True)
+        members: dict[tuple[int, str], NDArray[np.bool_]] = {}
+        for position, number in enumerate(numbers.tolist()):
+            if number >= 0:
+                for place in self.model.parts(lifted.isa.opcode(number)):
+                    members.setdefault(place, np.zeros(len(numbers), np.bool_))[position] = True
+        reached = np.array(lifted.block_of) >= 0
+        found: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        near = _Near(lifted, self.total)
+        for rule in self.model.rules:
+            if not all((rule.number, name) in members for name in NEEDED if rule.hazard.parties(name)):
+                continue
+            places = {
+                name: members[rule.number, name][which] & reached for name in PARTS if (rule.number, name) in members
+            }
+            near.only(rule, places)
+            for name, here in places.items():
+                place = rule.number, name
+                for index in np.flatnonzero(here).tolist():
+                    found[index].append(place)
+        return found
+
+
+class _Near:
+    """Leaves out, for one rule at a time, what takes no part in the end, without looking into instructions."""
+
+    def __init__(self, lifted: LiftedKernel, total: NDArray[np.int64]) -> None:
+        blocks = np.array(lifted.block_of)
+        self._first = np.array([*(block.first for block in lifted.blocks), 0])[blocks]
+        self._last = np.array([*(block.last for block in lifted.blocks), 0])[blocks]
+        self._total = total
+        self._index = np.arange(len(blocks))
+
+    def only(self, rule: Rule, places: dict[str, NDArray[np.bool_]]) -> None:
+        """Producers and consumers that have no partner within the rule's window, in the order of addresses, and are not
+        that near to an end of their block; instructions that clear and have no producer since the last that did."""
+        if "producer" in places and rule.window:
+            clock = 1 if rule.hazard.clock == "vector instructions" else 0
+            begin, end = self._total[:-1, clock], self._total[1:, clock]
+            before = _last_before(np.where(places["producer"], end, -UNLIMITED), -UNLIMITED)
+            after = -_last_before(np.where(places["consumer"], -begin, -UNLIMITED)[::-1], -UNLIMITED)[::-1]
+            places["consumer"] &= (begin - before < rule.window) | (begin - begin[self._first] < rule.window)
+            places["producer"] &= (after - end < rule.window) | (end[self._last] - end < rule.window)
+        if "cleared_by" in places:
+            active = places["producer"] | places.get("middle", False)
+            produced = np.maximum(_last_before(np.where(active, self._index, -1), -1), self._first - 1)
+            cleared = _last_before(np.where(places["cleared_by"], self._index, -1), -1)
+            places["cleared_by"] &= (produced >= cleared) | (cleared < self._first)
+
+
+def _last_before(values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
+    """For each position the largest value before it."""
+    return np.concatenate([[none], np.maximum.accumulate(values)[:-1]])
+
+
+def _does(step: Step) -> bool:
+    return bool(step.checks or step.clears or step.disarms or step.arms or step.forgets or step.makes)
