@@ -19,8 +19,8 @@ def open_device(
             through the HIP runtime, with hip-python; a `hip_device.HipDevice`, with the same methods to load, launch,
             and read and write variables. It has no `stats`.
         threads: host threads of an emulated device; None: as many as there are cores.
-        check: what an emulated device looks for in every launch: ``uninitialised``, ``races``, ``waits``, or several;
-            the first two are slow.
+        check: what an emulated device looks for in every launch: ``uninitialised``, ``races``, ``waits``, ``hazards``,
+            or several; all but ``waits`` are slow.
 
     Raises:
         DeviceError: no such kind of device, or no such check.

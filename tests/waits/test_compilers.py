@@ -8,6 +8,7 @@ import pytest
 from luthier.errors import LiftError
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
 from luthier.lifting.waits import check_waits
 from luthier.objects import load_object
 from luthier.patch import patch_object
@@ -62,15 +63,17 @@ LUTHIER_HOOK_ANNOTATE mix(uint32_t scalar, uint32_t vector) {
 
 @pytest.mark.rotating(4)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
-@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200"])
+@pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1200"])
 def test_patched_kernels_wait(make_module, compile_object, target: str, level: str) -> None:
-    module = make_module(HOOK, "gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200")
+    module = make_module(HOOK, "gfx906", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1200")
     object = load_object(compile_object(KERNELS / "plain.hip", target, f"-I{KERNELS}", "-ffp-contract=off", level))
     patched = patch_object(object, Everywhere(module).instrument, PATCHED)
     checked = 0
     again = load_object(patched.data)
     for kernel in PATCHED:
-        report = check_waits(lift(again, kernel), unneeded=False)
+        lifted = lift(again, kernel)
+        report = check_waits(lifted, unneeded=False)
         assert [str(finding) for finding in report.findings] == []
+        assert [str(finding) for finding in check_hazards(lifted, unneeded=False).findings] == []
         checked += report.instructions
     assert checked > 1000

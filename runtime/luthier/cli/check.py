@@ -1,43 +1,59 @@
-"""`luthier check`: whether kernels wait for what they use, on every path."""
+"""`luthier check`: whether kernels wait for what they use and keep apart what must be, on every path."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from typing import NamedTuple
 
 from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels
 from luthier.errors import LiftError, ObjectError
 from luthier.lifting import lift
+from luthier.lifting.hazards import HazardReport, check_hazards
 from luthier.lifting.waits import WaitReport, check_waits
 from luthier.objects import CodeObject, load_object, load_objects
+
+
+class _Checked(NamedTuple):
+    """A kernel and what was found."""
+
+    object: CodeObject
+    waits: WaitReport
+    hazards: HazardReport
+
+    @property
+    def findings(self) -> tuple[object, ...]:
+        """Of both checks."""
+        return *self.waits.findings, *self.hazards.findings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_object_arguments(parser)
-    parser.add_argument("--unneeded", action="store_true", help="list waits that no path needs, not only count them")
+    parser.add_argument("--unneeded", action="store_true", help="list waits and wait states that no path needs, not only count them")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status: 0 only if all was checked and nothing found."""
-    results: list[tuple[CodeObject, WaitReport]] = []
+    results: list[_Checked] = []
     refused: list[tuple[CodeObject, str, LiftError]] = []
     with Progress("checking") as progress:
         for object, kernels in _kernels(args):
             for kernel in kernels:
                 progress.step(kernel)
                 try:
-                    results.append((object, check_waits(lift(object, kernel))))
+                    lifted = lift(object, kernel)
+                    results.append(_Checked(object, check_waits(lifted), check_hazards(lifted)))
                 except LiftError as problem:
                     refused.append((object, kernel, problem))
     if args.json:
         print_json(_as_data(results, refused))
     else:
         _print(results, refused, list_unneeded=args.unneeded)
-    found = any(report.findings for _, report in results)
+    found = any(one.findings for one in results)
     return 1 if found or refused else 0
 
 
@@ -61,26 +77,27 @@ def _kernels(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
 
 
 def _print(
-    results: list[tuple[CodeObject, WaitReport]],
+    results: list[_Checked],
     refused: list[tuple[CodeObject, str, LiftError]],
     *,
     list_unneeded: bool,
 ) -> None:
-    for object, report in results:
-        for finding in report.findings:
-            print(f"{object.target}: {finding}")
+    for one in results:
+        for finding in one.findings:
+            print(f"{one.object.target}: {finding}")
         if list_unneeded:
-            for wait in report.unneeded:
-                print(f"{object.target}: not needed: {wait}")
+            for wait in (*one.waits.unneeded, *one.hazards.unneeded):
+                print(f"{one.object.target}: not needed: {wait}")
     for object, kernel, problem in refused:
         print(f"{object.target}: {kernel}: NOT CHECKED: {problem}", file=sys.stderr)
-    findings = sum(len(report.findings) for _, report in results)
-    unneeded = sum(len(report.unneeded) for _, report in results)
-    instructions = sum(report.instructions for _, report in results)
-    left_out = sum(report.unchecked for _, report in results)
+    findings = sum(len(one.findings) for one in results)
+    unneeded = sum(len(one.waits.unneeded) for one in results)
+    nops = sum(len(one.hazards.unneeded) for one in results)
+    instructions = sum(one.waits.instructions for one in results)
+    left_out = sum(one.waits.unchecked for one in results)
     print(
         f"{len(results)} kernels of {instructions} instructions checked: {findings} findings; "
-        f"{unneeded} waits that no path needs"
+        f"{unneeded} waits and {nops} s_nop that no path needs"
     )
     if left_out:
         print(f"of {left_out} instructions some registers are not known, and not checked")
@@ -88,20 +105,20 @@ def _print(
         print(f"{len(refused)} kernels were NOT CHECKED", file=sys.stderr)
 
 
-def _as_data(
-    results: list[tuple[CodeObject, WaitReport]], refused: list[tuple[CodeObject, str, LiftError]]
-) -> dict[str, object]:
+def _as_data(results: list[_Checked], refused: list[tuple[CodeObject, str, LiftError]]) -> dict[str, object]:
     return {
         "kernels": [
             {
                 "target": str(object.target),
-                "kernel": report.kernel,
-                "instructions": report.instructions,
-                "unchecked": report.unchecked,
-                "findings": [finding.to_json() for finding in report.findings],
-                "unneeded": [wait.to_json() for wait in report.unneeded],
+                "kernel": waits.kernel,
+                "instructions": waits.instructions,
+                "unchecked": waits.unchecked,
+                "findings": [finding.to_json() for finding in waits.findings],
+                "unneeded": [wait.to_json() for wait in waits.unneeded],
+                "hazards": [finding.to_json() for finding in hazards.findings],
+                "unneeded_nops": [nop.to_json() for nop in hazards.unneeded],
             }
-            for object, report in results
+            for object, waits, hazards in results
         ],
         "not_checked": [
             {"target": str(object.target), "kernel": kernel, "reason": str(problem)}

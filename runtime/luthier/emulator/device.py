@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what most launches do without
     from luthier.emulator.inspection.checks import Checks, Finding
     from luthier.emulator.inspection.debug import Trace
     from luthier.emulator.inspection.debugger import DebugSession
+    from luthier.emulator.inspection.hazards import LaunchHazard
     from luthier.emulator.inspection.waits import WaitFinding
     from luthier.lifting import LiftedRepresentation
 
@@ -259,7 +260,7 @@ class EmulatedDevice:
         self._checks = self._make_checks(check)
         self._session: threading.Thread | None = None
         """The thread of a debug session, while one is open."""
-        self._findings: tuple[Finding | WaitFinding, ...] = ()
+        self._findings: tuple[Finding | WaitFinding | LaunchHazard, ...] = ()
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self._lock = threading.Lock()
@@ -293,7 +294,7 @@ class EmulatedDevice:
         return self._stats
 
     @property
-    def findings(self) -> tuple[Finding | WaitFinding, ...]:
+    def findings(self) -> tuple[Finding | WaitFinding | LaunchHazard, ...]:
         """What the checks found in the last launch."""
         return self._findings
 
@@ -378,7 +379,7 @@ class EmulatedDevice:
             raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
         with self._lock:
             code = handle.module.code(handle.kernel.wave_size)
-            checker = None if self._checks is None else self._checks.checker(handle.name)
+            checker = None if self._checks is None else self._checks.checker(code, handle.name)
             watch = None if self._checks is None else self._checks.wait_watch(code, handle.name)
             observer = None
             if trace is not None or checker is not None:

@@ -180,15 +180,6 @@ class Generation:
     """s_getpc_b64 gives the upper 16 bits of its 64 as 0, not as copies of the bit below (RDNA4 ISA, "S_GETPC_B64")."""
 
     # What the hardware does not interlock
-    vector_sgpr_wait_states: int = 0
-    """Wait states between a vector instruction that writes an SGPR and one that uses it as an address or lane selector
-    (Vega ISA 4.5, "Manually Inserted Wait States")."""
-    matrix_wait_states: int = 0
-    """Most that a vector write may have to wait for a matrix instruction still reading or writing its registers (MI200
-    and MI300 ISA, "Dependency Resolution: Required Independent Instructions")."""
-    matrix_vector_distance: int = 0
-    """Vector instructions that must stand between a matrix instruction and one that writes its sources or touches its
-    result (LLVM, GCNHazardRecognizer, fixWMMACoexecutionHazards)."""
     replay_wait: str | None = None
     """Waits until memory instructions no longer need the registers that they took addresses and data from: they may be
     started anew after a page fault (LLVM, SIInsertWaitcnts, XCNT)."""
@@ -280,9 +271,8 @@ GFX9 = Generation(
     cmpx_writes_mask=True,
     clears_high_half=True,
     sized_memory_names=False,
-    vector_sgpr_wait_states=5,
 )
-GFX908 = replace(GFX9, generation="GFX908", has_agprs=True, matrix_wait_states=19)
+GFX908 = replace(GFX9, generation="GFX908", has_agprs=True)
 GFX90A = replace(
     GFX908,
     generation="GFX90A",
@@ -378,7 +368,6 @@ GFX1250 = replace(
     addressable_vgprs=1024,
     tied_vector_alignment=2,
     kernarg_preload=True,
-    matrix_vector_distance=8,
     preload_prologue=0,
     getpc_clears_high=False,
     wait_for_every_load=("s_wait_loadcnt_dscnt 0x0", "s_wait_kmcnt 0x0"),

@@ -71,6 +71,7 @@ KINDS: Mapping[str, Kind] = {
     "memory or export": Kind(_VECTOR_MEMORY | _F.DS | _F.EXPORT),
     "export": Kind(_F.EXPORT),
     "branch": Kind(_F.BRANCH | _F.CONDITIONAL, names="S_"),
+    "call or return": Kind(names="S_SETPC_|S_SWAPPC_|S_CALL_"),
     "LDS direct": Kind(names="LDS_DIRECT_LOAD|LDS_PARAM_LOAD|DS_DIRECT_LOAD|DS_PARAM_LOAD"),
     "interpolation": Kind(names="V_INTERP_"),
     "v_readlane, v_writelane": Kind(names="V_READLANE|V_WRITELANE"),
@@ -146,7 +147,7 @@ class Instance:
 
 _SCALARS = r.SGPR_MASK | r.VCC_MASK | 1 << r.M0 | r.mask_of(r.TTMPS)
 _FLOAT_8 = re.compile("V_CVT_SR_(FP8|BF8)_F32")
-_FLOAT_4 = re.compile("V_CVT_SCALEF32_(SR_)?PK_FP4_")
+_FLOAT_4 = re.compile("V_CVT_SCALEF32_SR_PK_FP4_")
 _WHOLE = 6
 """Of SDWA's dst_sel."""
 _RESULT_HIGH = 8
@@ -226,6 +227,10 @@ def _self_overlap(i: Instance) -> int:
     return int(bool(i.reads & i.writes & ~(1 << r.SCC)))
 
 
+def _loads(i: Instance) -> bool:
+    return bool(i.writes & (_SCALARS | r.VECTOR_MASK))
+
+
 def _is_gds(i: Instance) -> int:
     return int(i.opcode.pseudo.startswith("S_") or bool(i.opcode.flags & _F.GWS) or bool(i.value("gds")))
 
@@ -236,6 +241,7 @@ ROLES: Mapping[str, Role] = {
     "writes SGPRs": lambda i: i.writes & _SCALARS,
     "reads SGPRs": lambda i: i.reads & _SCALARS,
     "writes SGPRs or EXEC": lambda i: i.writes & (_SCALARS | r.EXEC_MASK),
+    "writes SGPRs or EXEC by name": lambda i: i.units("sdst", "sdst_hi", "vdst", "sdata") & i.writes & (_SCALARS | r.EXEC_MASK),
     "reads SGPRs or EXEC": lambda i: i.reads & (_SCALARS | r.EXEC_MASK),
     "reads pairs of SGPRs": lambda i: _pairs(i.reads & _SCALARS & ~(1 << r.M0)),
     "writes SGPRs other than VCC": lambda i: _others_than_vcc(i.writes),
@@ -243,6 +249,7 @@ ROLES: Mapping[str, Role] = {
     "writes VCC": lambda i: i.writes & r.VCC_MASK,
     "reads VCC": lambda i: i.reads & r.VCC_MASK,
     "writes an SGPR": lambda i: int(bool(i.writes & (_SCALARS | r.EXEC_MASK))),
+    "all SGPRs": lambda i: _SCALARS,
     "reads a mask": _mask,
     "writes EXEC": lambda i: i.writes & r.EXEC_MASK,
     "reads EXEC": lambda i: i.reads & r.EXEC_MASK,
@@ -271,7 +278,9 @@ ROLES: Mapping[str, Role] = {
     "sets VSKIP": _sets_vskip,
     "trap status": lambda i: int(i.value("simm16") & 63 == _TRAPS),
     "overwrites its own source": _self_overlap,
-    "stores": lambda i: int(bool(i.opcode.flags & _F.STORE)),
+    "loads": lambda i: int(_loads(i)),
+    "reads vectors to load": lambda i: i.reads & r.VECTOR_MASK if _loads(i) else 0,
+    "reads SGPRs to load": lambda i: i.reads & _SCALARS if _loads(i) else 0,
     "waits for all": lambda i: int(i.value("simm16") == 0),
     "lgkmcnt 0": lambda i: int(not i.value("simm16") >> 8 & 63),
     "waits for 0": lambda i: int(i.value("simm16") == 0 and not i.units("sdst")),

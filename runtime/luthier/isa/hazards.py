@@ -16,6 +16,7 @@ Deliberately not here:
   transcendental operations.
 - What depends on more than two or three instructions in order, or on an allocation: partial forwarding on GFX11 in
   waves of 64 lanes, 64-bit shifts by the last register allocated on gfx90a, hard clauses of images on GFX10.1.
+- Writes of EXEC that an instruction does not name, as those of ``s_and_saveexec``, after memory read it (GFX10.1).
 - Reads of EXEC by vector memory after a vector instruction wrote it, which LLVM keeps apart and no document asks for.
 - ``s_nop`` before a wave gives its registers back (GFX11), and what only a trap handler meets.
 - On GFX1250: pages that fault, FLAT_SCRATCH as a base, changes of MODE, ``s_getreg`` of the state.
@@ -23,7 +24,7 @@ Deliberately not here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal, NamedTuple
@@ -104,6 +105,11 @@ class Hazard:
     remedy: str = ""
     """What stands for wait states, in words, if they do not help."""
 
+    @cached_property
+    def in_registers(self) -> bool:
+        """Whether producer and consumer meet in registers; else the one is enough for the other."""
+        return self.producer is not None and bool(self.producer.role) and bool(self.consumer.role)
+
     def parties(self, name: str) -> tuple[Party, ...]:
         """Those that a field names, one of `PARTS`."""
         said: Party | tuple[Party, ...] | None = getattr(self, name)
@@ -151,6 +157,11 @@ def _passes(more: int) -> dict[int, int]:
     return {count: count + more for count in (2, 4, 8, 16)}
 
 
+_IN_ORDER = ("result", "matrix C")
+MATRIX_KINDS = ("MFMA", "MFMA, no DGEMM", "XDL", "SGEMM", "DGEMM", "DGEMM 4x4", "DGEMM 16x16")
+"""Matrix instructions write, and read C, in order: behind the younger one, the older one has done it."""
+
+
 def _row(
     name: str,
     producer: tuple[str, str] | str | None,
@@ -166,6 +177,8 @@ def _row(
     made = None if producer is None else party(producer)
     lists = ("cleared_by", "disarmed_by", "forgotten_by")
     options: dict[str, object] = {"middle": None, **dict.fromkeys(lists, ()), **more}
+    if made is not None and made.role in _IN_ORDER and made.kind in MATRIX_KINDS:
+        options["disarmed_by"] = (("MFMA", made.role),)
     if options["middle"] is not None:
         options["middle"] = party(options["middle"])  # type: ignore[arg-type]
     for name_of_list in lists:
@@ -258,35 +271,36 @@ _SCALAR_ROWS = (
 )
 
 _CLAUSE = "LLVM, GCNHazardRecognizer, checkSoftClauseHazards"
-_CLAUSE_LENGTH = 5
-"""Instructions of a clause that LLVM looks back at."""
 
 
-def _clause(kind: str, words: str) -> tuple[Hazard, ...]:
+def _clause(kind: str, words: str, where: frozenset[str]) -> tuple[Hazard, ...]:
+    """Memory instructions, one behind another, that may be started anew together. LLVM keeps also stores behind loads
+    apart from them, for they might have the same address."""
+
     def row(name: str, producer: str, consumer: str) -> Hazard:
         return _row(
             f"{words} of one clause: {name}",
             (kind, producer),
             (kind, consumer),
-            _CLAUSE_LENGTH,
-            _NINE,
+            None,
+            where,
             _CLAUSE,
             cleared_by=(f"not {kind}",),
             xnack=True,
-            remedy="an instruction of another kind between them",
+            remedy="an instruction of another kind between them, s_nop 0",
         )
 
     registers = "SGPRs" if kind == "SMEM" else "vectors"
     return (
-        row("one overwrites what another read", f"reads {registers}", f"writes {registers}"),
-        row("one overwrites what it reads itself", "", "overwrites its own source"),
+        row("one overwrites what another read", f"reads {registers} to load", f"writes {registers}"),
+        row("one overwrites what it reads itself", "loads", "overwrites its own source"),
         row("one overwrote what it read itself", "overwrites its own source", ""),
     )
 
 
 _LANE_ROWS = (
-    *_clause("SMEM", "scalar loads"),
-    *_clause("VMEM", "vector memory instructions"),
+    *_clause("SMEM", "scalar loads", _NINE | _10_1),
+    *_clause("VMEM", "vector memory instructions", _NINE),
     _row(
         "VALU writes an SGPR, VALU reads it",
         ("VALU", "writes SGPRs"),
@@ -610,7 +624,7 @@ _GFX10_ROWS = (
     _row(
         "memory reads an SGPR or EXEC, a scalar instruction overwrites it",
         ("VMEM or LDS", "reads SGPRs or EXEC"),
-        ("SALU or SMEM", "writes SGPRs or EXEC"),
+        ("SALU or SMEM", "writes SGPRs or EXEC by name"),
         None,
         _10_1,
         _LLVM,
@@ -730,7 +744,8 @@ _GFX11_ROWS = (
             middle=(writer, f"writes {what}"),
             cleared_by=(("s_waitcnt_depctr", field),),
             clears_all=False,
-            forgotten_by=(("SALU or VALU", "writes SGPRs"),),
+            # LLVM looks at one function at a time: calls and returns take long enough for a mask to be read.
+            forgotten_by=(("anything", "writes SGPRs"), ("call or return", "all SGPRs")),
             wave_size=64,
             remedy=f"s_waitcnt_depctr ({field[:-2]})",
         )
@@ -875,21 +890,47 @@ class HazardModel:
         """Most wait states that any hazard needs."""
         return max((rule.window for rule in self.rules if rule.hazard.clock == "states"), default=0)
 
-    def most_needed(self, producer: str = "", consumer: str = "", clock: Clock = "states") -> int:
-        """The largest number that hazards between parties with these words in their kinds need."""
+    @cached_property
+    def behind_vector_scalars(self) -> int:
+        """Most wait states that an SGPR, VCC or EXEC written by a vector instruction needs before any use."""
+        return self._most("states", lambda one: one.kind.startswith("VALU") and one.role in SCALAR_WRITERS)
+
+    @cached_property
+    def behind_matrix(self) -> int:
+        """Most wait states that any instruction may need behind a matrix instruction of GFX9."""
+        return self._most("states", lambda one: one.kind in MATRIX_KINDS)
+
+    @cached_property
+    def behind_wmma(self) -> int:
+        """Most vector instructions that must be between a WMMA and a vector instruction that is none."""
+        return self._most("vector instructions", lambda one: "WMMA" in one.kind, lambda one: "VALU" in one.kind)
+
+    @cached_property
+    def behind_vskip(self) -> int:
+        """Wait states between a change of MODE.vskip and a vector instruction."""
+        return self._most("states", lambda one: one.kind == "s_setvskip" or one.role == "sets VSKIP")
+
+    def _most(
+        self,
+        clock: Clock,
+        producer: Callable[[Party], bool],
+        consumer: Callable[[Party], bool] = lambda one: True,
+    ) -> int:
         return max(
             (
                 rule.window
                 for rule in self.rules
                 if rule.hazard.clock == clock
                 and rule.hazard.producer is not None
-                and producer in rule.hazard.producer.kind
-                and consumer in rule.hazard.consumer.kind
+                and producer(rule.hazard.producer)
+                and consumer(rule.hazard.consumer)
             ),
             default=0,
         )
 
 
+ALWAYS = ROLES[""]
+"""Of instructions that take part whatever their operands are."""
 PARTS = ("producer", "consumer", "middle", "cleared_by", "disarmed_by", "forgotten_by")
 """Fields of `Hazard` that name parties."""
 

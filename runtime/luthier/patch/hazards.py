@@ -1,9 +1,8 @@
 """Wait states where a payload meets the application's code.
 
 Inside the application's code and inside a payload the compiler has placed what the hardware does not interlock. At the
-seam nobody has: these rules stand in for it, generously. Sources: the ISA documents' tables of required wait states
-(GFX9 chapter 4.5, "Manually Inserted Wait States"; MI200 and MI300, "Dependency Resolution"). The emulated device has
-no hazards: these have never been timed on hardware.
+seam nobody has: these rules stand in for it, generously, with the largest numbers of the table of hazards
+(`luthier.isa.hazards`). `luthier.lifting.hazards` checks what comes of it.
 """
 
 from __future__ import annotations
@@ -11,12 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from luthier.isa import InstructionFlag
+from luthier.isa.hazards import hazard_model
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
-
-SKIP_WAIT_STATES = 2
-"""Between s_setvskip and a vector instruction, as after s_setreg of MODE.vskip."""
-
 
 Seam = tuple[tuple[str, ...], tuple[str, ...]]
 """Assembly to run before and after a payload."""
@@ -27,17 +23,18 @@ class Seams:
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
+        hazards = hazard_model(lifted.target, lifted.wave_size)
         # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
         before = lifted.target.lane_mask_wait, lifted.target.replay_wait
         self._everywhere = tuple(wait for wait in before if wait is not None)
         replay = lifted.target.replay_wait
-        if distance := lifted.target.matrix_vector_distance:
+        if distance := hazards.behind_wmma:
             reached = np.array(lifted.block_of) >= 0
             # A word that is not known may be a matrix instruction as well.
             if ((lifted.code.flags & _MATRIX != 0) | (lifted.code.opcode < 0))[reached].any():
                 self._everywhere += ("v_nop",) * distance
         self._behind: tuple[str, ...] = () if replay is None else (replay,)
-        self._matrix_waits = lifted.target.matrix_wait_states
+        self._matrix_waits, self._skip_waits = hazards.behind_matrix, hazards.behind_vskip
         self._matrices: list[int] | None = None
         """[n + 1] matrix instructions before each one; None if control reaches none."""
         if self._matrix_waits:
@@ -72,8 +69,8 @@ class Seams:
             point - begin < self._matrix_waits or matrices[point] != matrices[point - self._matrix_waits]
         ):
             return wait_states(self._matrix_waits)
-        if lifted.skipped and any(at in lifted.skipped for at in range(max(begin, point - SKIP_WAIT_STATES), point)):
-            return wait_states(SKIP_WAIT_STATES)
+        if lifted.skipped and any(at in lifted.skipped for at in range(max(begin, point - self._skip_waits), point)):
+            return wait_states(self._skip_waits)
         return self._everywhere
 
 
@@ -85,14 +82,18 @@ def wait_states(count: int) -> tuple[str, ...]:
     return tuple(f"s_nop {min(16, count - done) - 1}" for done in range(0, count, 16))
 
 
+def _behind_vector_scalars(target: Target) -> int:
+    return hazard_model(target, target.default_wave_size).behind_vector_scalars
+
+
 def waits_after_readlane(target: Target) -> list[str]:
     """Assembly after a payload that ends by reading SGPRs back from vector lanes, which the application may use as
     addresses."""
-    return [*wait_states(target.vector_sgpr_wait_states)]
+    return [*wait_states(_behind_vector_scalars(target))]
 
 
 def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
     """Assembly before and after a payload gives registers new values: they come from vector instructions that SALU
     instructions copy, and the application may use them as lane selectors, addresses, or through DPP."""
     wait = [] if target.lane_mask_wait is None else [target.lane_mask_wait]
-    return wait, [*wait, *wait_states(target.vector_sgpr_wait_states)]
+    return wait, [*wait, *wait_states(_behind_vector_scalars(target))]

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.debug import Step
+from luthier.emulator.inspection.hazards import HAZARDS, HazardChecker, LaunchHazard
 from luthier.emulator.inspection.waits import WAITS, WaitWatch, watch_of
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.worker import Access
 from luthier.errors import DeviceError
 
 UNINITIALISED, RACES = "uninitialised", "races"
-CHECKS = (UNINITIALISED, RACES, WAITS)
+CHECKS = (UNINITIALISED, RACES, WAITS, HAZARDS)
 
 
 class CheckWarning(UserWarning):
@@ -143,9 +144,14 @@ class Checks:
             if 0 <= start < shadow.allocation.size:
                 shadow.written[start : start + size] = True
 
-    def checker(self, kernel: str) -> LaunchChecker | None:
+    def checker(self, code: Code, kernel: str) -> LaunchCheckers | None:
         """What looks at every instruction of a launch of the kernel of that name; None if nothing has to."""
-        return LaunchChecker(self.names, kernel, self.shadows()) if self.names - {WAITS} else None
+        found: list[LaunchChecker | HazardChecker] = []
+        if self.names - {WAITS, HAZARDS}:
+            found.append(LaunchChecker(self.names, kernel, self.shadows()))
+        if HAZARDS in self.names:
+            found.append(HazardChecker(code, kernel))
+        return LaunchCheckers(found) if found else None
 
     def wait_watch(self, code: Code, kernel: str) -> WaitWatch | None:
         """What watches a launch for missing waits, where that is asked for."""
@@ -199,8 +205,24 @@ class _Group:
     """Barriers that each wave has passed."""
 
 
+class LaunchCheckers:
+    """Several that look at all steps of a launch."""
+
+    def __init__(self, checkers: Collection[LaunchChecker | HazardChecker]) -> None:
+        self._checkers = checkers
+
+    def observe(self, step: Step) -> None:
+        """A wave is about to execute an instruction."""
+        for checker in self._checkers:
+            checker.observe(step)
+
+    def findings(self) -> tuple[Finding | LaunchHazard, ...]:
+        """Of all."""
+        return tuple(finding for checker in self._checkers for finding in checker.findings())
+
+
 class LaunchChecker:
-    """The checks of one launch."""
+    """The checks of one launch that look at memory."""
 
     def __init__(self, names: Collection[str], kernel: str, shadows: list[Shadow]) -> None:
         self._names = names

@@ -114,7 +114,7 @@ class _Search:
         for block in lifted.blocks:
             for step in self._steps.of(block.index):
                 for number, units, tag in step.makes:
-                    if number != hit.rule or not units & hit.units:
+                    if number != hit.rule or (rule.hazard.in_registers and not units & hit.units):
                         continue
                     way = self._way(block.index, step, Entry(number, rule.hazard.middle is None, units, tag, 0, 0), hit)
                     if way is not None:
@@ -132,7 +132,7 @@ class _Search:
             hazard.name,
             place_of(lifted, hit.step),
             None if producer is None else place_of(lifted, producer),
-            UnitSet(units if hazard.consumer.role and units != 1 else 0),
+            UnitSet(units if hazard.in_registers and units != 1 else 0),
             there,
             None if hazard.needed is None else needed,
             hazard.clock,

@@ -54,7 +54,7 @@ def _needed(steps: Steps, flow: Flow, following: list[list[int]], index: int, st
     def report(step: Step, entry: Entry, units: int, needed: int) -> None:
         nonlocal lacks
         if machine.model.rules[entry.rule].hazard.clock == "states":
-            lacks = max(lacks, needed - entry.age)
+            lacks = max(lacks, needed - entry.age, 1)
 
     # What is before it stays as old as it is: the nop takes no time.
     after = Ticks(until.states + here, until.vector, until.transcendental)

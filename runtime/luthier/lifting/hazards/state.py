@@ -130,7 +130,7 @@ class Machine:
         clock = self._clocks[rule.number]
         keep = []
         for one in live[rule.number]:
-            common = one.units & units
+            common = one.units & units if hazard.in_registers else one.units
             needed = min(rule.needed(one.tag), at_most)
             age = step.time[clock] - one.birth if rule.window else 0
             since = step.time.transcendental - one.transcendental

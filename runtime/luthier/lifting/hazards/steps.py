@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier import _mc
-from luthier.isa.hazards import PARTS, HazardModel, Instance, Rule, Ticks, hazard_model, ticks
+from luthier.isa.hazards import ALWAYS, PARTS, HazardModel, Instance, Rule, Ticks, hazard_model, ticks
 from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
 
@@ -169,7 +169,12 @@ class Steps:
             places = {
                 name: members[rule.number, name][which] & reached for name in PARTS if (rule.number, name) in members
             }
-            near.only(rule, places)
+            sure = np.zeros(len(numbers), np.bool_)
+            for position, number in enumerate(numbers.tolist()):
+                if number >= 0:
+                    roles = self.model.parts(lifted.isa.opcode(number)).get((rule.number, "cleared_by"), ())
+                    sure[position] = ALWAYS in roles
+            near.only(rule, places, sure[which])
             for name, here in places.items():
                 place = rule.number, name
                 for index in np.flatnonzero(here).tolist():
@@ -187,9 +192,10 @@ class _Near:
         self._total = total
         self._index = np.arange(len(blocks))
 
-    def only(self, rule: Rule, places: dict[str, NDArray[np.bool_]]) -> None:
+    def only(self, rule: Rule, places: dict[str, NDArray[np.bool_]], sure: NDArray[np.bool_]) -> None:
         """Producers and consumers that have no partner within the rule's window, in the order of addresses, and are not
-        that near to an end of their block; instructions that clear and have no producer since the last that did."""
+        that near to an end of their block; instructions that clear and have no producer since the last that did for
+        sure."""
         if "producer" in places and rule.window:
             clock = 1 if rule.hazard.clock == "vector instructions" else 0
             begin, end = self._total[:-1, clock], self._total[1:, clock]
@@ -200,7 +206,7 @@ class _Near:
         if "cleared_by" in places:
             active = places["producer"] | places.get("middle", False)
             produced = np.maximum(_last_before(np.where(active, self._index, -1), -1), self._first - 1)
-            cleared = _last_before(np.where(places["cleared_by"], self._index, -1), -1)
+            cleared = _last_before(np.where(sure, self._index, -1), -1)
             places["cleared_by"] &= (produced >= cleared) | (cleared < self._first)
 
 

@@ -1,0 +1,68 @@
+"""Every row of the table: both sides of its limit, what clears it, and what must come between."""
+
+from __future__ import annotations
+
+import pytest
+from luthier.isa.hazards import Rule
+from luthier.lifting.hazards.steps import Step
+from sequences import Isa, Sequence_, isa_of, pool_steps, sequence, wave_sizes
+
+NOT_IN_POOL = {
+    "image instruction with a long address, buffer instruction with an offset",
+}
+
+
+def steps_with(isa: Isa, rule: Rule, field: str) -> list[tuple[str, Step]]:
+    """Instructions that are a party of a rule."""
+    chosen = {
+        "producer": lambda step: any(number == rule.number for number, *_ in step.makes),
+        "consumer": lambda step: any(number == rule.number for number, *_ in step.checks),
+        "middle": lambda step: any(number == rule.number for number, *_ in step.arms),
+        "cleared_by": lambda step: rule.number in step.clears,
+    }[field]
+    return [(text, step) for text, step in pool_steps(isa) if chosen(step)]
+
+
+def meets(line: Sequence_, rule: Rule, steps: list[Step]) -> bool:
+    return any(lack.rule == rule.number for lack in line.lacks(steps)[-1])
+
+
+def find(isa: Isa, rule: Rule) -> tuple[list[Step], list[str], int] | None:
+    """Producer, middle where there must be one, and consumer that meet by a rule when nothing is between them; and how
+    many are needed."""
+    line = sequence(isa)
+    middles = [[one] for one in steps_with(isa, rule, "middle")] if rule.hazard.middle else [[]]
+    producers = [[one] for one in steps_with(isa, rule, "producer")] if rule.hazard.producer else [[]]
+    for producer in producers:
+        for middle in middles:
+            for consumer in steps_with(isa, rule, "consumer"):
+                chosen = [*producer, *middle, consumer]
+                steps = [step for _, step in chosen]
+                lacks = [lack for lack in line.lacks(steps)[-1] if lack.rule == rule.number]
+                if lacks:
+                    return steps, [text for text, _ in chosen], lacks[0].needed
+    return None
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize(("target", "lanes"), wave_sizes())
+def test_every_row(target: str, lanes: int) -> None:
+    isa = isa_of(target, lanes)
+    line = sequence(isa)
+    nop, vector = line.steps(["s_nop 0", "v_nop"])
+    for rule in line.model.rules:
+        found = find(isa, rule)
+        if found is None:
+            assert rule.hazard.name in NOT_IN_POOL or set(rule.hazard.needed.values()) == {0}, rule.hazard
+            continue
+        steps, texts, needed = found
+        if rule.window and rule.hazard.middle is None:
+            filler = nop if rule.hazard.clock == "states" else vector
+            cleared = rule.number in filler.clears
+            assert meets(line, rule, [steps[0], *[filler] * (needed - 1), steps[1]]) or cleared, texts
+            assert not meets(line, rule, [steps[0], *[filler] * needed, steps[1]]), texts
+        for text, clear in steps_with(isa, rule, "cleared_by"):
+            if rule.hazard.producer is not None and not clear.makes and not clear.arms:
+                assert not meets(line, rule, [*steps[:-1], clear, steps[-1]]), (texts, text)
+        if rule.hazard.middle is not None:
+            assert not meets(line, rule, [steps[0], steps[-1]]) or steps[-1].arms, texts
