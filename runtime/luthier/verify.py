@@ -15,7 +15,9 @@ from luthier.devices import open_device
 from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
 from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
 from luthier.launch_plan import LaunchPlan, default_plan
-from luthier.objects import CodeObject, Symbol
+from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
+from luthier.objects import CodeObject, Symbol, load_object
 from luthier.patch import KernelReport, RefusedError, patch_object
 from luthier.table import Table
 from luthier.task import InstrumentationTask
@@ -54,6 +56,9 @@ class KernelVerdict:
     missing_waits: tuple[str, ...] = ()
     """Where the original uses registers of operations that need not be done. If anywhere, both ran without late
     results."""
+    hazards: tuple[str, ...] = ()
+    """Where the original does not keep apart what hardware does not, on any path. If anywhere, the patched kernel was
+    not checked for that."""
 
     @property
     def equal(self) -> bool:
@@ -143,6 +148,9 @@ def verify_kernel(
     report = patched.report.kernels[0] if patched.report.kernels else None
     original, instrumented, waits = _launch_both(object, patched.data, plan)
     problems = [str(finding) for finding in instrumented.findings]
+    hazards = _hazards(object, plan.kernel)
+    if not hazards:
+        problems += _hazards(load_object(patched.data), plan.kernel)
     compared = 0
     for index, (left, right) in enumerate(zip(original.arguments, instrumented.arguments, strict=True)):
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
@@ -194,7 +202,16 @@ def verify_kernel(
         counted,
         tuple(tables),
         waits,
+        hazards,
     )
+
+
+def _hazards(object: CodeObject, kernel: str) -> tuple[str, ...]:
+    """Hazards on any path of a kernel; none of a patched one that cannot be lifted again."""
+    try:
+        return tuple(str(finding) for finding in check_hazards(lift(object, kernel), unneeded=False).findings)
+    except LiftError:
+        return ()
 
 
 def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[_Run, _Run, tuple[str, ...]]:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from luthier.errors import DecodeError
 from luthier.isa import Isa
 from luthier.isa import registers as r
-from luthier.isa.hazards import Hazard, HazardModel, Ticks, hazard_model, ticks
+from luthier.isa.hazard_model import HazardModel, Ticks, hazard_model, ticks
+from luthier.isa.hazards import Hazard
 from luthier.isa.targets import TARGETS
 from luthier.lifting.hazards.state import EMPTY, Entry, Machine
 from luthier.lifting.hazards.steps import Step, instance_of, step_of

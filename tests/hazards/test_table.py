@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from luthier.isa.hazards import Rule
+from luthier.isa.hazard_model import Rule
 from luthier.lifting.hazards.steps import Step
 from sequences import Isa, Sequence_, isa_of, pool_steps, sequence, wave_sizes
 

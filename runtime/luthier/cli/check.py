@@ -11,20 +11,20 @@ from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels
 from luthier.errors import LiftError, ObjectError
 from luthier.lifting import lift
-from luthier.lifting.hazards import HazardReport, check_hazards
-from luthier.lifting.waits import WaitReport, check_waits
+from luthier.lifting.hazards import HazardFinding, HazardReport, check_hazards
+from luthier.lifting.waits import Finding, WaitReport, check_waits
 from luthier.objects import CodeObject, load_object, load_objects
 
 
 class _Checked(NamedTuple):
     """A kernel and what was found."""
 
-    object: CodeObject
+    code: CodeObject
     waits: WaitReport
     hazards: HazardReport
 
     @property
-    def findings(self) -> tuple[object, ...]:
+    def findings(self) -> tuple[Finding | HazardFinding, ...]:
         """Of both checks."""
         return *self.waits.findings, *self.hazards.findings
 
@@ -32,7 +32,9 @@ class _Checked(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_object_arguments(parser)
-    parser.add_argument("--unneeded", action="store_true", help="list waits and wait states that no path needs, not only count them")
+    parser.add_argument(
+        "--unneeded", action="store_true", help="list waits and wait states that no path needs, not only count them"
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
@@ -84,10 +86,10 @@ def _print(
 ) -> None:
     for one in results:
         for finding in one.findings:
-            print(f"{one.object.target}: {finding}")
+            print(f"{one.code.target}: {finding}")
         if list_unneeded:
             for wait in (*one.waits.unneeded, *one.hazards.unneeded):
-                print(f"{one.object.target}: not needed: {wait}")
+                print(f"{one.code.target}: not needed: {wait}")
     for object, kernel, problem in refused:
         print(f"{object.target}: {kernel}: NOT CHECKED: {problem}", file=sys.stderr)
     findings = sum(len(one.findings) for one in results)

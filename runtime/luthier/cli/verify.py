@@ -66,6 +66,8 @@ def print_verdict(verdict: KernelVerdict) -> None:
         print(f"  NOTE: {wait}")
     if verdict.missing_waits:
         print("  NOTE: what the original computes depends on time; compared with results that are there at once")
+    for hazard in verdict.hazards:
+        print(f"  NOTE: {hazard}")
     for problem in verdict.problems:
         print(f"  PROBLEM: {problem}")
     if not verdict.equal:

@@ -28,9 +28,9 @@ class Kind(NamedTuple):
     names: str = ""
     other_than: str | None = None
 
-    def __contains__(self, opcode: object) -> bool:
-        assert isinstance(opcode, Opcode)
-        if self.classes and not opcode.flags & self.classes or opcode.flags & self.without:
+    def has(self, opcode: Opcode) -> bool:
+        """Whether instructions of an opcode are of this kind."""
+        if (self.classes and not opcode.flags & self.classes) or opcode.flags & self.without:
             return False
         if re.match(self.names, opcode.pseudo) is None:
             return False
@@ -50,15 +50,14 @@ KINDS: Mapping[str, Kind] = {
     "VALU, no MFMA": Kind(_F.VALU, _VECTOR_MEMORY, other_than=_MATRIX_NAMES),
     "VALU, no MFMA or DOT": Kind(_F.VALU, _VECTOR_MEMORY | _F.DOT, other_than=_MATRIX_NAMES),
     "VALU, no MFMA or AGPR move": Kind(_F.VALU, _VECTOR_MEMORY, other_than=f"{_MATRIX_NAMES}|{_MOVES}"),
-    "VALU, memory or export, no MFMA": Kind(
-        _F.VALU | _VECTOR_MEMORY | _F.DS | _F.EXPORT, other_than=_MATRIX_NAMES
-    ),
+    "VALU, memory or export, no MFMA": Kind(_F.VALU | _VECTOR_MEMORY | _F.DS | _F.EXPORT, other_than=_MATRIX_NAMES),
     "VALU, no WMMA": Kind(_F.VALU, _VECTOR_MEMORY, other_than="V_WMMA_|V_SWMMAC_"),
     "not VALU": Kind(without=_F.VALU),
     "transcendental": Kind(_F.TRANS, names="V_(?!S_)"),
     "DOT": Kind(_F.DOT, names="V_DOT"),
     "DPP": Kind(_F.DPP),
     "SALU": Kind(_F.SALU),
+    "SALU, no call": Kind(_F.SALU, other_than="S_SETPC_|S_SWAPPC_|S_CALL_"),
     "SALU or SMEM": Kind(_F.SALU | _F.SMEM),
     "SALU or VALU": Kind(_F.SALU | _F.VALU),
     "SMEM": Kind(_F.SMEM),
@@ -235,13 +234,19 @@ def _is_gds(i: Instance) -> int:
     return int(i.opcode.pseudo.startswith("S_") or bool(i.opcode.flags & _F.GWS) or bool(i.value("gds")))
 
 
+_SOPP = 1 << 6
+"""LLVM's SIInstrFlags."""
+_WAITS_IN_SOPK = ("S_SETVSKIP", "S_VERSION", "S_WAITCNT_")
+
 Role = Callable[[Instance], int]
 ROLES: Mapping[str, Role] = {
     "": lambda i: 1,
     "writes SGPRs": lambda i: i.writes & _SCALARS,
     "reads SGPRs": lambda i: i.reads & _SCALARS,
     "writes SGPRs or EXEC": lambda i: i.writes & (_SCALARS | r.EXEC_MASK),
-    "writes SGPRs or EXEC by name": lambda i: i.units("sdst", "sdst_hi", "vdst", "sdata") & i.writes & (_SCALARS | r.EXEC_MASK),
+    "writes SGPRs or EXEC by name": lambda i: (
+        i.units("sdst", "sdst_hi", "vdst", "sdata") & i.writes & (_SCALARS | r.EXEC_MASK)
+    ),
     "reads SGPRs or EXEC": lambda i: i.reads & (_SCALARS | r.EXEC_MASK),
     "reads pairs of SGPRs": lambda i: _pairs(i.reads & _SCALARS & ~(1 << r.M0)),
     "writes SGPRs other than VCC": lambda i: _others_than_vcc(i.writes),
@@ -265,10 +270,12 @@ ROLES: Mapping[str, Role] = {
     "lane select": lambda i: i.units("src1") & r.SCALAR_MASK,
     "source 0": lambda i: i.units("src0") & r.VECTOR_MASK,
     "matrix A, B": lambda i: (
-        i.units("src0", "src1", "idx", "scale_src0", "scale_src1")
-        | (i.units("src2") if "V_SWMMAC" in i.opcode.pseudo else 0)
-    )
-    & r.VECTOR_MASK,
+        (
+            i.units("src0", "src1", "idx", "scale_src0", "scale_src1")
+            | (i.units("src2") if "V_SWMMAC" in i.opcode.pseudo else 0)
+        )
+        & r.VECTOR_MASK
+    ),
     "matrix C": lambda i: i.units("src2") & r.VECTOR_MASK,
     "AGPRs of A, B": lambda i: i.units("src0", "src1") & r.AGPR_MASK,
     "data of a wide store": _wide_store_data,
@@ -297,9 +304,6 @@ ROLES: Mapping[str, Role] = {
 }
 SCALAR_WRITERS = frozenset(name for name in ROLES if name.startswith(("writes SGPRs", "writes VCC", "writes EXEC")))
 """Roles of nobody who writes only vector registers."""
-_SOPP = 1 << 6
-"""LLVM's SIInstrFlags."""
-_WAITS_IN_SOPK = ("S_SETVSKIP", "S_VERSION", "S_WAITCNT_")
 
 
 _PASSES: tuple[tuple[frozenset[str], str, int], ...] = tuple(

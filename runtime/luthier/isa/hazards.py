@@ -24,14 +24,13 @@ Deliberately not here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from luthier.isa.generations import GFX9, GFX10, GFX11, GFX12, GFX90A, GFX908, GFX940, GFX1250, generations
-from luthier.isa.hazard_parties import KINDS, ROLES, SCALAR_WRITERS, Instance, Role, passes
-from luthier.isa.instructions import InstructionFlag
+from luthier.isa.hazard_parties import KINDS, ROLES, SCALAR_WRITERS, Role
 from luthier.isa.opcodes import Opcode
 from luthier.isa.targets import Target
 
@@ -46,7 +45,7 @@ class Party(NamedTuple):
 
     def may_be(self, opcode: Opcode) -> bool:
         """Whether instructions of this opcode may be it."""
-        return opcode in KINDS[self.kind] and (self.role not in SCALAR_WRITERS or _writes_scalars(opcode))
+        return KINDS[self.kind].has(opcode) and (self.role not in SCALAR_WRITERS or _writes_scalars(opcode))
 
     @property
     def units(self) -> Role:
@@ -249,9 +248,7 @@ _SCALAR_ROWS = (
         _NINE,
         _VEGA,
     ),
-    _row(
-        "SALU writes M0, load from memory to LDS", ("SALU", "writes M0"), ("load to LDS", "uses M0"), 1, _NINE, _VEGA
-    ),
+    _row("SALU writes M0, load from memory to LDS", ("SALU", "writes M0"), ("load to LDS", "uses M0"), 1, _NINE, _VEGA),
     _row(
         "store of more than 64 bits, VALU overwrites its data",
         ("VMEM", "data of a wide store"),
@@ -272,6 +269,9 @@ _SCALAR_ROWS = (
 
 _CLAUSE = "LLVM, GCNHazardRecognizer, checkSoftClauseHazards"
 
+_CLAUSE_REACH = 5
+"""Instructions that LLVM looks back at: longer clauses, which it makes, are no finding."""
+
 
 def _clause(kind: str, words: str, where: frozenset[str]) -> tuple[Hazard, ...]:
     """Memory instructions, one behind another, that may be started anew together. LLVM keeps also stores behind loads
@@ -282,7 +282,7 @@ def _clause(kind: str, words: str, where: frozenset[str]) -> tuple[Hazard, ...]:
             f"{words} of one clause: {name}",
             (kind, producer),
             (kind, consumer),
-            None,
+            _CLAUSE_REACH,
             where,
             _CLAUSE,
             cleared_by=(f"not {kind}",),
@@ -337,7 +337,14 @@ _LANE_ROWS = (
     _row(
         "conversion to 4 bits, VALU uses its result", ("VALU", "4-bit result"), ("VALU", "uses vectors"), 1, _950, _LLVM
     ),
-    _row("VALU writes a VGPR, v_permlane reads it", ("VALU", "writes VGPRs"), ("v_permlane", "reads VGPRs"), 2, _950, _LLVM),
+    _row(
+        "VALU writes a VGPR, v_permlane reads it",
+        ("VALU", "writes VGPRs"),
+        ("v_permlane", "reads VGPRs"),
+        2,
+        _950,
+        _LLVM,
+    ),
     _row("v_cmpx, v_permlane", "v_cmpx", "v_permlane", 4, _950, _LLVM),
 )
 
@@ -536,7 +543,15 @@ _MATRIX_90A_ROWS = (
         _MI200,
         opcodes="other",
     ),
-    _row("DOT, the same reads its result as A or B", ("DOT", "result"), ("DOT", "matrix A, B"), 3, _MATRIX_2, _MI200, opcodes="same"),
+    _row(
+        "DOT, the same reads its result as A or B",
+        ("DOT", "result"),
+        ("DOT", "matrix A, B"),
+        3,
+        _MATRIX_2,
+        _MI200,
+        opcodes="same",
+    ),
     _row(
         "DOT, another DOT or VALU or memory overwrites its result",
         ("DOT", "result"),
@@ -750,7 +765,7 @@ _GFX11_ROWS = (
             remedy=f"s_waitcnt_depctr ({field[:-2]})",
         )
         for writer, reader, what, field in (
-            ("SALU", "SALU or VALU", "SGPRs", "sa_sdst 0"),
+            ("SALU, no call", "SALU or VALU", "SGPRs", "sa_sdst 0"),
             ("VALU", "VALU", "SGPRs other than VCC", "va_sdst 0"),
             ("VALU", "VALU", "VCC", "va_vcc 0"),
         )
@@ -834,133 +849,3 @@ HAZARDS: tuple[Hazard, ...] = (
     *_GFX1250_ROWS,
 )
 """The table."""
-
-
-class Rule(NamedTuple):
-    """A row as the check applies it."""
-
-    number: int
-    """In `HazardModel.rules`."""
-    hazard: Hazard
-    window: int
-    """Age, in its clock, at which a producer is forgotten; 0 where it never is."""
-
-    def needed(self, tag: int) -> int:
-        """How many must be between producer and consumer.
-
-        Args:
-            tag: the producer's, as `tag` gives it.
-        """
-        table = self.hazard.needed
-        if table is None:
-            return 0
-        return table if isinstance(table, int) else table.get(tag, self.window)
-
-
-class HazardModel:
-    """The hazards of one processor at one wave size."""
-
-    def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
-        self._generation = target.generation
-        self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
-        rows = [hazard for hazard in HAZARDS if hazard.is_in(target, wave_size, xnack)]
-        self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
-
-    def tag(self, rule: Rule, opcode: Opcode) -> int:
-        """What a producer is remembered with: its passes, or its opcode."""
-        if isinstance(rule.hazard.needed, Mapping):
-            return passes(self._generation, opcode)
-        return 0 if rule.hazard.opcodes == "any" else opcode.pseudo_number
-
-    def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], tuple[Role, ...]]:
-        """The parts that instructions of an opcode may have, as rule and field of `Hazard`, with what gives the units
-        that they take part with: any of them."""
-        known = self._parts.get(opcode.number)
-        if known is None:
-            known = self._parts[opcode.number] = {
-                (rule.number, name): roles
-                for rule in self.rules
-                for name in PARTS
-                if (roles := tuple(one.units for one in rule.hazard.parties(name) if one.may_be(opcode)))
-            }
-        return known
-
-    @cached_property
-    def longest(self) -> int:
-        """Most wait states that any hazard needs."""
-        return max((rule.window for rule in self.rules if rule.hazard.clock == "states"), default=0)
-
-    @cached_property
-    def behind_vector_scalars(self) -> int:
-        """Most wait states that an SGPR, VCC or EXEC written by a vector instruction needs before any use."""
-        return self._most("states", lambda one: one.kind.startswith("VALU") and one.role in SCALAR_WRITERS)
-
-    @cached_property
-    def behind_matrix(self) -> int:
-        """Most wait states that any instruction may need behind a matrix instruction of GFX9."""
-        return self._most("states", lambda one: one.kind in MATRIX_KINDS)
-
-    @cached_property
-    def behind_wmma(self) -> int:
-        """Most vector instructions that must be between a WMMA and a vector instruction that is none."""
-        return self._most("vector instructions", lambda one: "WMMA" in one.kind, lambda one: "VALU" in one.kind)
-
-    @cached_property
-    def behind_vskip(self) -> int:
-        """Wait states between a change of MODE.vskip and a vector instruction."""
-        return self._most("states", lambda one: one.kind == "s_setvskip" or one.role == "sets VSKIP")
-
-    def _most(
-        self,
-        clock: Clock,
-        producer: Callable[[Party], bool],
-        consumer: Callable[[Party], bool] = lambda one: True,
-    ) -> int:
-        return max(
-            (
-                rule.window
-                for rule in self.rules
-                if rule.hazard.clock == clock
-                and rule.hazard.producer is not None
-                and producer(rule.hazard.producer)
-                and consumer(rule.hazard.consumer)
-            ),
-            default=0,
-        )
-
-
-ALWAYS = ROLES[""]
-"""Of instructions that take part whatever their operands are."""
-PARTS = ("producer", "consumer", "middle", "cleared_by", "disarmed_by", "forgotten_by")
-"""Fields of `Hazard` that name parties."""
-
-
-@cache
-def hazard_model(target: Target, wave_size: int, xnack: bool = True) -> HazardModel:
-    """The hazards of a processor.
-
-    Args:
-        xnack: whether code was built for, or also for, devices that may start memory instructions anew.
-    """
-    return HazardModel(target, wave_size, xnack and target.supports_xnack)
-
-
-class Ticks(NamedTuple):
-    """How much time an instruction takes, on every clock."""
-
-    states: int
-    vector: int
-    transcendental: int
-
-
-_NOP_FIELD = 15
-
-
-def ticks(opcode: Opcode, values: list[int]) -> Ticks:
-    """What an instruction counts between two others (LLVM, getNumWaitStates)."""
-    states = (values[0] & _NOP_FIELD) + 1 if opcode.pseudo == "S_NOP" else 1
-    vector = opcode.flags & InstructionFlag.VALU and not opcode.flags & (InstructionFlag.VMEM | InstructionFlag.FLAT)
-    return Ticks(states, int(bool(vector)), int(bool(opcode.flags & InstructionFlag.TRANS)))
-
-
-__all__ = ["HAZARDS", "Hazard", "HazardModel", "Instance", "Party", "Relation", "Rule", "Ticks", "hazard_model", "ticks"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from luthier.isa import InstructionFlag
-from luthier.isa.hazards import hazard_model
+from luthier.isa.hazard_model import hazard_model
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luthier.errors import HookError
 from luthier.isa import registers as r
-from luthier.isa.hazards import hazard_model
+from luthier.isa.hazard_model import hazard_model
 from luthier.module.llvm_types import units_of
 from luthier.payload.calls import Call, Intrinsic, Lowering, inline_assembly
 
@@ -139,7 +139,9 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
         "v_mov_b32 $1, 0",
         "v_lshlrev_b64 $2, 0, $4" if data == "i64" else "v_mov_b32 $2, $4",
     ]
-    missing = hazard_model(target, lowering.wave_size).behind_vector_scalars - len(lines)  # since the last v_readfirstlane of the address
+    missing = hazard_model(target, lowering.wave_size).behind_vector_scalars - len(
+        lines
+    )  # since the last v_readfirstlane of the address
     if missing > 0:
         lines.append(f"s_nop {missing - 1}")
     name = newer if target.sized_memory_names else older

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.debug import Step as WaveStep
 from luthier.isa import registers as r
-from luthier.isa.hazards import Rule, Ticks, hazard_model, ticks
+from luthier.isa.hazard_model import Rule, Ticks, hazard_model, ticks
 from luthier.isa.registers import UnitSet
 from luthier.lifting.hazards.findings import lacking
 from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from luthier.isa.hazards import Ticks
+from luthier.isa.hazard_model import Ticks
 from luthier.isa.registers import UnitSet
 from luthier.lifting.hazards.findings import HazardFinding, UnneededNop
 from luthier.lifting.hazards.nops import unneeded_nops
@@ -85,7 +85,7 @@ def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[Hazard
     hits: dict[tuple[int, int], _Hit] = {}
 
     def report(step: Step, entry: Entry, units: int, needed: int) -> None:
-        hit = hits.setdefault((step.index, entry.rule), _Hit(step.index, entry.rule, 0, entry.age, needed))
+        hit = hits.setdefault((step.at, entry.rule), _Hit(step.at, entry.rule, 0, entry.age, needed))
         hit.units |= units
         if needed - entry.age > hit.needed - hit.there:
             hit.there, hit.needed = entry.age, needed
@@ -119,7 +119,7 @@ class _Search:
                     way = self._way(block.index, step, Entry(number, rule.hazard.middle is None, units, tag, 0, 0), hit)
                     if way is not None:
                         path, reached, there, needed = way
-                        yield self._finding(hit, step.index, reached, there, needed, path)
+                        yield self._finding(hit, step.at, reached, there, needed, path)
 
     def _finding(
         self, hit: _Hit, producer: int | None, units: int, there: int, needed: int, path: tuple[int, ...]
@@ -152,7 +152,7 @@ class _Search:
             found: list[tuple[int, int, int]] = []
 
             def report(step: Step, met: Entry, units: int, needed: int) -> None:
-                if step.index == hit.step and met.rule == hit.rule:
+                if step.at == hit.step and met.rule == hit.rule:
                     found.append((units, met.age, needed))
 
             after = self._machine.run(state, steps, self._steps.length(index), report, start=start, only=True)
@@ -166,7 +166,7 @@ class _Search:
             return None
 
         start = Ticks(*(begin + own for begin, own in zip(producer.time, producer.own, strict=True)))
-        behind = [step for step in self._steps.of(block) if step.index > producer.index]
+        behind = [step for step in self._steps.of(block) if step.at > producer.at]
         way = go(block, behind, frozenset({entry}), start, (block,))
         while way is None and waiting:
             index, state, path = waiting.popleft()

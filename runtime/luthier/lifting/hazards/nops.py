@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from luthier.isa.hazards import Ticks
+from luthier.isa.hazard_model import Ticks
 from luthier.lifting.hazards.state import Entry, State
 from luthier.lifting.hazards.steps import Step, Steps
 from luthier.lifting.model import LiftedKernel
@@ -44,7 +44,7 @@ def _needed(steps: Steps, flow: Flow, following: list[list[int]], index: int, st
     own = steps.of(block)
     until = Ticks(*(steps.total[index] - steps.total[first]).tolist())
     here = int(steps.total[index + 1, 0] - steps.total[index, 0])
-    before = flow.machine.run(state, [step for step in own if step.index < index], until)
+    before = flow.machine.run(state, [step for step in own if step.at < index], until)
     if not before:
         return 0
     lacks = 0
@@ -60,7 +60,7 @@ def _needed(steps: Steps, flow: Flow, following: list[list[int]], index: int, st
     after = Ticks(until.states + here, until.vector, until.transcendental)
     now = machine.run(
         before,
-        [step for step in own if step.index > index],
+        [step for step in own if step.at > index],
         steps.length(block),
         report,
         start=after,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from luthier.isa.hazards import HazardModel, Rule, Ticks
+from luthier.isa.hazard_model import HazardModel, Rule, Ticks
 from luthier.lifting.hazards.steps import Step
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier import _mc
-from luthier.isa.hazards import ALWAYS, PARTS, HazardModel, Instance, Rule, Ticks, hazard_model, ticks
+from luthier.isa.hazard_model import ALWAYS, PARTS, HazardModel, Rule, Ticks, hazard_model, ticks
+from luthier.isa.hazard_parties import Instance
 from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
 
@@ -18,7 +19,8 @@ from luthier.lifting.model import LiftedKernel
 class Step(NamedTuple):
     """One instruction that takes part in hazards. All rules are by number."""
 
-    index: int
+    at: int
+    """The instruction."""
     time: Ticks
     """From the beginning of its block to it."""
     own: Ticks
@@ -105,7 +107,7 @@ class Steps:
         self._native = lifted.effect_table.code(lifted.columns)
         self._blocks: dict[int, list[Step]] = {}
         self._ticks = self._count()
-        self.total = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(self._ticks, axis=0)])
+        self.total = _sums(self._ticks)
         """[n + 1, 3] ticks before each instruction in the order of addresses."""
         self._parts = self._taking_part()
 
@@ -148,7 +150,9 @@ class Steps:
         nop = np.array([one is not None and one.pseudo == "S_NOP" for one in opcodes], np.bool_)
         self._all_nops: list[int] = np.flatnonzero(nop[which]).tolist()
         for index in self._all_nops:
-            found[index, 0] = ticks(lifted.isa.opcode(lifted.columns.opcode[index]), lifted.columns.values(index)).states
+            found[index, 0] = ticks(
+                lifted.isa.opcode(lifted.columns.opcode[index]), lifted.columns.values(index)
+            ).states
         return found
 
     def _taking_part(self) -> dict[int, list[tuple[int, str]]]:
@@ -162,7 +166,10 @@ class Steps:
                     members.setdefault(place, np.zeros(len(numbers), np.bool_))[position] = True
         reached = np.array(lifted.block_of) >= 0
         found: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-        near = _Near(lifted, self.total)
+        # As if no s_nop took time, so that what they keep apart is there to be looked at.
+        without_nops = self._ticks.copy()
+        without_nops[self._all_nops, 0] = 0
+        near = _Near(lifted, _sums(without_nops))
         for rule in self.model.rules:
             if not all((rule.number, name) in members for name in NEEDED if rule.hazard.parties(name)):
                 continue
@@ -208,6 +215,11 @@ class _Near:
             produced = np.maximum(_last_before(np.where(active, self._index, -1), -1), self._first - 1)
             cleared = _last_before(np.where(sure, self._index, -1), -1)
             places["cleared_by"] &= (produced >= cleared) | (cleared < self._first)
+
+
+def _sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[n + 1, 3] sums of the rows before each."""
+    return np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(counts, axis=0)])
 
 
 def _last_before(values: NDArray[np.int64], none: int) -> NDArray[np.int64]:

@@ -160,4 +160,3 @@ class _Search:
             index, state, path = waiting.popleft()
             way = go(index, self._steps.of(index), state, path)
         return way
-

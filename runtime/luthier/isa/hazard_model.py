@@ -1,0 +1,140 @@
+"""The table of hazards as one processor has it (`luthier.isa.hazards`), and how time is counted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
+from typing import NamedTuple
+
+from luthier.isa.hazard_parties import ROLES, SCALAR_WRITERS, Role, passes
+from luthier.isa.hazards import HAZARDS, MATRIX_KINDS, Clock, Hazard, Party
+from luthier.isa.instructions import InstructionFlag
+from luthier.isa.opcodes import Opcode
+from luthier.isa.targets import Target
+
+
+class Rule(NamedTuple):
+    """A row as the check applies it."""
+
+    number: int
+    """In `HazardModel.rules`."""
+    hazard: Hazard
+    window: int
+    """Age, in its clock, at which a producer is forgotten; 0 where it never is."""
+
+    def needed(self, tag: int) -> int:
+        """How many must be between producer and consumer.
+
+        Args:
+            tag: the producer's, as `tag` gives it.
+        """
+        table = self.hazard.needed
+        if table is None:
+            return 0
+        return table if isinstance(table, int) else table.get(tag, self.window)
+
+
+class HazardModel:
+    """The hazards of one processor at one wave size."""
+
+    def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
+        self._generation = target.generation
+        self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
+        rows = [hazard for hazard in HAZARDS if hazard.is_in(target, wave_size, xnack)]
+        self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
+
+    def tag(self, rule: Rule, opcode: Opcode) -> int:
+        """What a producer is remembered with: its passes, or its opcode."""
+        if isinstance(rule.hazard.needed, Mapping):
+            return passes(self._generation, opcode)
+        return 0 if rule.hazard.opcodes == "any" else opcode.pseudo_number
+
+    def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], tuple[Role, ...]]:
+        """The parts that instructions of an opcode may have, as rule and field of `Hazard`, with what gives the units
+        that they take part with: any of them."""
+        known = self._parts.get(opcode.number)
+        if known is None:
+            known = self._parts[opcode.number] = {
+                (rule.number, name): roles
+                for rule in self.rules
+                for name in PARTS
+                if (roles := tuple(one.units for one in rule.hazard.parties(name) if one.may_be(opcode)))
+            }
+        return known
+
+    @cached_property
+    def longest(self) -> int:
+        """Most wait states that any hazard needs."""
+        return max((rule.window for rule in self.rules if rule.hazard.clock == "states"), default=0)
+
+    @cached_property
+    def behind_vector_scalars(self) -> int:
+        """Most wait states that an SGPR, VCC or EXEC written by a vector instruction needs before any use."""
+        return self._most("states", lambda one: one.kind.startswith("VALU") and one.role in SCALAR_WRITERS)
+
+    @cached_property
+    def behind_matrix(self) -> int:
+        """Most wait states that any instruction may need behind a matrix instruction of GFX9."""
+        return self._most("states", lambda one: one.kind in MATRIX_KINDS)
+
+    @cached_property
+    def behind_wmma(self) -> int:
+        """Most vector instructions that must be between a WMMA and a vector instruction that is none."""
+        return self._most("vector instructions", lambda one: "WMMA" in one.kind, lambda one: "VALU" in one.kind)
+
+    @cached_property
+    def behind_vskip(self) -> int:
+        """Wait states between a change of MODE.vskip and a vector instruction."""
+        return self._most("states", lambda one: one.kind == "s_setvskip" or one.role == "sets VSKIP")
+
+    def _most(
+        self,
+        clock: Clock,
+        producer: Callable[[Party], bool],
+        consumer: Callable[[Party], bool] = lambda one: True,
+    ) -> int:
+        return max(
+            (
+                rule.window
+                for rule in self.rules
+                if rule.hazard.clock == clock
+                and rule.hazard.producer is not None
+                and producer(rule.hazard.producer)
+                and consumer(rule.hazard.consumer)
+            ),
+            default=0,
+        )
+
+
+ALWAYS = ROLES[""]
+"""Of instructions that take part whatever their operands are."""
+PARTS = ("producer", "consumer", "middle", "cleared_by", "disarmed_by", "forgotten_by")
+"""Fields of `Hazard` that name parties."""
+
+
+@cache
+def hazard_model(target: Target, wave_size: int, xnack: bool = True) -> HazardModel:
+    """The hazards of a processor.
+
+    Args:
+        xnack: whether code was built for, or also for, devices that may start memory instructions anew.
+    """
+    return HazardModel(target, wave_size, xnack and target.supports_xnack)
+
+
+class Ticks(NamedTuple):
+    """How much time an instruction takes, on every clock."""
+
+    states: int
+    vector: int
+    transcendental: int
+
+
+_NOP_FIELD = 15
+
+
+def ticks(opcode: Opcode, values: list[int]) -> Ticks:
+    """What an instruction counts between two others (LLVM, getNumWaitStates)."""
+    states = (values[0] & _NOP_FIELD) + 1 if opcode.pseudo == "S_NOP" else 1
+    vector = opcode.flags & InstructionFlag.VALU and not opcode.flags & (InstructionFlag.VMEM | InstructionFlag.FLAT)
+    return Ticks(states, int(bool(vector)), int(bool(opcode.flags & InstructionFlag.TRANS)))

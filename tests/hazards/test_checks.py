@@ -1,0 +1,123 @@
+"""The check on all paths and while a kernel runs, in the command and in verification."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import luthier
+import numpy as np
+import pytest
+from luthier.cli.main import main
+from luthier.emulator import CheckWarning
+from luthier.launch_plan import LaunchPlan
+from luthier.lifting import lift
+from luthier.lifting.hazards import HazardReport, check_hazards
+from luthier.task import InstrumentationTask
+from luthier.tool import Tool
+from luthier.verify import verify_kernel
+from wait_kernels import kernel
+
+LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"
+DPP = "v_mov_b32_dpp v2, v3 quad_perm:[0,1,2,3] row_mask:0xf bank_mask:0xf"
+MFMA = "v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]"
+
+# (target, what runs, wait states there and needed of what is found)
+CASES = [
+    ("gfx906", f"{LANE}; s_nop 2; {SELECT}", [(3, 4)]),
+    ("gfx906", f"{LANE}; s_nop 3; {SELECT}", []),
+    ("gfx906", f"{LANE}; s_nop 0; s_mov_b32 s9, 0; {SELECT}", [(2, 4)]),
+    ("gfx906", f"v_mov_b32 v3, 0; {DPP}; v_mov_b32 v3, 0; s_nop 1; {DPP}", [(0, 2)]),
+    ("gfx942", f"{MFMA}; s_nop 3; v_mov_b32 v9, v0", [(4, 5)]),
+    ("gfx942", f"{MFMA}; s_nop 4; v_mov_b32 v9, v0", []),
+    ("gfx942", f"{MFMA}; s_nop 3; v_mov_b32 v9, v4", []),
+    # Over a branch, on the way that has fewest.
+    ("gfx906", f"{LANE}; s_cbranch_scc1 b; s_nop 4; b: ; {SELECT}", [(1, 4)]),
+    ("gfx906", f"{LANE}; s_cbranch_scc1 b; s_nop 4; b: ; s_nop 2; {SELECT}", []),
+    # Around a loop.
+    ("gfx906", f"a: ; {SELECT}; s_nop 0; {LANE}; s_cbranch_scc1 a", [(1, 4)]),
+    # Into a function and out of it.
+    ("gfx906", f"{LANE}; s_call_b64 s[30:31], f; =functions= f: ; {SELECT}; s_setpc_b64 s[30:31]", [(1, 4)]),
+    ("gfx906", f"s_call_b64 s[30:31], f; {SELECT}; =functions= f: ; {LANE}; s_setpc_b64 s[30:31]", [(1, 4)]),
+    ("gfx1100", "v_rcp_f32 v4, v3; v_mov_b32 v5, v4", [(0, 6)]),
+    ("gfx1100", "v_rcp_f32 v4, v3; s_waitcnt_depctr 0xfff; v_mov_b32 v5, v4", []),
+]
+
+
+def check(target: str, body: str) -> HazardReport:
+    return check_hazards(lift(kernel(target, body), "k"))
+
+
+@pytest.mark.parametrize(("target", "body", "expected"), CASES)
+def test_on_all_paths(target: str, body: str, expected: list[tuple[int, int]]) -> None:
+    report = check(target, body)
+    assert [(one.there, one.needed) for one in report.findings] == expected
+
+
+@pytest.mark.parametrize(("target", "body", "expected"), [case for case in CASES if "scc1" not in case[1]])
+def test_while_it_runs(target: str, body: str, expected: list[tuple[int, int]]) -> None:
+    device = luthier.open_device(f"emu:{target}", check=["hazards", "waits"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckWarning)
+        device.load(kernel(target, body).data).kernel("k").launch(np.zeros(64, np.uint32), grid=2, block=128)
+    assert [(one.there, one.needed) for one in device.findings] == expected
+    report = check(target, body)
+    assert [(one.address, one.producer) for one in device.findings] == [
+        (one.consumer.address, one.producer and one.producer.address) for one in report.findings
+    ]
+    assert all(one.workgroup == 0 and one.check == "hazards" for one in device.findings)
+
+
+def test_a_finding_tells_its_path() -> None:
+    (finding,) = check("gfx906", f"{LANE}; s_cbranch_scc1 b; s_nop 4; b: ; {SELECT}").findings
+    assert finding.registers.names() == ["s4"]
+    assert len(finding.path) == 2
+    assert "VALU writes an SGPR, it selects a lane; 1 wait states, it needs 4" in str(finding)
+    assert finding.to_json()["producer"]["text"] == LANE
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"{LANE}; s_nop 5; {SELECT}", [(6, 4)]),
+        ("s_nop 0", [(1, 0)]),
+        (f"{LANE}; s_nop 3; {SELECT}", []),
+        (f"{LANE}; s_nop 1; s_nop 1; {SELECT}", []),
+        (f"{LANE}; s_cbranch_scc1 b; s_mov_b32 s9, 0; b: ; s_nop 2; {SELECT}", []),
+    ],
+)
+def test_wait_states_that_no_path_needs(body: str, expected: list[tuple[int, int]]) -> None:
+    assert [(one.states, one.needed) for one in check("gfx906", body).unneeded] == expected
+
+
+def test_the_command(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "k.co"
+    path.write_bytes(kernel("gfx906", f"{LANE}; s_nop 2; {SELECT}; s_nop 7").data)
+    assert main(["check", str(path), "--json"]) == 1
+    (one,) = json.loads(capsys.readouterr().out)["kernels"]
+    (finding,) = one["hazards"]
+    assert (finding["there"], finding["needed"], finding["registers"]) == (3, 4, ["s4"])
+    assert [(nop["states"], nop["needed"]) for nop in one["unneeded_nops"]] == [(8, 0)]
+    assert main(["check", str(path), "--unneeded"]) == 1
+    assert "0 of 8 wait states are needed" in capsys.readouterr().out
+
+
+class First(Tool):
+    """A hook at the kernel's entry."""
+
+    def __init__(self, module) -> None:
+        super().__init__()
+        self.module = module
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        task.insert_hook_before(task.lifted.blocks[0].first, self.module.nothing)
+
+
+@pytest.mark.parametrize(("states", "count"), [(3, 0), (2, 1)])
+def test_verification_tells_what_the_original_lacks(make_module, states: int, count: int) -> None:
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
+    plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64, "fill": "arange"},))
+    verdict = verify_kernel(kernel("gfx942", f"{LANE}; s_nop {states}; {SELECT}"), First(module), plan)
+    assert verdict.equal
+    assert len(verdict.hazards) == count
