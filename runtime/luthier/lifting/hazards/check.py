@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from luthier.isa.hazard_model import Ticks
 from luthier.isa.registers import UnitSet
 from luthier.lifting.hazards.findings import HazardFinding, UnneededNop
+from luthier.lifting.hazards.flow import Flow
 from luthier.lifting.hazards.nops import unneeded_nops
-from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State
+from luthier.lifting.hazards.state import Entry, State
 from luthier.lifting.hazards.steps import Step, Steps
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.paths import Paths, place_of, successors
+from luthier.lifting.paths import place_of, successors
 
 
 @dataclass(frozen=True)
@@ -40,34 +41,6 @@ def check_hazards(lifted: LiftedKernel, unneeded: bool = True) -> HazardReport:
         tuple(_findings(lifted, steps, flow)),
         tuple(UnneededNop(lifted.kernel.name, place_of(lifted, index), here, need) for index, here, need in nops),
     )
-
-
-class Flow(Paths[State]):
-    """The states of one kernel. A function is followed once for all its calls."""
-
-    def __init__(self, lifted: LiftedKernel, steps: Steps) -> None:
-        self.machine = Machine(steps.model)
-        super().__init__(lifted, _Follower(self.machine, steps))
-
-
-class _Follower:
-    empty = EMPTY
-
-    def __init__(self, machine: Machine, steps: Steps) -> None:
-        self._machine, self._steps = machine, steps
-        self.merge = machine.merge
-
-    def unknown(self) -> State:
-        return EMPTY
-
-    def behind(self, block: int, state: State) -> State:
-        return self._machine.run(state, self._steps.of(block), self._steps.length(block))
-
-    def enter(self, block: int, state: State) -> tuple[State, None]:
-        return state, None
-
-    def widen(self, was: State, now: State) -> State:
-        return now
 
 
 @dataclass

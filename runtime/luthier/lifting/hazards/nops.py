@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from luthier.isa.hazard_model import Ticks
+from luthier.lifting.hazards.flow import Flow
 from luthier.lifting.hazards.state import Entry, State
 from luthier.lifting.hazards.steps import Step, Steps
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import successors
-
-if TYPE_CHECKING:
-    from luthier.lifting.hazards.check import Flow
 
 MOST_BLOCKS = 64
 """Blocks that are looked at behind an ``s_nop``; if that does not settle it, all of it counts as needed."""
