@@ -22,19 +22,26 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
-    def text(self) -> str:
-        """Aligned for reading: numbers to the right."""
+    def text(self, width: int = 0) -> str:
+        """Aligned for reading: numbers to the right.
+
+        Args:
+            width: columns of a terminal that lines are to fit: long texts lose their middle, down to 12 characters
+                each; 0: as wide as it gets.
+        """
         cells = [list(self.columns), *([_shown(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         numeric = [
             bool(self.rows) and all(isinstance(row[at], int | float) or row[at] is None for row in self.rows)
             for at in range(len(self.columns))
         ]
+        if width:
+            widths = _fitted(widths, numeric, width)
         lines = [self.title] if self.title else []
         for row in cells:
             padded = (
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(row, widths, numeric, strict=True)
+                cell.rjust(size) if right else _cut(cell, size).ljust(size)
+                for cell, size, right in zip(row, widths, numeric, strict=True)
             )
             lines.append(("  " + "  ".join(padded)).rstrip())
         return "\n".join(lines)
@@ -59,6 +66,29 @@ class Table:
     def from_json(cls, value: dict[str, Any]) -> Table:
         """The table that `to_json` gave."""
         return cls(value["title"], value["columns"], value["rows"])
+
+
+_SHORTEST = 12
+"""Characters that a text keeps where a line is too long."""
+
+
+def _fitted(widths: Sequence[int], numeric: Sequence[bool], width: int) -> list[int]:
+    """Widths of columns with the longest texts cut, so that a line fits; as good as it can be."""
+    widths = list(widths)
+    texts = [at for at, right in enumerate(numeric) if not right]
+    while sum(widths) + 2 * len(widths) > width:
+        longest = max(texts, key=lambda at: widths[at], default=-1)
+        if longest < 0 or widths[longest] <= _SHORTEST:
+            break
+        widths[longest] -= 1
+    return widths
+
+
+def _cut(text: str, size: int) -> str:
+    if len(text) <= size:
+        return text
+    end = (size - 1) // 3
+    return f"{text[: size - 1 - end]}…{text[len(text) - end :]}"
 
 
 def _shown(cell: Cell) -> str:

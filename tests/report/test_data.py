@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from luthier.cli.main import main
 from luthier.report import timeline as timelines
 from luthier.report.code import graph
 from luthier.report.page import document
@@ -120,9 +121,39 @@ def test_blocks_of_a_graph_do_not_overlap() -> None:
     assert graph({}) is None
 
 
+def test_code_whose_blocks_are_missing_is_not_shown(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", kernels=[kernel("k", instructions=8)], **{**code("k", 8), "blocks": []})
+    assert document(RunFolder(run))[0]["coded"] == []
+
+
 def test_runs_of_earlier_versions_have_no_listing(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", kernels=[kernel("k", instructions=8)], **code("k", 8))
     (run / "listings.parquet").unlink()
     (run / "blocks.parquet").unlink()
     data, codes = document(RunFolder(run))
     assert (len(data["kernels"]), data["coded"], codes) == (1, [], {})
+
+
+_GOOD: dict[str, Any] = {
+    "kernels": [kernel("k", instructions=8)],
+    "launches": [launch("k", 0, 10, 20)],
+    "sites": [{"kernel": "k", "object": "app", "digest": "d", "address": 0x1000, **SITE}],
+    "counters": [{"tool": "t", "variable": "v", "process": 1, "device": 0, "first": 0, "unsigned": [3]}],
+    **code("k", 8),
+}
+
+
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("table", [*_GOOD])
+def test_any_value_may_be_missing(tmp_path: Path, table: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each column of each table in turn: what is made of it is a report, or one line that says what is wrong."""
+    for column in _GOOD[table][0]:
+        rows = [{name: value for name, value in row.items() if name != column} for row in _GOOD[table]]
+        run = write_run(tmp_path / column, **{**_GOOD, table: rows})
+        for number, arguments in enumerate(
+            (["--format", "html"], ["--against", str(run), "--format", "json"], [str(run), "--format", "json"])
+        ):
+            out = tmp_path / f"{column}-{number}"
+            status = main(["report", str(run), *arguments, "-o", str(out)])
+            error = capfd.readouterr().err
+            assert (status, error) == (0, "") or (status == 1 and error.count("\n") == 1), column

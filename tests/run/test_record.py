@@ -257,7 +257,7 @@ def test_damaged_runs(folder: Path, tmp_path: Path, how: str, capfd: pytest.Capt
     bad = tmp_path / "bad"
     shutil.copytree(folder, bad)
     _damage(bad, how)
-    for format in ("text", "json", "perfetto"):
+    for format in ("text", "json", "perfetto", "html"):
         assert main(["report", str(bad), "--format", format, "-o", str(tmp_path / "out")]) == 1
         error = capfd.readouterr().err
         assert error.startswith("luthier report: error: ")

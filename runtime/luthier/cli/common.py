@@ -117,6 +117,14 @@ def _umask() -> int:
     return mask
 
 
+def terminal_width(stream: IO[str]) -> int:
+    """Columns of the terminal that a stream writes to; 0 if it is none, so that files and pipes get everything."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        return 0
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     json.dump(value, sys.stdout, indent=2)

@@ -25,6 +25,7 @@ COMMANDS = {
     "merge": ("luthier.cli.merge", "many runs as one: processes, ranks, repetitions"),
     "emulator": ("luthier.cli.emulator", "what the emulated device can execute, and its cache"),
     "tools": ("luthier.cli.tools", "list installed tools"),
+    "completion": ("luthier.cli.completion", "what a shell needs to complete commands and options"),
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
 

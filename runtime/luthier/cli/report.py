@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from luthier.cli.common import writing_atomically
+from luthier.cli.common import terminal_width, writing_atomically
 from luthier.errors import LuthierError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _report(folder: RunFolder, args: argparse.Namespace) -> int:
         export.write_csv_folder(folder, Path(args.output))
         return 0
     write: dict[str, Callable[[IO[bytes]], None]] = {
-        "text": lambda out: _write_text(folder, out),
+        "text": lambda out: _write_text(folder, args, out),
         "json": lambda out: export.write_json(folder, out, args.table),
         "csv": lambda out: export.write_csv(folder, args.table, out),
         "perfetto": lambda out: export.write_perfetto(folder, out),
@@ -109,10 +109,14 @@ def _write_comparison(folder: RunFolder, args: argparse.Namespace, out: IO[bytes
         out.write(json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
         return
     tables = [changed(table) for table in compared(folder, against) if table.rows]
-    text = "\n\n".join(table.text() for table in tables)
+    text = "\n\n".join(table.text(_width(args)) for table in tables)
     out.write(f"{text or 'the runs have neither kernels nor variables'}\n".encode())
 
 
-def _write_text(folder: RunFolder, out: IO[bytes]) -> None:
-    text = "\n\n".join(table.text() for table in folder.shown() if table.rows)
+def _width(args: argparse.Namespace) -> int:
+    return 0 if args.output else terminal_width(sys.stdout)
+
+
+def _write_text(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
+    text = "\n\n".join(table.text(_width(args)) for table in folder.shown() if table.rows)
     out.write(f"{text}\n".encode())

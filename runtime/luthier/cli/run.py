@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from luthier.cli.common import add_hoist_argument, add_tool_argument, write_atomically
+from luthier.cli.common import add_hoist_argument, add_tool_argument, terminal_width, write_atomically
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_executed(executed: Executed | None) -> None:
     if executed is not None:
-        print("== executed", executed.table().text(), sep="\n", file=sys.stderr)
+        print("== executed", executed.table().text(terminal_width(sys.stderr)), sep="\n", file=sys.stderr)
         if executed.elsewhere:
             print(f"  and {executed.elsewhere} wave-instructions of patched kernels and the runtime", file=sys.stderr)
 
@@ -144,12 +144,13 @@ def _report(
     from luthier.run import results
 
     reported = list(results.tables(instrumentation))
+    width = terminal_width(sys.stderr)
     if args.json != "-":
         for name, tables in reported:
-            print(f"== {name}", *(table.text() for table in tables), sep="\n", file=sys.stderr)
+            print(f"== {name}", *(table.text(width) for table in tables), sep="\n", file=sys.stderr)
         found = results.kernels(instrumentation)
         if found:
-            print("== coverage", results.coverage(found).text(), sep="\n", file=sys.stderr)
+            print("== coverage", results.coverage(found).text(width), sep="\n", file=sys.stderr)
         if hoisted := sum(kernel.patched.report.hoisted for kernel in found if kernel.patched.report is not None):
             print(
                 f"luthier: {hoisted} hooks that do nothing but count are counted in registers, until waves end",

@@ -81,6 +81,7 @@ def codes(
         if number in found:
             for name, values in rows.items():
                 found[number].blocks.setdefault(name, []).extend(values)
+    found = {number: code for number, code in found.items() if code.blocks}
     places = {number: {at: i for i, at in enumerate(code.columns["address"])} for number, code in found.items()}
     _count(run, numbers, found, places)
     _mark(run, numbers, found, places)

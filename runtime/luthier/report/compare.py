@@ -76,7 +76,8 @@ def _kernels(run: RunFolder) -> Numbers:
                 entry[name] = new if old is None else old if new is None else join(old, new)
     for entry in found.values():
         executed, lanes, timed = entry["executed"], entry["lanes"], entry.pop("timed")
-        entry["lanes active"] = lanes / (executed * entry["wave_size"]) if lanes and executed else None
+        possible = (executed or 0) * (entry["wave_size"] or 0)
+        entry["lanes active"] = lanes / possible if lanes and possible else None
         entry["time_ns"] = entry.pop("time")
         entry["mean_ns"] = entry["time_ns"] / timed if timed else None
     return {key: {name: entry[name] for name in _SHOWN} for key, entry in found.items()}

@@ -33,7 +33,7 @@ def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
     for row in run.rows("kernels"):
         number = numbers.of(row["kernel"], row["digest"])
         if number == len(found):
-            name = row["name"] or row["kernel"]
+            name = row["name"] or row["kernel"] or "unknown"
             found.append({"name": name, "symbol": row["kernel"], "object": row["object"], "digest": row["digest"]})
             found[-1] |= {fact: row[fact] for fact in _FACTS} | dict.fromkeys(_SUMS, 0) | {"covered": True}
         entry = found[number]
@@ -73,7 +73,7 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
     import pyarrow as pa
 
     group = ["kernel", "digest", "tool", "hook", "status", "kind", "reason"]
-    totals: dict[tuple[Any, ...], list[int]] = {}
+    totals: dict[tuple[Any, ...], list[Any]] = {}
     with run.table("sites") as reader:
         for batch in reader.batches([*group, "address"]):
             grouped = (
@@ -82,7 +82,7 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
             for row in grouped.to_pylist():
                 entry = totals.setdefault(tuple(row[name] for name in group), [0, row["address_min"]])
                 entry[0] += row["address_count"]
-                entry[1] = min(entry[1], row["address_min"])
+                entry[1] = min((one for one in (entry[1], row["address_min"]) if one is not None), default=None)
     tools: dict[str, dict[str, int]] = {}
     refusals = []
     for (kernel, digest, tool, hook, status, kind, reason), (count, first) in totals.items():

@@ -34,7 +34,7 @@ function short(value) {
 }
 
 const exact = (value) => (value === null || value === undefined ? "" : value.toLocaleString("en-US"));
-const hex = (value) => `0x${value.toString(16)}`;
+const hex = (value) => (value === null || value === undefined ? "" : `0x${value.toString(16)}`);
 
 function percent(part, whole) {
   if (!whole) return "";

@@ -70,7 +70,9 @@ function why(kernel, code, shares) {
   const parts = [], hottest = shares.indexOf(Math.max(...shares.map((one) => one ?? -1)));
   if (code.executions && shares[hottest]) {
     const depth = code.blocks.depth[hottest];
-    parts.push(`${percent(shares[hottest], 1)} of its executed instructions are in block ${code.blocks.block[hottest]}${depth ? `, in ${depth === 1 ? "a loop" : `${depth} nested loops`}` : ""}.`);
+const where = `block ${code.blocks.block[hottest]}${depth ? `, in ${depth === 1 ? "a loop" : `${depth} nested loops`}` : ""}`;
+    if (shares[hottest] >= 0.1) parts.push(`${percent(shares[hottest], 1)} of its executed instructions are in ${where}.`);
+    else parts.push(`Its cost is spread over ${exact(shares.filter(Boolean).length)} blocks: ${percent(shares[hottest], 1)} of the executed instructions are in ${where}, which has most.`);
   }
   const kinds = weights(code).sort((one, other) => other[1] - one[1]), total = kinds.reduce((sum, one) => sum + one[1], 0);
   if (kinds.length) parts.push(`${percent(kinds[0][1], total)} ${code.executions ? "of what ran" : "of the code"} is ${kinds[0][0]}${kinds[1] ? `, ${percent(kinds[1][1], total)} ${kinds[1][0]}` : ""}.`);
@@ -94,7 +96,7 @@ function facts(kernel) {
     ["symbol", kernel.symbol !== kernel.name ? kernel.symbol : ""], ["target", `${kernel.target}, wave${kernel.wave_size}`],
     ["vector registers", change(kernel.vgprs, kernel.patched_vgprs)], ["scalar registers", change(kernel.sgprs, kernel.patched_sgprs)],
     ["waves a SIMD", change(kernel.waves_per_simd, kernel.patched_waves_per_simd)], ["static LDS", `${exact(kernel.group_segment)} B`], ["scratch", `${exact(kernel.private_segment)} B a lane`],
-    ["instructions", kernel.instructions ? `${exact(kernel.instructions)} + ${exact(kernel.added_instructions)}` : ""], ["code", kernel.code_bytes ? `${change(kernel.code_bytes, kernel.patched_bytes)} B` : ""],
+    ["instructions", kernel.instructions ? `${exact(kernel.instructions)}${kernel.added_instructions ? ` + ${exact(kernel.added_instructions)}` : ""}` : ""], ["code", kernel.code_bytes ? `${change(kernel.code_bytes, kernel.patched_bytes)} B` : ""],
     ["launches", `${exact(kernel.launches)}, ${exact(kernel.instrumented)} instrumented`], ["sites", kernel.requested_sites ? `${exact(kernel.sites)} of ${exact(kernel.requested_sites)}` : ""], ["object", kernel.object]];
   byId("kernel-facts").replaceChildren(...rows.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", { title: String(value) }, cut(String(value), 80)))));
   byId("kernel-facts").title = "a → b: of the original and of the patched kernel";

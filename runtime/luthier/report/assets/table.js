@@ -36,7 +36,8 @@ function sortable(columns, rows, options = {}) {
         columns.map((column) => {
           const value = column.get(row);
           const content = column.show ? column.show(value, row) : value ?? "";
-          return h("td", { class: [column.right && "right", column.long && "long"].filter(Boolean).join(" ") || null, title: column.hint ? column.hint(row) : null }, content instanceof Node ? content : String(content));
+          const share = column.most && value > 0 ? value / column.most : 0;
+          return h("td", { style: share ? { "--share": `${(100 * share).toFixed(1)}%` } : {}, class: [column.right && "right", column.long && "long", share && "share"].filter(Boolean).join(" ") || null, title: column.hint ? column.hint(row) : null }, content instanceof Node ? content : String(content));
         }))));
     const rest = found.length - shown;
     more.replaceChildren(...(rest > 0 ? [h("button", { type: "button", click: () => { shown += 10 * PAGE; draw(); } }, `Show ${exact(Math.min(rest, 10 * PAGE))} more`), ` of ${exact(rest)} that are left`] : []));
@@ -55,11 +56,16 @@ function bar(value, most, ...texts) {
   return h("div", { class: "measure" }, h("span", { class: "track" }, h("span", { class: "bar", style: { width } })), texts.map((text) => h("span", {}, text)));
 }
 
-/** A tool's own table: numbers to the right, the largest columns of counts with bars. */
+/** Columns whose numbers are names, not amounts. */
+const NAMES = /^(block|number|process|device|queue|line|lane|rank|size)$/;
+
+/** A tool's own table: numbers to the right, amounts as bars behind them, so that a table of addresses is a heat map. */
 function plainTable(table) {
   const columns = table.columns.map((name, at) => {
-    const numbers = table.rows.every((row) => row[at] === null || typeof row[at] === "number");
-    return { name: String(name), get: (row) => row[at], right: numbers, show: (value) => (value === null ? "" : numbers ? exact(value) : cut(String(value), 90)), hint: (row) => (typeof row[at] === "string" && row[at].length > 90 ? row[at] : null) };
+    const values = table.rows.map((row) => row[at]), numbers = values.every((one) => one === null || typeof one === "number");
+    const amounts = numbers && table.rows.length > 1 && !NAMES.test(name);
+    return { name: String(name), get: (row) => row[at], right: numbers, most: amounts ? values.reduce((most, one) => Math.max(most, one ?? 0), 0) : 0,
+      show: (value) => (value === null ? "" : numbers ? exact(value) : cut(String(value), 90)), hint: (row) => (typeof row[at] === "string" && row[at].length > 90 ? row[at] : null) };
   });
   return sortable(columns, table.rows, { label: `${table.tool} ${table.title}`.trim() }).element;
 }

@@ -1,7 +1,7 @@
 "use strict";
 // Launches on a time line, drawn by uPlot: its axes and zoom, our bars.
 
-const LANE = 26;
+const LANE = 30;
 
 /** The colour of a kernel: its own if it is among the dearest, else that of all others. */
 function kernelColour(data, number) {

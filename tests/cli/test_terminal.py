@@ -1,0 +1,86 @@
+"""What a terminal sees: tables that fit it, and completion."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from luthier import Table
+from luthier.cli.completion import SHELLS
+from luthier.cli.main import COMMANDS, main
+from run_folders import kernel, write_run
+
+MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_tables_fit(width: int) -> None:
+    """Texts are cut in the middle, the longest first; numbers and short texts never."""
+    long = "kernel_" + 30 * "x" + "_end"
+    table = Table("t", ("kernel", "object", "n"), [[long, "short", 123456789], ["k", 50 * "y", 5]])
+    lines = table.text(width).splitlines()[1:]
+    assert all(len(line) <= width for line in lines)
+    assert all(part in table.text(width) for part in ("short", "123456789", "_end" if width > 60 else "nd"))
+    assert (long in table.text(width)) == (width == 200)
+    assert table.text(200) == table.text()
+
+
+def test_what_cannot_be_cut_stays() -> None:
+    numbers = Table("", ("a", "b"), [[10**30, 10**30]])
+    assert numbers.text(20) == numbers.text()
+
+
+def _on_terminal(columns: int, arguments: list[str]) -> str:
+    main_end, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([sys.executable, "-c", MAIN, *arguments], stdout=other, stderr=other)
+    os.close(other)
+    said = b""
+    try:
+        while part := os.read(main_end, 4096):
+            said += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(main_end)
+    assert process.wait() == 0
+    return said.decode()
+
+
+def test_report_fits_the_terminal_and_pipes_get_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    name = "long_" + 100 * "x"
+    run = write_run(tmp_path / "run", kernels=[kernel(name, reason="a reason that " + 80 * "z")])
+    assert max(map(len, _on_terminal(90, ["report", str(run)]).splitlines())) <= 90
+    assert main(["report", str(run)]) == 0
+    assert name in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_every_command(shell: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capfd.readouterr().out
+    assert all(name in script for name in COMMANDS)
+    assert "against" in script
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["luthier", "rep"], "report"),
+        (["luthier", "report", "--ag"], "--against"),
+        (["luthier", "report", "--format", "h"], "html"),
+    ],
+)
+def test_bash_completes(words: list[str], wanted: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As bash asks for it."""
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "script").write_text(capfd.readouterr().out)
+    ask = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_luthier; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", ask, str(tmp_path / "script"), *words], capture_output=True, text=True)
+    assert done.stdout.split() == [wanted], done.stderr
