@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -86,16 +87,16 @@ class Isa:
         code = bytes(code)
         return InstructionArray(address, code, *self._native.decode(code, address & (2**64 - 1)))
 
-    def texts(self, code: InstructionArray) -> list[str]:
-        """Assembly text of every instruction, with single spaces and no comment; ``.long`` and bytes where
-        undecodable."""
-        return self._texts(code, range(len(code)))
+    def texts(self, code: InstructionArray, which: Sequence[int] | None = None) -> list[str]:
+        """Assembly text of every instruction, or of those with the indices `which`, with single spaces and no comment;
+        ``.long`` and bytes where undecodable."""
+        return self._texts(code, range(len(code)) if which is None else which)
 
     def text(self, code: InstructionArray, index: int) -> str:
         """Assembly text of one instruction."""
         return self._texts(code, range(index, index + 1))[0]
 
-    def _texts(self, code: InstructionArray, which: range) -> list[str]:
+    def _texts(self, code: InstructionArray, which: Sequence[int]) -> list[str]:
         good = [index for index in which if code.opcode[index] >= 0]
         whole = len(good) == len(code)
         start, kind, value = code.operand_start, code.operand_kind, code.operand_value

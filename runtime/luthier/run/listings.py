@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from luthier.isa.registers import SCALAR_MASK, VGPR_FIRST
 from luthier.lifting import LiftedRepresentation
-from luthier.lifting.listing import live_counts, sort_of
+from luthier.lifting.listing import sort_of
 from luthier.run.tables import Picked
 
 
@@ -17,20 +18,21 @@ def instructions(lifted: LiftedRepresentation) -> dict[str, Any]:
     reached = np.flatnonzero(block_of >= 0)
     opcodes, which = np.unique(lifted.code.opcode[reached], return_inverse=True)
     source = lifted.object.source
-    place_of = source.numbers(lifted.code.addresses[reached])  # -1, nothing known, is the last name
-    places = source.locations
-    calls = [", ".join(frame.place for frame in one.frames[1:]) or None for one in places]
-    live = [live_counts(lifted.liveness.live_before(index)) for index in reached.tolist()]
+    known = source.numbers(lifted.code.addresses[reached])
+    used, place = np.unique(known, return_inverse=True)
+    places = [source.locations[number] if number >= 0 else None for number in used.tolist()]
+    calls = [one and ", ".join(frame.place for frame in one.frames[1:]) for one in places]
+    live = [lifted.liveness.live_before(index).active_bits for index in reached.tolist()]
     return {
         "address": lifted.code.addresses[reached].astype(np.uint64),
-        "text": [lifted.isa.text(lifted.code, index) for index in reached.tolist()],
+        "text": lifted.isa.texts(lifted.code, reached.tolist()),
         "kind": Picked([sort_of(lifted.isa.opcode(number)) if number >= 0 else "other" for number in opcodes], which),
         "block": block_of[reached],
-        "file": Picked([*(one.file for one in places), None], place_of % (len(places) + 1)),
-        "line": [places[at].line if at >= 0 else None for at in place_of.tolist()],
-        "inlined": Picked([*calls, None], place_of % (len(places) + 1)),
-        "live_sgprs": [one["scalar"] for one in live],
-        "live_vgprs": [one["vector_active"] for one in live],
+        "file": Picked([one and one.file for one in places], place),
+        "line": np.ma.masked_array(np.array([one.line if one else 0 for one in places])[place], known < 0),
+        "inlined": Picked([one or None for one in calls], place),
+        "live_sgprs": [(units & SCALAR_MASK).bit_count() for units in live],
+        "live_vgprs": [(units >> VGPR_FIRST).bit_count() for units in live],
     }
 
 
