@@ -13,10 +13,12 @@ from luthier.errors import LuthierError
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from luthier.arguments import Immediate as Immediate
     from luthier.arguments import immediate as immediate
     from luthier.counts import Cell as Cell
     from luthier.counts import KernelCounts as KernelCounts
     from luthier.devices import open_device as open_device
+    from luthier.in_process import reported as reported
     from luthier.lifting import Instruction as Instruction
     from luthier.lifting import LiftedRepresentation as LiftedRepresentation
     from luthier.lifting import lift as lift
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from luthier.patch import PatchedObject as PatchedObject
     from luthier.patch import patch_object as patch_object
     from luthier.payload import Intrinsic as Intrinsic
+    from luthier.sites import SiteSums as SiteSums
     from luthier.table import Table as Table
     from luthier.task import InstrumentationTask as InstrumentationTask
     from luthier.task import reg as reg
@@ -39,12 +42,14 @@ _MODULE_OF = {
     "CodeObject": "luthier.objects",
     "ExecutionCounts": "luthier.tool",
     "Hook": "luthier.module",
+    "Immediate": "luthier.arguments",
     "Instruction": "luthier.lifting",
     "InstrumentationTask": "luthier.task",
     "Intrinsic": "luthier.payload",
     "KernelCounts": "luthier.counts",
     "LiftedRepresentation": "luthier.lifting",
     "PatchedObject": "luthier.patch",
+    "SiteSums": "luthier.sites",
     "Table": "luthier.table",
     "Tool": "luthier.tool",
     "ToolModule": "luthier.module",
@@ -55,6 +60,7 @@ _MODULE_OF = {
     "open_device": "luthier.devices",
     "patch_object": "luthier.patch",
     "reg": "luthier.task",
+    "reported": "luthier.in_process",
 }
 
 __all__ = ["LuthierError", "__version__", *sorted(_MODULE_OF)]

@@ -157,7 +157,7 @@ class ToolGroup:
         tools: in the order in which they instrument.
 
     Attributes:
-        inserted: hooks and counts that each tool has asked for in all tasks so far.
+        inserted: hooks, counts and edits that each tool has asked for in all tasks so far.
 
     Raises:
         ToolError: an installed tool is there twice: its variables would be, too.
@@ -186,11 +186,11 @@ class ToolGroup:
         """The same; what each tool has asked for."""
         shares = []
         for number, tool in enumerate(self.tools):
-            hooks, counts = len(task.insertions), len(task.counts)
+            hooks, counts, edits = len(task.insertions), len(task.counts), len(task.edits)
             tool.instrument(task)
             share = Share(range(hooks, len(task.insertions)), range(counts, len(task.counts)))
             shares.append(share)
-            self.inserted[number] += len(share.hooks) + len(share.counts)
+            self.inserted[number] += len(share.hooks) + len(share.counts) + len(task.edits) - edits
         return shares
 
     @property

@@ -14,6 +14,7 @@ from luthier.counts import KernelCounts
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
 from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
+from luthier.in_process import reported
 from luthier.launch_plan import LaunchPlan, default_plan
 from luthier.lifting import lift
 from luthier.lifting.hazards import check_hazards
@@ -52,7 +53,7 @@ class KernelVerdict:
     """Instructions whose executions or active lanes follow from counters and were compared with the emulator's counts,
     each kind for itself."""
     tables: tuple[Table, ...] = ()
-    """What tools say of what was counted."""
+    """What tools report."""
     missing_waits: tuple[str, ...] = ()
     """Where the original uses registers of operations that need not be done. If anywhere, both ran without late
     results."""
@@ -180,12 +181,17 @@ def verify_kernel(
         elif counters[name] != value:
             problems.append(f"{name} is {counters[name]}, the emulator counted {value}")
     counted = 0
-    tables: list[Table] = []
+    found = None
     if plan.kernel in patched.counters:
         found = patched.counters[plan.kernel].read(instrumented.module, instrumented.stats.waves)
         counted = int(found.counted.sum() + found.lanes_counted.sum())
         problems += _miscounted(task, found, counts)
-        tables = [table for tool in group.tools for table in tool.tables(found)]
+    tables: list[Table] = []
+    for tool in group.tools:
+        if type(tool).report is not Tool.report:
+            tables += reported(tool, instrumented.module, patched)
+        elif found is not None:
+            tables += tool.tables(found)
     return KernelVerdict(
         plan.kernel,
         str(object.target),

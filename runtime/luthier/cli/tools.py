@@ -7,11 +7,16 @@ the manifests beside its device modules; only for its options is a tool imported
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import inspect
+import itertools
 import json
+import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +26,7 @@ from luthier import __version__
 from luthier.errors import LuthierError, ToolError
 from luthier.module import Manifest
 from luthier.module.packages import follow_sources
-from luthier.tool import ENTRY_POINT_GROUP, Tool
+from luthier.tool import ENTRY_POINT_GROUP, Tool, tool_class
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,22 @@ class InstalledTool:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
+    parser.add_argument("name", nargs="?", help="tell of one tool alone: what it is for and what its options mean")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 if a tool has a problem, else 0."""
+    """1 if a tool has a problem, else 0.
+
+    Raises:
+        ToolError: no tool is called so.
+    """
+    if args.name is not None and not args.json:
+        return _print_one(args.name)
     tools = installed_tools()
+    if args.name is not None:
+        tool_class(args.name)
+        tools = [tool for tool in tools if tool.name == args.name]
     if args.json:
         print(json.dumps([dataclasses.asdict(tool) for tool in tools], indent=2))
     elif not tools:
@@ -186,6 +201,38 @@ def package_folder(module: str) -> Path:
         if folder.is_dir():
             return folder
     raise ToolError(f"{module} is not a package with device modules in it")
+
+
+def _print_one(name: str) -> int:
+    """What one tool is for, and its options with what they mean."""
+    tool = tool_class(name)
+    print(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
+    meanings = option_meanings(tool)
+    fields = dataclasses.fields(tool.Options)
+    print("\noptions:" if fields else "\nno options")
+    for field in fields:
+        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+        default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
+        print(f"  {field.name}: {kind}{default}")
+        if field.name in meanings:
+            print(textwrap.indent(textwrap.fill(meanings[field.name], 100), "      "))
+    print(f"\nuse: luthier run -t {name}{':OPTION=VALUE,...' if fields else ''} -- ./app")
+    return 0
+
+
+def option_meanings(tool: type[Tool]) -> dict[str, str]:
+    """What the source of a tool's `Options` says behind each field; nothing where there is no source."""
+    try:
+        (options,) = ast.parse(textwrap.dedent(inspect.getsource(tool.Options))).body
+    except (OSError, SyntaxError, TypeError):
+        return {}
+    assert isinstance(options, ast.ClassDef)
+    found = {}
+    for field, text in itertools.pairwise(options.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                found[name] = " ".join(meaning.split())
+    return found
 
 
 def _print_table(tools: list[InstalledTool]) -> None:

@@ -144,6 +144,15 @@ class Generation:
     """Flat addresses of scratch lie in an aperture; else scratch has global addresses (LLVM,
     FeatureGloballyAddressableScratch)."""
 
+    vector_cache_line: int = 128
+    """Bytes of a line of the vector cache that is nearest to the lanes (Linux, kfd_crat.c, "TCP L1 Cache per CU"; of
+    MI300 AMD's CDNA 3 white paper, "Cache and Memory Architecture")."""
+    lds_banks: int = 32
+    """Banks of LDS, of four bytes each (ISA documents, "LDS"; AMD's Composable Kernel, "LDS bank conflicts")."""
+    lds_reads_128_mixed: bool = False
+    """A 128-bit read of LDS takes lanes 0 to 3 with 20 to 23, 4 to 7 with 16 to 19, 8 to 11 with 28 to 31, and 12 to 15
+    with 24 to 27; so do lanes 32 to 63 (Composable Kernel, "LDS bank conflicts", for CDNA)."""
+
     buffer_swizzle: int | None = 1 << 31
     """Bits of a buffer descriptor's second word by which addresses are swizzled (ISA documents, "Buffer Resource
     Descriptor"); None where no document says what descriptors look like."""
@@ -271,6 +280,8 @@ GFX9 = Generation(
     cmpx_writes_mask=True,
     clears_high_half=True,
     sized_memory_names=False,
+    vector_cache_line=64,
+    lds_reads_128_mixed=True,
 )
 GFX908 = replace(GFX9, generation="GFX908", has_agprs=True)
 GFX90A = replace(
@@ -284,7 +295,9 @@ GFX90A = replace(
     kernarg_preload=True,
     dpp_controls=GFX9.dpp_controls | _ROW_SHARE,  # there it is called row_newbcast
 )
-GFX940 = replace(GFX90A, generation="GFX940", architected_flat_scratch=True, returning_atomic="sc0")
+GFX940 = replace(
+    GFX90A, generation="GFX940", architected_flat_scratch=True, returning_atomic="sc0", vector_cache_line=128
+)
 GFX10 = Generation(
     wait_for_everything=("s_waitcnt 0", "s_waitcnt_vscnt null, 0x0"),
     generation="GFX10",

@@ -99,7 +99,7 @@ def _table() -> dict[str, Target]:
         _target(GFX90A, "gfx90a", 0x3F, **gfx9_ecc, device_id=0x740C),
         _target(GFX9, "gfx90c", 0x32, **gfx9),
         _target(GFX940, "gfx942", 0x4C, **gfx94),
-        _target(GFX940, "gfx950", 0x4F, **gfx94, lds_bytes=163840),
+        _target(GFX940, "gfx950", 0x4F, **gfx94, lds_bytes=163840, lds_banks=64),
         _target(GFX9, "gfx9-generic", 0x51, supports_xnack=True, is_generic=True),
         _target(GFX940, "gfx9-4-generic", 0x5F, **gfx9_ecc, is_generic=True),
         _target(GFX10, "gfx1010", 0x33, **gfx10_1),

@@ -1,0 +1,82 @@
+"""What a tool has found in a patched object on a device of this process: its tables, as `luthier run` shows them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from luthier.counts import KernelCounts
+from luthier.observation import LaunchedKernel, LiveChannel
+from luthier.patch import PatchedObject
+from luthier.storage import Variable
+from luthier.table import Table
+from luthier.tool import Tool
+
+
+class _HereVariable(Variable):
+    """A variable with what `luthier.observation.LiveVariable` has besides."""
+
+    def __init__(self, variable: Variable) -> None:
+        super().__init__(variable.name, variable.size)
+        self.pid, self.gpu = os.getpid(), 0
+        self._variable = variable
+
+    def _load(self) -> bytes:
+        return bytes(self._variable.read())
+
+    def _store(self, data: NDArray[Any]) -> None:
+        self._variable.write(data)
+
+    @property
+    def value(self) -> int:
+        """The contents as an unsigned integer."""
+        return int(self.read(int))
+
+
+class HereRun:
+    """`luthier.observation.Run` of one patched object that is loaded in this process.
+
+    Args:
+        module: the patched object on a device (`EmulatedDevice.load`, `HipDevice.load`).
+        patched: what `patch_object` gave.
+    """
+
+    def __init__(self, module: Any, patched: PatchedObject) -> None:
+        self._module, self._patched = module, patched
+
+    @property
+    def kernels(self) -> Sequence[LaunchedKernel]:
+        """Nobody counts launches here."""
+        return ()
+
+    def variables(self, name: str | None = None) -> list[Any]:
+        """The tools' variables of that name, or all."""
+        names = [one for one in self._patched.report.variables if name in (None, one)]
+        return [_HereVariable(self._module.variable(one)) for one in names]
+
+    def channels(self, name: str | None = None) -> list[LiveChannel]:
+        """The tools' channels of that name, or all; on a GPU nobody listens to them."""
+        found = getattr(self._module, "channels", {}).values()
+        return [LiveChannel(channel.ring, os.getpid(), 0) for channel in found if name in (None, channel.name)]
+
+    def counts(self) -> list[KernelCounts]:
+        """What was counted into no variable, for each kernel."""
+        return [counters.read(self._module) for counters in self._patched.counters.values()]
+
+    def total(self, name: str) -> int:
+        """The variable's value as an integer; 0 if there is none."""
+        return sum(variable.value for variable in self.variables(name))
+
+
+def reported(tool: Tool, module: Any, patched: PatchedObject) -> list[Table]:
+    """What a tool has to say of everything that its patched object has run so far in this process.
+
+    Args:
+        tool: the one that instrumented it.
+        module: the patched object on a device.
+        patched: what `patch_object` gave.
+    """
+    return list(tool.report(HereRun(module, patched)))
