@@ -1,0 +1,104 @@
+"""Measures how well vector memory instructions coalesce: the cache lines that each request of a wave touches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from luthier import Immediate, Instruction, InstrumentationTask, SiteSums, Table, Tool, ToolModule
+from luthier.errors import ToolError
+from luthier.observation import Run
+from luthier.sites import chosen, most_first, ratio
+
+DEVICE = ToolModule.from_package(__name__, "device")
+SPACES = ("global", "flat", "buffer")
+KINDS = ("load", "store", "atomic")
+COLUMNS = ("requests", "lanes", "lines")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the accesses at a site."""
+
+    size: int
+    """Bytes a lane."""
+    line: int
+    """Bytes of a cache line."""
+
+
+class Coalescing(Tool):
+    """Adds up requests, lanes and lines for each instruction."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """What to measure and show."""
+
+        line: int = 0
+        """Bytes of a cache line, a power of two; 0: the target's first-level vector cache."""
+        spaces: str = "global+flat+buffer"
+        """Of these three, with + between them."""
+        kinds: str = "load+store+atomic"
+        """Of these three, likewise."""
+        top: int = 20
+        """Show so many instructions, those with most lines first; 0: all."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        line = self.options.line
+        if line and (line < 16 or line & (line - 1)):
+            raise ToolError(f"option line of coalescing: {line} is no power of two from 16 on")
+        self.spaces = chosen(self.options.spaces, SPACES, "option spaces of coalescing")
+        self.kinds = chosen(self.options.kinds, KINDS, "option kinds of coalescing")
+        self.sums = SiteSums(DEVICE, "requests", len(COLUMNS))
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Put the hook before every vector memory instruction of the kinds that were asked for."""
+        line = self.options.line or task.lifted.target.vector_cache_line
+        for instruction in task.instructions:
+            access = instruction.memory
+            if access is not None and access.space in self.spaces and access.kind in self.kinds:
+                self._measure(task, instruction, line)
+
+    def _measure(self, task: InstrumentationTask, instruction: Instruction, line: int) -> None:
+        def insert(number: Immediate) -> None:
+            size = task.access_size(instruction)
+            address = task.effective_address(instruction)
+            task.insert_hook_before(instruction, DEVICE.request, address, number, size, line.bit_length() - 1)
+
+        access = instruction.memory
+        assert access is not None
+        self.sums.add(task, instruction, insert, Shape(access.size or 0, line))
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """Each kernel, then the instructions that touch most lines."""
+        measured = self.sums.read(run)
+        kernels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
+        for site, sums in measured:
+            requests, lanes, lines = map(int, sums)
+            row = (requests, lanes, lines, lanes * site.facts.size, lines * site.facts.line)
+            kernels[site.kernel] = [a + b for a, b in zip(kernels[site.kernel], row, strict=True)]
+        yield Table(
+            "coalescing",
+            ("kernel", "requests", "bytes", "lines", "lines/request", "efficiency %"),
+            [
+                (name, requests, used, lines, ratio(lines, requests), ratio(100 * used, touched, 1))
+                for name, (requests, _, lines, used, touched) in kernels.items()
+            ],
+        )
+        yield Table(
+            "most cache lines",
+            ("kernel", "address", "instruction", "requests", "lanes", "lines", "lines/request", "efficiency %"),
+            [
+                (
+                    site.kernel,
+                    hex(site.address),
+                    site.text,
+                    *map(int, sums),
+                    ratio(int(sums[2]), int(sums[0])),
+                    ratio(100 * int(sums[1]) * site.facts.size, int(sums[2]) * site.facts.line, 1),
+                )
+                for site, sums in most_first(measured, 2, self.options.top)
+            ],
+        )
+        yield from self.sums.tables()

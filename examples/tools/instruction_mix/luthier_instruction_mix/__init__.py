@@ -1,0 +1,80 @@
+"""What a kernel is made of when it runs: instructions by class, and floating-point and matrix operations by type.
+
+There is no hook at any instruction: how often blocks run follows from a few counters in registers, and what is in the
+blocks is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from luthier import InstrumentationTask, KernelCounts, Table, Tool
+
+from luthier_instruction_mix.operations import Operations, class_of, operations_of
+
+CLASSES = (*("vector ALU", "matrix", "scalar ALU", "vector memory", "LDS", "scalar memory", "branch", "wait", "other"),)
+
+
+@dataclass
+class Contents:
+    """What is in a kernel, by instruction index."""
+
+    classes: dict[int, str]
+    operations: dict[int, list[Operations]]
+
+
+class InstructionMix(Tool):
+    """Wave-instructions by class, and operations by type."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """What to count."""
+
+        operations: bool = True
+        """Count floating-point and matrix operations, too: lanes are counted where there are such, which costs more."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self.kernels: dict[tuple[str, int, int], Contents] = {}
+        """By name, first address and number of instructions: kernels of several objects may have one name."""
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Ask for counts."""
+        found = Contents({}, {})
+        for instruction in task.instructions:
+            found.classes[instruction.index] = class_of(instruction)
+            if self.options.operations and (operations := operations_of(instruction)):
+                found.operations[instruction.index] = operations
+        addresses = task.lifted.code.addresses
+        self.kernels[task.lifted.kernel.name, int(addresses[0]), len(addresses)] = found
+        task.count(task.instructions)
+        lanes = [index for index, all in found.operations.items() if any(one.per == "lane" for one in all)]
+        if lanes:
+            task.count(lanes, per="lane")
+
+    def tables(self, counts: KernelCounts) -> Iterable[Table]:
+        """The mix of one kernel."""
+        counters = counts.counters
+        found = self.kernels.get((counters.kernel, int(counters.addresses[0]), len(counters.addresses)))
+        if found is None:
+            return
+        mix: Counter[str] = Counter()
+        for index, name in found.classes.items():
+            mix[name] += int(counts.executions[index])
+        total = sum(mix.values())
+        rows = [(name, mix[name], round(100 * mix[name] / total, 2)) for name in CLASSES if mix[name]]
+        yield Table(counters.kernel, ("class", "waves", "%"), [*rows, ("all", total, 100.0)] if total else [])
+        done: Counter[tuple[str, str]] = Counter()
+        for index, operations in found.operations.items():
+            for one in operations:
+                times = counts.active_lanes[index] if one.per == "lane" else counts.executions[index]
+                unit = "matrix" if one.matrix else "vector" if one.per == "lane" else "scalar"
+                done[unit, one.type] += one.count * int(times)
+        if done:
+            yield Table(
+                f"{counters.kernel}: operations",
+                ("unit", "type", "operations"),
+                [(*key, count) for key, count in sorted(done.items()) if count],
+            )

@@ -1,0 +1,106 @@
+"""What an instruction is: its class, and the floating-point and matrix operations it does, by its mnemonic.
+
+Operations are counted as ROCm's profilers do (rocprofiler-compute, "VALU arithmetic instruction mix"): an addition,
+subtraction, multiplication or transcendental function is one, a fused multiplication and addition two; comparisons,
+minima, conversions and roundings none. A matrix instruction does 2·M·N·K for each of its blocks, whatever EXEC is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from luthier import Instruction
+
+_TYPES = "f16|f32|f64|bf16"
+_VECTOR = re.compile(
+    rf"v_(?P<packed>pk_)?(?P<name>[a-z]+?)(?:_legacy|_dx9_zero|_iflag)?_(?P<type>{_TYPES})(?:_e32|_e64|_dpp|_sdwa|_e64_dpp|$)"
+)
+_DUAL = re.compile(rf"v_dual_(?P<name>[a-z]+|dot2acc_f32)(?:_dx9_zero)?_(?P<type>{_TYPES})\b")
+_SCALAR = re.compile(r"(?:v_)?s_(?P<name>add|sub|mul|fmac|fmamk|fmaak|exp|log|rcp|rsq|sqrt)_(?P<type>f16|f32)(?:_|$)")
+_MIX = re.compile(r"v_(?:fma|mad)_mix(?:lo|hi)?_(?P<type>f32|f16|bf16)")
+_DOT = re.compile(r"v_dot(?P<count>[248])(?:c|acc)?_(?:f32|f16|bf16)_(?P<type>f16|bf16|fp8|bf8)(?:_|$)")
+_MATRIX = re.compile(
+    r"v_(?:mfma|smfmac|wmma|swmmac)(?:_ld)?(?:_scale\d*)?_(?P<to>[a-z]+\d+(?:f32)?)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
+    r"(?:_(?P<blocks>\d+)b)?_?(?P<type>[a-z]+\d+(?:f\d+)*)"
+)
+_ONE = frozenset(("add", "sub", "subrev", "mul", "rcp", "rsq", "sqrt", "exp", "log", "sin", "cos", "tanh"))
+_TWO = frozenset(("fma", "mad", "mac", "fmac", "fmamk", "fmaak", "madmk", "madak"))
+_WAVE_LANES = 64
+"""Lanes over which a matrix instruction that does not name its blocks spreads its result: GFX9's, of wave64."""
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What one execution of an instruction does."""
+
+    type: str
+    """Of the numbers that go in."""
+    count: int
+    """For each active lane, or for the wave."""
+    per: str
+    """``lane`` or ``wave``."""
+    matrix: bool = False
+
+
+def class_of(instruction: Instruction) -> str:
+    """One of the unit's classes."""
+    access = instruction.memory
+    if instruction.is_matrix:
+        return "matrix"
+    if access is not None:
+        return {"lds": "LDS", "scalar": "scalar memory", "scalar buffer": "scalar memory"}.get(
+            access.space, "vector memory"
+        )
+    if instruction.is_branch or instruction.is_call:
+        return "branch"
+    if instruction.mnemonic.startswith(("s_wait", "s_nop", "s_delay", "s_sleep", "s_clause")):
+        return "wait"
+    if instruction.mnemonic.startswith("s_"):
+        return "scalar ALU"
+    return "vector ALU" if instruction.mnemonic.startswith("v_") else "other"
+
+
+def operations_of(instruction: Instruction) -> list[Operations]:
+    """The floating-point operations of one instruction, and those of matrix instructions of any type."""
+    name = instruction.mnemonic
+    if instruction.is_matrix:
+        return [_matrix(instruction)]
+    if name.startswith("v_dual_"):
+        found = [_vector(match["name"], match["type"], 1) for match in _DUAL.finditer(instruction.text)]
+        return [one for one in found if one is not None]
+    if match := _SCALAR.match(name):
+        return [Operations(match["type"], 2 if match["name"] in _TWO else 1, "wave")]
+    if match := _MIX.match(name):
+        return [Operations(match["type"], 2, "lane")]
+    if match := _DOT.match(name):
+        return [Operations(match["type"], 2 * int(match["count"]), "lane")]
+    if name.startswith("v_div_fmas_f"):
+        return [Operations(name[len("v_div_fmas_") :].partition("_")[0], 2, "lane")]
+    if match := _VECTOR.match(name):
+        one = _vector(match["name"], match["type"], 2 if match["packed"] else 1)
+        return [] if one is None else [one]
+    return []
+
+
+def _vector(name: str, type: str, elements: int) -> Operations | None:
+    each = 4 if name.startswith("dot2") else 2 if name in _TWO else 1 if name in _ONE else 0
+    return Operations(type, each * elements, "lane") if each else None
+
+
+def _matrix(instruction: Instruction) -> Operations:
+    """The type and operations of a matrix instruction; of a sparse one as if it were dense."""
+    match = _MATRIX.match(instruction.mnemonic)
+    if match is None:
+        return Operations("unknown", 0, "wave", matrix=True)
+    m, n, k = int(match["m"]), int(match["n"]), int(match["k"])
+    blocks = int(match["blocks"] or 0) or _blocks(instruction, m * n, match["to"])
+    return Operations(match["type"], 2 * m * n * k * blocks, "wave", matrix=True)
+
+
+def _blocks(instruction: Instruction, elements: int, to: str) -> int:
+    """How many products of matrices an MFMA without that number in its name makes: its result's registers tell."""
+    if "mfma" not in instruction.mnemonic:
+        return 1
+    registers = instruction.effects.writes.bit_count()
+    return max(1, registers * _WAVE_LANES // (elements * (2 if to == "f64" else 1)))

@@ -1,0 +1,86 @@
+"""Logs values at chosen instructions: registers by name, or operands by LLVM's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from luthier import Instruction, InstrumentationTask, Table, Tool, ToolModule, immediate, reg
+from luthier.errors import HookError, ToolError
+from luthier.isa import RegisterRange
+from luthier.isa.registers import is_vector
+from luthier.observation import Run
+from luthier.task import HookArgument
+
+DEVICE = ToolModule.from_package(__name__, "device")
+
+
+class ValueLog(Tool):
+    """Pushes a record for every 32 bits of each value through the channel ``values``."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """Where to look, and at what."""
+
+        at: str = ""
+        """Instructions by mnemonic, names or patterns with + between them: ``global_store_*+v_add_f32*``."""
+        address: int = 0
+        """Or the one at this virtual address of the code object."""
+        values: str = "vdata"
+        """Registers (``v4``, ``s[2:3]``, ``exec``) and operands (``vdata``, ``src0``), with + between them."""
+        after: bool = False
+        """Look after the instruction, not before it: at what it has written."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        if not self.options.at and not self.options.address:
+            raise ToolError("value_log needs the option at or address: where to look")
+        self.patterns = [one for one in self.options.at.split("+") if one]
+        self.values = self.options.values.split("+")
+        self.sites: dict[tuple[str, int, str], int] = {}
+        """Kernel, address, text -> values."""
+        self.left_out: list[tuple[str, str, str]] = []
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Put a hook for every 32 bits of each value at the instructions that were chosen."""
+        insert = task.insert_hook_after if self.options.after else task.insert_hook_before
+        for instruction in task.instructions:
+            if not self._wanted(instruction):
+                continue
+            key = task.lifted.kernel.name, instruction.address, instruction.text
+            for number, name in enumerate(self.values):
+                try:
+                    for word, part in enumerate(parts(task, instruction, name)):
+                        uniform = isinstance(part, RegisterRange) and not is_vector(part.first)
+                        hook = DEVICE.of_wave if uniform else DEVICE.of_lanes
+                        insert(instruction, hook, part, immediate(instruction.address), number, word)
+                    self.sites[key] = self.sites.get(key, 0) + 1
+                except HookError as problem:
+                    self.left_out.append((key[0], hex(instruction.address), problem.message))
+
+    def _wanted(self, instruction: Instruction) -> bool:
+        if self.options.address:
+            return instruction.address == self.options.address
+        return any(fnmatchcase(instruction.mnemonic, pattern) for pattern in self.patterns)
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """Where values were logged, and how many records there are."""
+        rows = [(kernel, hex(address), text, values) for (kernel, address, text), values in self.sites.items()]
+        yield Table("values logged at", ("kernel", "address", "instruction", "values"), rows)
+        channels = [(one.pid, one.gpu, one.taken, one.dropped, one.lost) for one in run.channels("values")]
+        yield Table("values", ("process", "device", "records", "dropped", "lost"), channels)
+        if self.left_out:
+            yield Table("not logged", ("kernel", "address", "reason"), self.left_out)
+
+
+def parts(task: InstrumentationTask, instruction: Instruction, name: str) -> list[HookArgument]:
+    """A value in pieces of 32 bits.
+
+    Raises:
+        HookError: there is no such register or operand.
+    """
+    found = task.operand(instruction, name) if instruction.operand(name) is not None else reg(name)
+    if isinstance(found, RegisterRange):
+        return [RegisterRange(unit, 1) for unit in found.units]
+    return [found]

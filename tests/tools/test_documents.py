@@ -1,0 +1,69 @@
+"""The tools' documents: every tool is told of, its options have meanings, and what docs/tools.md shows runs."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier import Table
+from luthier.cli.tools import option_meanings
+from luthier.module.tool_module import loaded_by
+from luthier.patch import patch_object
+from shipped import FOLDER, NAMES, device_of
+
+from .conftest import TARGETS, rows
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/tools.md"
+NEEDED = {
+    "value_log": {"at": "global_store_*"},
+    "register_write": {"at": "v_add_f32*"},
+    "instruction_replace": {"find": "v_add_f32_e32"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_tool_and_option_is_told_of(shipped: Any, name: str) -> None:
+    assert f"[{name}](../examples/tools/{name}/README.md)" in PAGE.read_text()
+    readme = (FOLDER / name / "README.md").read_text()
+    assert f"pip install examples/tools/{name}" in readme
+    tool = type(shipped(name, **NEEDED.get(name, {})))
+    assert option_meanings(tool).keys() == set(getattr(tool.Options, "__dataclass_fields__", {}))
+    for options in re.findall(rf"-t {name}:(\S+)", PAGE.read_text() + readme):
+        for one in options.split(","):
+            assert one.partition("=")[0] in tool.Options.__dataclass_fields__, one
+
+
+def test_what_the_page_shows_runs(
+    app: Any, shipped: Any, make_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch in process, and the tool that adds up by site, whose rows are those of the shipped one."""
+    in_process, by_site = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "vector_add.hsaco").write_bytes(app("vector_add", "gfx942").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        importlib.import_module("luthier.tool"), "parse_tool", lambda text: shipped("coalescing", top=5)
+    )
+    shown: list[Any] = []
+    names: dict[str, Any] = {"print": shown.append}
+    exec(compile(in_process, str(PAGE), "exec"), names)
+    assert (names["c"] == 2).all()
+    assert "efficiency" in shown[0]
+    tables: dict[str, Table] = {
+        table.title: table for table in names["reported"](names["tool"], names["module"], names["patched"])
+    }
+
+    made = device_of(make_module, "coalescing", TARGETS)
+    own: dict[str, Any] = {"__name__": "sizes"}
+    with loaded_by(lambda package, name: made):
+        exec(compile(by_site, str(PAGE), "exec"), own)
+    tool = own["Sizes"]()
+    patched = patch_object(names["load_object"]("vector_add.hsaco"), tool.instrument, strict=True)
+    module = names["open_device"]("emu:gfx942").load(patched.data)
+    module.kernel("vector_add").launch(names["a"], names["b"], names["c"], 1000, grid=4, block=256)
+    (table,) = names["reported"](tool, module, patched)
+    expected = {row["address"]: (row["requests"], row["lanes"]) for row in rows(tables["most cache lines"])}
+    assert {row["address"]: (row["requests"], row["lanes"]) for row in rows(table)} == expected
