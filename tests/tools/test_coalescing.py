@@ -116,3 +116,15 @@ def test_a_full_table_is_told(bench: Any, shipped: Any, monkeypatch: pytest.Monk
     assert "store" in row["instruction"]
     assert "room for 1 sites" in row["reason"]
     assert len(tables["most cache lines"].rows) == 1
+
+
+def test_verify_shows_what_the_tool_reports(app: Any, shipped: Any) -> None:
+    """Its tables, and not the bytes of its large variable as one number."""
+    from luthier import load_object
+    from luthier.verify import verify_kernel
+
+    verdict = verify_kernel(load_object(app("vector_add", "gfx90a")), shipped("coalescing"), PLANS["vector_add"])
+    assert verdict.problems == ()
+    assert verdict.counters == {}
+    (total,) = rows(verdict.tables[0])
+    assert (total["requests"], total["bytes"]) == (48, 12000)
