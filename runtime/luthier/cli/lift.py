@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
+from luthier.cli.counts import counts_of
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
 from luthier.errors import LuthierError
 from luthier.lifting import lift
+from luthier.lifting.annotations import Annotations
 from luthier.lifting.listing import as_data, as_text
 from luthier.lifting.llvm_view import as_llvm
 
@@ -21,6 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--llvm", action="store_true", help="print one kernel as LLVM IR, for analyses")
     parser.add_argument("--instructions", action="store_true", help="list the instructions of every block")
     parser.add_argument("--registers", action="store_true", help="name live registers instead of counting them")
+    parser.add_argument(
+        "--annotate",
+        action="store_true",
+        help="list instructions with source lines, inlined calls and live registers, and blocks with their loops",
+    )
+    parser.add_argument(
+        "--counts",
+        metavar="FILE",
+        help="with --annotate how often each instruction ran: a run directory of `luthier run`, or LaunchStats in JSON",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,10 +49,20 @@ def run(args: argparse.Namespace) -> int:
     if args.llvm:
         print(as_llvm(lifted[0]), end="")
         return 0
+    annotated = {}
+    if args.annotate or args.counts:
+        for one in lifted:
+            counts = counts_of(args.counts, one) if args.counts else None
+            annotated[one.kernel.name] = Annotations(one, counts)
     if args.json:
-        print(json.dumps([as_data(one) for one in lifted], indent=1))
+        print(json.dumps([as_data(one, annotated.get(one.kernel.name)) for one in lifted], indent=1))
         return 0
     for one in lifted:
-        for line in as_text(one, instructions=args.instructions, registers=args.registers):
+        for line in as_text(
+            one,
+            instructions=args.instructions,
+            registers=args.registers,
+            annotations=annotated.get(one.kernel.name),
+        ):
             print(line)
     return 0

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from luthier.isa import InstructionFlag, Opcode
-from luthier.isa.registers import AGPR_FIRST, SCALAR_MASK, VGPR_FIRST
-from luthier.lifting.live import Live
+from luthier.isa.registers import AGPR_FIRST
+from luthier.lifting.annotations import Annotations, LiveCounts
 from luthier.lifting.model import BasicBlock, CallSite, Function
 from luthier.lifting.representation import LiftedRepresentation
+
+_HOTTEST = 10
+"""Source lines that are listed as those that most instructions were of."""
 
 
 def sort_of(opcode: Opcode) -> str:
@@ -32,21 +35,19 @@ _SORTS = (
 )
 
 
-def live_counts(live: Live) -> dict[str, int]:
-    """How many scalar and vector units are live, the vector ones for active lanes and for all."""
-    return {
-        "scalar": (live.active & SCALAR_MASK).bit_count(),
-        "vector_active": (live.active >> VGPR_FIRST).bit_count(),
-        "vector_all_lanes": (live.all_lanes >> VGPR_FIRST).bit_count(),
-    }
-
-
-def as_text(lifted: LiftedRepresentation, *, instructions: bool = False, registers: bool = False) -> Iterator[str]:
+def as_text(
+    lifted: LiftedRepresentation,
+    *,
+    instructions: bool = False,
+    registers: bool = False,
+    annotations: Annotations | None = None,
+) -> Iterator[str]:
     """Lines that list functions, blocks, edges, calls, addresses, and what is not known.
 
     Args:
         instructions: also every instruction.
         registers: name the live registers of each block instead of counting them.
+        annotations: also every instruction, with these.
     """
     reached = sum(block.last - block.first + 1 for block in lifted.blocks)
     yield (
@@ -54,12 +55,14 @@ def as_text(lifted: LiftedRepresentation, *, instructions: bool = False, registe
         f"{_count(len(lifted.functions), 'function')}, {_count(len(lifted.blocks), 'block')}, "
         f"{_count(reached, 'instruction')}"
     )
+    if annotations is not None:
+        yield from _summary(annotations)
     for address in lifted.hardware_entries[1:]:
         yield f"also started at {address:#x}"
     for function in lifted.functions:
         yield f"function {function.index} {function.name} at {function.entry:#x}"
         for block in function.blocks:
-            yield from _block(lifted, function, block, instructions, registers)
+            yield from _block(lifted, function, block, instructions, registers, annotations)
     for reference in lifted.pc_references:
         place = lifted.columns.address[reference.getpc]
         yield f"reference at {place:#x} to {reference.kind} {reference.target:#x}{_name(lifted, reference.target)}"
@@ -81,7 +84,7 @@ def as_text(lifted: LiftedRepresentation, *, instructions: bool = False, registe
         yield f"unknown target at {lifted.columns.address[unknown.index]:#x}: {unknown.reason}"
 
 
-def as_data(lifted: LiftedRepresentation) -> dict[str, Any]:
+def as_data(lifted: LiftedRepresentation, annotations: Annotations | None = None) -> dict[str, Any]:
     """The same as JSON-compatible data. Addresses are virtual, indices those of the representation."""
     address = lifted.columns.address
     return {
@@ -122,7 +125,7 @@ def as_data(lifted: LiftedRepresentation) -> dict[str, Any]:
                 "exit": block.exit,
                 "successors": [{"kind": edge.kind, "to": edge.to} for edge in block.successors],
                 "predecessors": list(block.predecessors),
-                "live_in": live_counts(lifted.liveness.live_in(block.index)),
+                "live_in": LiveCounts.of(lifted.liveness.live_in(block.index))._asdict(),
                 "live_in_active": lifted.liveness.live_in(block.index).active.names(),
                 "live_in_all_lanes": lifted.liveness.live_in(block.index).all_lanes.names(),
             }
@@ -143,33 +146,77 @@ def as_data(lifted: LiftedRepresentation) -> dict[str, Any]:
             {"first": address[first], "last": address[last], "reason": reason} for first, last, reason in _runs(lifted)
         ],
         "unknown": [{"address": address[unknown.index], "reason": unknown.reason} for unknown in lifted.unknown],
+        **({} if annotations is None else annotations.as_data()),
     }
 
 
+def _summary(annotations: Annotations) -> Iterator[str]:
+    """Registers and occupancy; what is not known of the source; the lines that most of the time went to."""
+    has = annotations.resources
+    yield (
+        f"{has['vgprs']} VGPRs ({has['allocated_vgprs']} allocated), {has['agprs']} AGPRs, {has['sgprs']} SGPRs, "
+        f"{has['lds_bytes']} bytes of LDS, {has['scratch_bytes']} of scratch a lane: "
+        f"{has['waves_per_simd']} of {has['most_waves_per_simd']} waves fit on a SIMD by their vector registers"
+    )
+    for problem in annotations.lifted.object.source.problems:
+        yield f"source: {problem}"
+    if annotations.counts is not None:
+        total = sum(annotations.by_line().values())
+        yield f"{total} wave-instructions counted"
+        for (file, line), count in list(annotations.by_line().items())[:_HOTTEST]:
+            yield f"  {100 * count / total:5.1f} % {file or 'source not known'}" + (f":{line}" if file else "")
+
+
 def _block(
-    lifted: LiftedRepresentation, function: Function, block: BasicBlock, instructions: bool, registers: bool
+    lifted: LiftedRepresentation,
+    function: Function,
+    block: BasicBlock,
+    instructions: bool,
+    registers: bool,
+    annotations: Annotations | None,
 ) -> Iterator[str]:
     live = lifted.liveness.live_in(block.index)
     way = ", ".join(f"{edge.kind} {edge.to}" for edge in block.successors)
-    size = "" if instructions else f" ({block.last - block.first + 1})"
+    size = "" if instructions or annotations else f" ({block.last - block.first + 1})"
+    loop = annotations.loop(block.index) if annotations else None
+    depth = f" in loop {loop.depth} deep" if loop else ""
     call = next((call for call in function.calls if call.index == block.last), None)
     calls = f" {_callees(lifted, call)}" if call is not None else ""
-    yield f"  block {block.index} at {lifted.columns.address[block.first]:#x}{size}: {block.exit}{calls}" + (
+    yield f"  block {block.index} at {lifted.columns.address[block.first]:#x}{size}{depth}: {block.exit}{calls}" + (
         f" -> {way}" if way else ""
     )
     if registers:
         only_inactive = type(live.active)(live.all_lanes & ~live.active)
         yield f"    live: {live.active}" + (f"; in inactive lanes: {only_inactive}" if only_inactive else "")
     else:
-        counts = live_counts(live)
+        counts = LiveCounts.of(live)
         matrix = (live.all_lanes >> AGPR_FIRST).bit_count()
         yield (
-            f"    live: {counts['scalar']} scalar, {counts['vector_active']} vector, "
-            f"{counts['vector_all_lanes']} in all lanes" + (f" ({matrix} of them AGPRs)" if matrix else "")
+            f"    live: {counts.scalar} scalar, {counts.vector_active} vector, "
+            f"{counts.vector_all_lanes} in all lanes" + (f" ({matrix} of them AGPRs)" if matrix else "")
         )
-    if instructions:
+    if annotations is not None:
+        yield from _annotated(annotations, block)
+    elif instructions:
         for index in range(block.first, block.last + 1):
             yield f"    {lifted.columns.address[index]:#x} {lifted.isa.text(lifted.code, index)}"
+
+
+def _annotated(annotations: Annotations, block: BasicBlock) -> Iterator[str]:
+    """Instructions with how often they ran, live registers, and a line wherever the source changes."""
+    lifted = annotations.lifted
+    before = None
+    for index in range(block.first, block.last + 1):
+        source = annotations.source(index)
+        if source != before:
+            yield f"    ; {source or 'source not known'}"
+            before = source
+        ran, live = annotations.ran(index), annotations.live(index)
+        count = "" if annotations.counts is None else f"{'?' if ran is None else ran.executions:>12} "
+        yield (
+            f"    {count}s{live.scalar:<3} v{live.vector_active:<3} {lifted.columns.address[index]:#x} "
+            f"{lifted.isa.text(lifted.code, index)}"
+        )
 
 
 def _callees(lifted: LiftedRepresentation, call: CallSite) -> str:

@@ -1,0 +1,142 @@
+"""What can be said of each instruction of a lifted kernel: live registers, source line, loop, how often it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from luthier.isa.registers import SCALAR_MASK, VGPR_FIRST
+from luthier.lifting.live import Live
+from luthier.lifting.loops import Loop
+from luthier.lifting.representation import LiftedRepresentation
+from luthier.objects.source import SourceLocation
+
+
+class Ran(NamedTuple):
+    """How often an instruction ran."""
+
+    executions: int
+    """Times that waves ran it."""
+    active_lanes: int | None = None
+    """Lanes that were active then, added up; None where they were not counted."""
+
+
+class LiveCounts(NamedTuple):
+    """How many register units are live."""
+
+    scalar: int
+    vector_active: int
+    """In the lanes that are active there."""
+    vector_all_lanes: int
+    """In any lane."""
+
+    @classmethod
+    def of(cls, live: Live) -> LiveCounts:
+        """Counted."""
+        return cls(
+            (live.active & SCALAR_MASK).bit_count(),
+            (live.active >> VGPR_FIRST).bit_count(),
+            (live.all_lanes >> VGPR_FIRST).bit_count(),
+        )
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What is said of each instruction of a kernel, by its index.
+
+    Args:
+        lifted: the kernel.
+        counts: how often instructions ran, by virtual address, those that did not too; what is not there was not
+            counted. None: nothing was.
+    """
+
+    lifted: LiftedRepresentation
+    counts: Mapping[int, Ran] | None = None
+
+    def live(self, index: int) -> LiveCounts:
+        """Before it."""
+        return LiveCounts.of(self.lifted.liveness.live_before(index))
+
+    def ran(self, index: int) -> Ran | None:
+        """How often it ran; None where that was not counted."""
+        return None if self.counts is None else self.counts.get(self.lifted.columns.address[index])
+
+    def source(self, index: int) -> SourceLocation | None:
+        """Where it comes from."""
+        number = self._source_numbers[index]
+        return None if number < 0 else self.lifted.object.source.locations[number]
+
+    @cached_property
+    def loop_of(self) -> Mapping[int, int]:
+        """Block -> the innermost loop it is in, its index in ``lifted.loops``; blocks in none are left out."""
+        return {block: at for at, loop in enumerate(self.lifted.loops) for block in loop.blocks}
+
+    def loop(self, block: int) -> Loop | None:
+        """The innermost loop that a block is in."""
+        return self.lifted.loops[self.loop_of[block]] if block in self.loop_of else None
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """What a wave takes, and how many fit on a SIMD by their vector registers (`Target.occupancy`)."""
+        kernel = self.lifted.kernel
+        target = self.lifted.target
+        return {
+            "vgprs": kernel.vgpr_count,
+            "agprs": kernel.agpr_count,
+            "sgprs": kernel.sgpr_count,
+            "allocated_vgprs": kernel.allocated_vgprs,
+            "lds_bytes": kernel.group_segment_fixed_size,
+            "scratch_bytes": kernel.private_segment_fixed_size,
+            "waves_per_simd": target.occupancy(kernel.descriptor.vgprs, kernel.wave_size),
+            "most_waves_per_simd": target.waves_per_simd,
+        }
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON: ``resources``, ``loops``, ``code`` with one row an instruction in the order of blocks, ``sources``
+        that its rows count in, and ``source_problems``."""
+        numbers: dict[int, int] = {}
+        code = []
+        lifted = self.lifted
+        for block in lifted.blocks:
+            for index in range(block.first, block.last + 1):
+                source = self._source_numbers[index]
+                ran = self.ran(index)
+                code.append(
+                    {
+                        "address": lifted.columns.address[index],
+                        "block": block.index,
+                        "text": lifted.isa.text(lifted.code, index),
+                        "live": self.live(index)._asdict(),
+                        "source": None if source < 0 else numbers.setdefault(source, len(numbers)),
+                        **({} if ran is None else ran._asdict()),
+                    }
+                )
+        locations = lifted.object.source.locations
+        return {
+            "resources": self.resources,
+            "loops": [
+                {"headers": list(loop.headers), "blocks": sorted(loop.blocks), "depth": loop.depth}
+                for loop in lifted.loops
+            ],
+            "loop_of_block": [self.loop_of.get(block.index) for block in lifted.blocks],
+            "code": code,
+            "sources": [locations[number].to_json() for number in numbers],
+            "source_problems": list(lifted.object.source.problems),
+        }
+
+    def by_line(self) -> dict[tuple[str, int], int]:
+        """(file, line) -> wave-instructions, those first that most were of; "" and 0 where the source is not known."""
+        totals: dict[tuple[str, int], int] = {}
+        for block in self.lifted.blocks:
+            for index in range(block.first, block.last + 1):
+                ran, source = self.ran(index), self.source(index)
+                key = ("", 0) if source is None else (source.file, source.line)
+                totals[key] = totals.get(key, 0) + (ran.executions if ran else 0)
+        return dict(sorted(((key, count) for key, count in totals.items() if count), key=lambda item: -item[1]))
+
+    @cached_property
+    def _source_numbers(self) -> list[int]:
+        found: list[int] = self.lifted.object.source.numbers(self.lifted.columns.address).tolist()
+        return found
