@@ -78,18 +78,21 @@ def print_refusals(report: PatchReport) -> None:
         print(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray, mode: int = 0o666) -> None:
     """Write a file whole or not at all.
+
+    Args:
+        mode: permissions, of which the umask takes.
 
     Raises:
         LuthierError: the folder is missing or cannot be written.
     """
-    with writing_atomically(path) as file:
+    with writing_atomically(path, mode) as file:
         file.write(data)
 
 
 @contextmanager
-def writing_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def writing_atomically(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A file to be written: it gets its name if the block ends well.
 
     Raises:
@@ -102,7 +105,7 @@ def writing_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             try:
                 yield file
                 file.flush()
-                temporary.chmod(0o666 & ~_umask())
+                temporary.chmod(mode & 0o777 & ~_umask())
                 temporary.replace(target)
             except BaseException:
                 temporary.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    report = patched_object(args).report
+    report = patched_object(args)[1].report
     if args.json:
         print_json(report.to_json())
         return 0

@@ -1,8 +1,11 @@
-"""`luthier patch`: write an instrumented code object."""
+"""`luthier patch`: write an instrumented code object, or a program with instrumented kernels."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import sys
 
 from luthier.cli.common import (
     add_hoist_argument,
@@ -12,10 +15,14 @@ from luthier.cli.common import (
     print_json,
     print_refusals,
     write_atomically,
+    writing_atomically,
 )
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
-from luthier.patch import PatchedObject, PatchReport, RefusedError, patch_object
+from luthier.objects import CodeObject
+from luthier.objects.host import is_host_file
+from luthier.patch import PatchedObject, PatchReport, RefusedError, patch_executable, patch_object
+from luthier.patch.address_map import AddressMap, as_columns
 from luthier.tool import parse_tools
 
 
@@ -25,14 +32,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tool_argument(parser)
     add_strict_argument(parser)
     add_hoist_argument(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="where the patched code object goes")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="where the result goes")
+    parser.add_argument(
+        "--code-object",
+        action="store_true",
+        help="of an executable or shared library write the one patched code object, not the whole",
+    )
+    parser.add_argument(
+        "--map",
+        metavar="FILE",
+        help="write where instructions have gone, with their source lines: JSON, or Parquet if it ends with .parquet",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    patched = patched_object(args)
+    if not args.code_object and is_host_file(args.file):
+        return _run_on_program(args)
+    object, patched = patched_object(args)
     write_atomically(args.output, patched.data)
+    _write_map(args.map, [(object, patched.maps)])
     if args.json:
         print_json(patched.report.to_json())
     else:
@@ -40,8 +60,52 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def patched_object(args: argparse.Namespace) -> PatchedObject:
-    """What the arguments of `patch` and `cost` ask for; what was refused is printed.
+def _run_on_program(args: argparse.Namespace) -> int:
+    """The same for an executable or a shared library."""
+    tools = parse_tools(args.tool)
+    with Progress("patching") as progress:
+        patched = patch_executable(
+            args.file,
+            tools.instrument,
+            target=args.target,
+            kernels=args.kernel,
+            progress=progress.step,
+            strict=args.strict,
+            hoist=args.hoist,
+        )
+    for object, one in patched.objects:
+        check_tools(tools, object, list(object.kernels))
+        print_refusals(one.report)
+    for name, reason in patched.skipped:
+        print(f"{name}: left as it is: {reason}", file=sys.stderr)
+    write_atomically(args.output, patched.data, mode=os.stat(args.file).st_mode)
+    _write_map(args.map, [(object, one.maps) for object, one in patched.objects])
+    if args.json:
+        print_json(patched.to_json())
+        return 0
+    for object, one in patched.objects:
+        print(f"{object.name}: {object.target}")
+        print_report(one.report)
+    return 0
+
+
+def _write_map(path: str | None, objects: list[tuple[CodeObject, tuple[AddressMap, ...]]]) -> None:
+    if path is None:
+        return
+    columns = as_columns(objects)
+    if not path.endswith(".parquet"):
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        write_atomically(path, json.dumps(rows, indent=1).encode())
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with writing_atomically(path) as file:
+        pq.write_table(pa.table(columns), file)
+
+
+def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]:
+    """The original and what the arguments of `patch` and `cost` ask for; what was refused is printed.
 
     Raises:
         LuthierError: it cannot be done, or a tool inserted nothing.
@@ -61,7 +125,7 @@ def patched_object(args: argparse.Namespace) -> PatchedObject:
         raise
     check_tools(tools, object, kernels)
     print_refusals(patched.report)
-    return patched
+    return object, patched
 
 
 def print_report(report: PatchReport) -> None:

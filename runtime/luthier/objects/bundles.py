@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import zstandard
@@ -31,6 +31,8 @@ _DECOMPRESSORS: dict[int, Callable[[], Any]] = {
     1: lambda: zstandard.ZstdDecompressor().decompressobj(),
 }
 """llvm::compression::Format -> a streaming decoder."""
+_ALIGNMENT = 4096
+"""Of images in bundles that are written: what clang asks its bundler for."""
 _CHUNK = 1 << 12
 """Bytes decompressed at a time; no more than 128 MiB can come out of them."""
 _MOST_TABLES = 1 << 16
@@ -81,8 +83,38 @@ def opened(bundle: Place) -> Place:
     return bundle._replace(root=data, start=0, end=len(data), unpacked=True)
 
 
+def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
+    """An uncompressed bundle with the entries of another one, in their order, some of them with other images.
+
+    Args:
+        place: an uncompressed bundle.
+        images: by the id of the entry.
+
+    Raises:
+        ObjectError: it is malformed.
+    """
+    every, _ = _all_entries(place, place.size)
+    at = len(BUNDLE_MAGIC) + _COUNT.size + sum(_ENTRY.size + len(entry.id) for entry in every)
+    table, contents = [BUNDLE_MAGIC, _COUNT.pack(len(every))], b""
+    start = at
+    for entry in every:
+        data = images.get(entry.id)
+        if data is None:
+            data = place.read(entry.offset, entry.size, "bundle entry")
+        contents += bytes(-(start + len(contents)) % _ALIGNMENT) if data else b""
+        table += [_ENTRY.pack(start + len(contents), len(data), len(entry.id)), entry.id.encode()]
+        contents += data
+    return b"".join(table) + contents
+
+
 def _entries(place: Place, whole: int) -> tuple[list[Entry], int]:
     """The AMD GPU entries of an uncompressed bundle of `whole` bytes at most, and its size in bytes."""
+    every, end = _all_entries(place, whole)
+    return [entry for entry in every if "amdgcn" in entry.id and entry.size], end
+
+
+def _all_entries(place: Place, whole: int) -> tuple[list[Entry], int]:
+    """The same with the host's, and with those that are empty."""
     if not place.begins(BUNDLE_MAGIC):
         place.fail("not an offload bundle", 0)
     at = len(BUNDLE_MAGIC)
@@ -106,7 +138,7 @@ def _entries(place: Place, whole: int) -> tuple[list[Entry], int]:
         if entry.size and entry.offset < end:  # each containing all others would be a bomb
             place.fail(f"bundle entry {entry.id!r} overlaps what is before it", entry.offset)
         end = max(end, entry.offset + entry.size)
-    return [entry for entry in every if "amdgcn" in entry.id and entry.size], end
+    return every, end
 
 
 def _compressed_entries(place: Place) -> tuple[list[Entry], int]:

@@ -17,7 +17,7 @@ from luthier.errors import ObjectError
 ELF_MAGIC = b"\x7fELF"
 EM_AMDGPU = 224
 ELFOSABI_AMDGPU_HSA = 64
-ET_REL, ET_DYN = 1, 3
+ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 
 PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_PHDR, PT_GNU_RELRO = 1, 2, 4, 6, 0x6474E552
 PF_X, PF_W, PF_R = 1, 2, 4

@@ -15,6 +15,7 @@ from luthier.errors import LuthierError, PatchError
 from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import Kernel, KernelDescriptor
+from luthier.patch.address_map import AddressMap
 from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
 from luthier.patch.layout import Branch, Layout, Zone, lay_out, next_hop
@@ -78,6 +79,14 @@ class PatchedKernel:
     report: KernelReport
     counters: KernelCounters | None
     """What cells of its own say, where it has such."""
+    moved: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    """Of each of the application's instructions: byte offset in `code`, that of what was inserted before it, and the
+    address it had."""
+
+    def address_map(self, base: int) -> AddressMap:
+        """Where its instructions are if its first byte is at virtual address `base`."""
+        addresses, begins, originals = self.moved
+        return AddressMap(self.name, range(base, base + self.size), addresses + base, begins + base, originals)
 
     @property
     def name(self) -> str:
@@ -145,6 +154,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         splicer.vgprs,
         _report(task, placed, descriptor, splicer, instructions),
         splicer.counting.result,
+        placed.moved(),
     )
 
 
@@ -215,6 +225,12 @@ class _Placed:
         within = starts - starts[first][np.cumsum(first) - 1]
         self.payloads = np.where(behind, (self.layout.instruction + self.old_sizes)[slot], self.layout.entry[slot])
         self.payloads[order] += within
+
+    def moved(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """What `PatchedKernel.moved` says."""
+        count = len(self.slots)
+        originals = np.asarray(self.lifted.code.addresses[self.slots], np.int64)
+        return self.layout.instruction[:count].copy(), self.layout.entry[:count].copy(), originals
 
     def offset_of(self, address: int) -> int:
         """Byte offset in the new code of the instruction that was at `address`, of the first payload before it."""

@@ -15,6 +15,7 @@ from luthier.lifting import lift
 from luthier.module import DeviceVariable, LoadedModule, qualified
 from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
 from luthier.objects.metadata import KERNELS
+from luthier.patch.address_map import AddressMap
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.patch.report import PatchReport, Refusal, RefusedError
 from luthier.task import InstrumentationTask
@@ -30,6 +31,8 @@ class PatchedObject:
     report: PatchReport
     counters: Mapping[str, KernelCounters]
     """Kernel -> what its counters say, where something was counted that goes to no variable of a tool."""
+    maps: tuple[AddressMap, ...]
+    """Of each kernel that changed, where its instructions are now."""
 
 
 def patch_object(
@@ -125,9 +128,10 @@ class _Work:
                 if name in places
             }
             symbols |= _place_cells(editor, list(counters.values()))
+            maps: tuple[AddressMap, ...] = ()
             try:
                 if changed:
-                    _place_code(editor, self.object, changed, symbols)
+                    maps = _place_code(editor, self.object, changed, symbols)
                 break
             except _CannotWrite as problem:
                 if self.strict:
@@ -141,7 +145,7 @@ class _Work:
         )
         if report.refusals and not changed:
             raise RefusedError(report, self.object.name)
-        return PatchedObject(editor.finish(), report, counters)
+        return PatchedObject(editor.finish(), report, counters, maps)
 
 
 class _CannotWrite(Exception):
@@ -199,7 +203,7 @@ def _place_cells(editor: ObjectEditor, counters: list[KernelCounters]) -> dict[s
 
 def _place_code(
     editor: ObjectEditor, object: CodeObject, patched: list[PatchedKernel], symbols: Mapping[str, int]
-) -> None:
+) -> tuple[AddressMap, ...]:
     offsets, size = [], 0
     for kernel in patched:
         size = -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
@@ -227,6 +231,7 @@ def _place_code(
             editor.move_symbol(original.name, entry, kernel.size - kernel.entry_offset - PREFETCH_PADDING)
         rows.append((kernel, descriptor))
     editor.set_metadata(updated_metadata(object, rows, others=True))
+    return tuple(kernel.address_map(base + offset) for kernel, offset in zip(patched, offsets, strict=True))
 
 
 def reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[str, list[int]]:

@@ -1,0 +1,233 @@
+"""Host executables and shared libraries with other device code than they were linked with.
+
+A HIP program registers its device code by wrappers in ``.hipFatBinSegment``: a magic number, a version and a pointer to
+an offload bundle. New bundles do not fit in the place of the old ones, so they go to a segment of their own behind
+everything, and the wrappers' pointers, with the relocations that make them, are changed. Nothing that is loaded moves;
+the old bundles stay where they are, used by nobody.
+
+The new segment also holds the program headers, since there is one more of them. Old kernels and start-up code expect
+them at the first segment's address plus their offset in the file, so the new segment's offset and address are as far
+apart as the first segment's; the file gets zeros, which take no space on the disk, up to there.
+
+Source: System V ABI; clang's CodeGen/CGCUDANV.cpp (`__CudaFatBinaryWrapper`); psABIs of x86-64, AArch64 and PowerPC for
+relocations.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from luthier.errors import ObjectError
+from luthier.objects import elf as E
+from luthier.objects.bundles import Entry, bundles, make_bundle, opened
+from luthier.objects.image import PAGE, round_up
+from luthier.objects.place import Place
+
+WRAPPERS = ".hipFatBinSegment"
+FAT_BINARY = ".hip_fatbin"
+_WRAPPER = struct.Struct("<IIQQ")
+"""Magic number, version, address of the bundle, nothing."""
+_MAGIC, _VERSION = 0x48495046, 1
+_RELATIVE = {62: 8, 183: 1027, 21: 22}
+"""ELF machine -> the relocation that adds the load address: x86-64, AArch64, 64-bit PowerPC."""
+_SHT_REL, _SHT_RELR = 9, 19
+_LARGEST_GAP = 1 << 30
+"""Bytes of zeros that a file may get: those of its variables that begin as zero."""
+
+
+def is_host_file(path: str) -> bool:
+    """Whether a file is an executable or a shared library of the host. One that cannot be read is not."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(E.FILE_HEADER.size)
+        header = E.read_header(memoryview(start), path)
+    except (OSError, ObjectError):
+        return False
+    return header.machine != E.EM_AMDGPU and header.type in (E.ET_DYN, E.ET_EXEC)
+
+
+@dataclass(frozen=True)
+class FatBinary:
+    """What wrappers point to."""
+
+    wrappers: tuple[int, ...]
+    """Virtual addresses of the pointers. All sources that were compiled with ``-fgpu-rdc`` share a bundle."""
+    address: int
+    """What they hold: where the bundle is."""
+    bundle: Place
+    entries: tuple[Entry, ...]
+    """The images for AMD GPUs."""
+    name: str
+    """How errors call it."""
+
+    def image(self, entry: Entry) -> memoryview:
+        """The bytes of one."""
+        return opened(self.bundle).cut(entry.offset, entry.size, "bundle entry").view
+
+    def with_images(self, images: Mapping[int, bytes]) -> bytes:
+        """The bundle with other images, by their number in `entries`; uncompressed, whatever it was."""
+        changed = {self.entries[number].id: data for number, data in images.items()}
+        if len({entry.id for entry in self.entries}) != len(self.entries):
+            raise ObjectError("the bundle has two entries of one id", object=self.name)
+        return make_bundle(opened(self.bundle), changed)
+
+
+class HostFile:
+    """An executable or a shared library of the host that registers device code as HIP programs do.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ObjectError: it is not such a file, or its device code could not be found by who writes another in its place.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        self._place = Place.of_file(path, path)
+        self._elf = elf = E.ElfFile(self._place.view, path)
+        self._loads = [one for one in elf.segments if one.type == E.PT_LOAD]
+        if elf.header.machine not in _RELATIVE or elf.header.type not in (E.ET_DYN, E.ET_EXEC) or not self._loads:
+            elf.fail("no AMD GPU code: not an executable or a shared library of a host that ROCm runs on", 16)
+        if not elf.sections:
+            elf.fail(f"no section headers: it cannot be told where {WRAPPERS} is")
+        self._relocations = self._read_relocations()
+        self._has_packed = any(one.type == _SHT_RELR for one in elf.sections)
+        """The loader adds its address to what lies at places that a bitmap names."""
+        self.fat_binaries = self._find()
+
+    def with_fat_binaries(self, replacements: Mapping[int, bytes]) -> bytearray:
+        """The file with other bundles.
+
+        Args:
+            replacements: number in `fat_binaries` -> bundle.
+
+        Raises:
+            ObjectError: the file's layout leaves no place for it.
+        """
+        base, end = self._loads[0], max(one.vaddr + one.memsz for one in self._loads)
+        apart = base.vaddr - base.offset
+        align = max(PAGE, *(one.align for one in self._loads))
+        start = round_up(max(len(self._place.view), end - apart), align)
+        if start - len(self._place.view) > _LARGEST_GAP:
+            self._elf.fail(f"its variables take {end - apart:#x} bytes: a segment behind them makes the file too large")
+        if apart % align or any(one.vaddr < base.vaddr for one in self._loads):
+            self._elf.fail("segments that are not in the order of their addresses")
+        headers = list(self._elf.segments)
+        place = round_up(start + (len(headers) + 1) * E.SEGMENT_HEADER.size, PAGE)
+        first = place
+        parts: dict[int, tuple[int, bytes]] = {}
+        for number, bundle in sorted(replacements.items()):
+            parts[number] = place, bundle
+            place = round_up(place + len(bundle), PAGE)
+        size = place - start
+        last = max(at for at, one in enumerate(headers) if one.type == E.PT_LOAD)
+        headers.insert(
+            last + 1, E.SegmentHeader(E.PT_LOAD, E.PF_R, start, start + apart, start + apart, size, size, align)
+        )
+        table = len(headers) * E.SEGMENT_HEADER.size
+        headers = [
+            one._replace(offset=start, vaddr=start + apart, paddr=start + apart, filesz=table, memsz=table)
+            if one.type == E.PT_PHDR
+            else one
+            for one in headers
+        ]
+        out = bytearray(self._place.view)
+        out += bytes(start + size - len(out))
+        out[start : start + table] = E.SEGMENT_HEADER.pack_all(headers)
+        header = self._elf.header._replace(segments_offset=start, segment_count=len(headers))
+        out[: E.FILE_HEADER.size] = E.FILE_HEADER.pack(header)
+        for number, (at, bundle) in parts.items():
+            out[at : at + len(bundle)] = bundle
+            for wrapper in self.fat_binaries[number].wrappers:
+                self._point(out, wrapper, at + apart)
+        self._move_section(out, first, start + size - first, apart)
+        return out
+
+    def _find(self) -> tuple[FatBinary, ...]:
+        elf = self._elf
+        at = [number for number, name in enumerate(elf.section_names) if name == WRAPPERS]
+        if not at:
+            elf.fail(f"no section {WRAPPERS}: it does not register device code as HIP programs do")
+        pointers: dict[int, list[int]] = {}
+        for number in at:
+            section = elf.sections[number]
+            data = elf.section_view(section, WRAPPERS)
+            if section.size % _WRAPPER.size or not section.size:
+                elf.fail(f"section {WRAPPERS} of {section.size} bytes holds no whole wrappers", section.offset)
+            for offset in range(0, section.size, _WRAPPER.size):
+                magic, version, held, _ = _WRAPPER.unpack_from(data, offset)
+                if (magic, version) != (_MAGIC, _VERSION):
+                    elf.fail(f"a wrapper of kind {magic:#x}, version {version}", section.offset + offset)
+                pointer = section.address + offset + 8
+                pointers.setdefault(self._pointed(pointer, held), []).append(pointer)
+        return tuple(
+            self._fat_binary(tuple(every), address, number) for number, (address, every) in enumerate(pointers.items())
+        )
+
+    def _pointed(self, wrapper: int, held: int) -> int:
+        """What the pointer at `wrapper` will hold, less the load address; the file has `held` there."""
+        relocation = self._relocations.get(wrapper)
+        if relocation is None and self._elf.header.type == E.ET_DYN and not self._has_packed:
+            self._elf.fail(f"the pointer at {wrapper:#x} is not relocated")
+        return held if relocation is None else relocation[1]
+
+    def _fat_binary(self, wrappers: tuple[int, ...], address: int, number: int) -> FatBinary:
+        segment = next((one for one in self._loads if one.vaddr <= address < one.vaddr + one.filesz), None)
+        if segment is None:
+            self._elf.fail(f"the wrapper at {wrappers[0]:#x} points to {address:#x}, which the file does not hold")
+        rest = self._place.cut(
+            segment.offset + address - segment.vaddr, segment.vaddr + segment.filesz - address, "fat binary"
+        )
+        bundle, entries = next(bundles(rest), (None, []))
+        if bundle is None or bundle.start != rest.start:
+            self._elf.fail(f"the wrapper at {wrappers[0]:#x} points to what is no offload bundle", rest.start)
+        return FatBinary(wrappers, address, bundle, tuple(entries), f"{self.name}[{number}]")
+
+    def _read_relocations(self) -> dict[int, tuple[int, int]]:
+        """Address -> what the dynamic loader writes there: offset in the file of the record, addend.
+
+        Raises:
+            ObjectError: what it writes to a wrapper is not the load address plus something.
+        """
+        elf = self._elf
+        wrappers = [
+            range(section.address, section.address + section.size)
+            for name, section in zip(elf.section_names, elf.sections, strict=True)
+            if name == WRAPPERS
+        ]
+        found: dict[int, tuple[int, int]] = {}
+        for section in elf.sections:
+            if section.type == _SHT_REL and section.flags & E.SHF_ALLOC:
+                elf.fail("relocations without addends", section.offset)
+            if section.type != E.SHT_RELA or not section.flags & E.SHF_ALLOC:
+                continue
+            records = E.RELOCATION.unpack_all(elf.section_view(section, "relocations"))
+            for number, record in enumerate(records):
+                if not any(record.offset in one for one in wrappers):
+                    continue
+                if record.type != _RELATIVE[elf.header.machine] or record.offset in found:
+                    elf.fail(f"a wrapper is made by relocation {record.type}, which cannot be changed", record.offset)
+                found[record.offset] = section.offset + number * E.RELOCATION.size, record.addend
+        return found
+
+    def _point(self, out: bytearray, wrapper: int, address: int) -> None:
+        """Let a pointer, and the relocation that makes it, hold another address."""
+        relocation = self._relocations.get(wrapper)
+        if relocation is not None:
+            struct.pack_into("<q", out, relocation[0] + 16, address)
+        segment = next(one for one in self._loads if one.vaddr <= wrapper < one.vaddr + one.filesz)
+        struct.pack_into("<Q", out, segment.offset + wrapper - segment.vaddr, address)
+
+    def _move_section(self, out: bytearray, offset: int, size: int, apart: int) -> None:
+        """Let the first section of fat binaries describe the new ones, and others nothing."""
+        elf = self._elf
+        for number, name in enumerate(elf.section_names):
+            if name != FAT_BINARY:
+                continue
+            section = elf.sections[number]._replace(offset=offset, address=offset + apart, size=size)
+            at = elf.header.sections_offset + number * E.SECTION_HEADER.size
+            out[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(section)
+            offset, size = offset + size, 0
