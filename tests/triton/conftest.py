@@ -87,9 +87,7 @@ class Compiled:
             (*arguments, *[0] * self.scratch),
             self.dynamic_lds,
         )
-        verdict = verify_kernel(self.object, tool, plan)
-        assert not verdict.hazards  # what Triton makes has none on any path
-        return verdict
+        return verify_kernel(self.object, tool, plan)
 
 
 class ArrayPlan(LaunchPlan):
