@@ -196,6 +196,9 @@ class Generation:
     """A memory instruction may still be reading its SGPRs, or a scalar load writing them, when what follows writes
     them, unless a wait for everything stands between (LLVM, GCNHazardRecognizer, fixVMEMtoScalarWriteHazards and
     fixSMEMtoVectorWriteHazards)."""
+    scalar_wait: str | None = None
+    """Waits until SGPRs that scalar instructions wrote may be read, where vector instructions had read them before
+    (LLVM, AMDGPUWaitSGPRHazards); None where the hardware does."""
     lane_mask_wait: str | None = None
     """Waits until vector instructions have read the SGPRs they take lane masks from; None where the hardware does."""
 
@@ -365,6 +368,7 @@ GFX12 = replace(
     device_scope="scope:SCOPE_DEV",
     adds_64_bits=True,
     getpc_clears_high=True,
+    scalar_wait="s_wait_alu depctr_sa_sdst(0)",
     lane_mask_wait="s_wait_alu 0x0",
 )
 
@@ -383,6 +387,7 @@ GFX1250 = replace(
     kernarg_preload=True,
     preload_prologue=0,
     getpc_clears_high=False,
+    scalar_wait=None,
     wait_for_every_load=("s_wait_loadcnt_dscnt 0x0", "s_wait_kmcnt 0x0"),
     replay_wait="s_wait_xcnt 0x0",
     extends_major=True,

@@ -341,7 +341,7 @@ def _with_inputs_and_outputs(
 
 
 _ORDER = re.compile(
-    r"\b(fence|volatile|acquire|release|acq_rel|seq_cst|s_wait\w*|s_sleep|s\.wait[\w.]*|\w*(_inv|_wb)\w*)\b"
+    r"\b(fence|volatile|acquire|release|acq_rel|seq_cst|s_wait(?!_alu\b)\w*|s_sleep|s\.wait[\w.]*|\w*(_inv|_wb)\w*)\b"
 )
 """Words in IR that may ask for an order of memory accesses."""
 _OBJECT_VERSION = re.compile(r'!"amdhsa_code_object_version", i32 (\d+)')

@@ -133,7 +133,10 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
     target = lowering.target
     wave, mask = (64, "exec") if lowering.wave_size == 64 else (32, "exec_lo")
     lowering.runs_without_lanes = lowering.writes_inactive_lanes = True
+    # LLVM does not look into this, and the application's vector instructions may have read the same SGPRs.
+    settled = [] if target.scalar_wait is None else [target.scalar_wait]
     lines = [
+        *settled,
         f"s_mov_b{wave} $0, {mask}",
         f"s_mov_b{wave} {mask}, 1",
         "v_mov_b32 $1, 0",
@@ -151,7 +154,7 @@ def _scalar_atomic_add(call: Call, lowering: Lowering) -> list[str]:
     else:
         lines.append(f"{name} $2, $1, $2, $3 {target.returning_atomic}")
         lines.append(target.wait_for_loads)
-    lines.append(f"s_mov_b{wave} {mask}, $0")
+    lines += [*settled, f"s_mov_b{wave} {mask}, $0"]
     address, place, bits, uniform, done = (lowering.fresh() for _ in range(5))
     operands = f"i64 {place}, {data} {uniform}"
     text = [
