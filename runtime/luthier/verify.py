@@ -215,7 +215,9 @@ def verify_kernel(
 def _hazards(object: CodeObject, kernel: str) -> tuple[str, ...]:
     """Hazards on any path of a kernel; none of a patched one that cannot be lifted again."""
     try:
-        return tuple(str(finding) for finding in check_hazards(lift(object, kernel), unneeded=False).findings)
+        report = check_hazards(lift(object, kernel), unneeded=False)
+        more = (f"hazards at {report.more} more instructions",) if report.more else ()
+        return (*(str(finding) for finding in report.findings), *more)
     except LiftError:
         return ()
 

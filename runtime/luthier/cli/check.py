@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(_as_data(results, refused))
     else:
         _print(results, refused, list_unneeded=args.unneeded)
-    found = any(one.findings for one in results)
+    found = any(one.findings or one.hazards.more for one in results)
     return 1 if found or refused else 0
 
 
@@ -101,6 +101,8 @@ def _print(
         f"{len(results)} kernels of {instructions} instructions checked: {findings} findings; "
         f"{unneeded} waits and {nops} s_nop that no path needs"
     )
+    if more := sum(one.hazards.more for one in results):
+        print(f"hazards at {more} more instructions, of which not all producers were looked for")
     if left_out:
         print(f"of {left_out} instructions some registers are not known, and not checked")
     if refused:
@@ -118,6 +120,7 @@ def _as_data(results: list[_Checked], refused: list[tuple[CodeObject, str, LiftE
                 "findings": [finding.to_json() for finding in waits.findings],
                 "unneeded": [wait.to_json() for wait in waits.unneeded],
                 "hazards": [finding.to_json() for finding in hazards.findings],
+                "more_hazards": hazards.more,
                 "unneeded_nops": [nop.to_json() for nop in hazards.unneeded],
             }
             for object, waits, hazards in results

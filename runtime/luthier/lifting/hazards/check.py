@@ -25,6 +25,13 @@ class HazardReport:
     findings: tuple[HazardFinding, ...]
     """In the order of addresses."""
     unneeded: tuple[UnneededNop, ...]
+    more: int = 0
+    """Instructions with hazards that are in no finding: producers are looked for only so often (`MOST_SEARCHES`)."""
+
+
+MOST_SEARCHES = 2000
+"""Ways from a producer to a consumer that are looked for in one kernel: where there are thousands of findings, each
+takes as long as the whole check."""
 
 
 def check_hazards(lifted: LiftedKernel, unneeded: bool = True) -> HazardReport:
@@ -36,10 +43,13 @@ def check_hazards(lifted: LiftedKernel, unneeded: bool = True) -> HazardReport:
     steps = Steps(lifted)
     flow = Flow(lifted, steps)
     nops = unneeded_nops(lifted, steps, flow) if unneeded else ()
+    search = _Search(lifted, steps, flow)
+    findings = tuple(_findings(steps, flow, search))
     return HazardReport(
         lifted.kernel.name,
-        tuple(_findings(lifted, steps, flow)),
+        findings,
         tuple(UnneededNop(lifted.kernel.name, place_of(lifted, index), here, need) for index, here, need in nops),
+        search.given_up,
     )
 
 
@@ -54,7 +64,7 @@ class _Hit:
     needed: int
 
 
-def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[HazardFinding]:
+def _findings(steps: Steps, flow: Flow, search: _Search) -> Iterator[HazardFinding]:
     hits: dict[tuple[int, int], _Hit] = {}
 
     def report(step: Step, entry: Entry, units: int, needed: int) -> None:
@@ -66,7 +76,6 @@ def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[Hazard
     for block, state in flow.states():
         if any(step.checks for step in steps.of(block)):
             flow.machine.run(state, steps.of(block), steps.length(block), report)
-    search = _Search(lifted, steps, flow)
     for key in sorted(hits):
         yield from search.explain(hits[key])
 
@@ -77,6 +86,9 @@ class _Search:
     def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow) -> None:
         self._lifted, self._steps, self._machine = lifted, steps, flow.machine
         self._next = successors(lifted)
+        self._left = MOST_SEARCHES
+        self.given_up = 0
+        """Consumers whose producers were not all looked for."""
 
     def explain(self, hit: _Hit) -> Iterator[HazardFinding]:
         """A finding for each producer."""
@@ -89,6 +101,10 @@ class _Search:
                 for number, units, tag in step.makes:
                     if number != hit.rule or (rule.hazard.in_registers and not units & hit.units):
                         continue
+                    if not self._left:
+                        self.given_up += 1
+                        return
+                    self._left -= 1
                     way = self._way(block.index, step, Entry(number, rule.hazard.middle is None, units, tag, 0, 0), hit)
                     if way is not None:
                         path, reached, there, needed = way

@@ -36,7 +36,7 @@ class _Follower:
         return self._machine.run(state, self._steps.of(block))
 
     def enter(self, block: int, state: State) -> tuple[State, tuple[Queue, ...]]:
-        ready = self._machine.run(state, _leading_waits(self._steps.of(block)))
+        ready = self._machine.run(state, leading_waits(self._steps.of(block)))
         return ready, ready.queues
 
     def merge(self, first: State, second: State) -> State:
@@ -48,7 +48,7 @@ class _Follower:
         return now._replace(most=tuple(widest if later > before else before for before, later, widest in counts))
 
 
-def _leading_waits(steps: list[Step]) -> list[Step]:
+def leading_waits(steps: list[Step]) -> list[Step]:
     """The waits that a block begins with."""
     number = 0
     while number < len(steps) and steps[number].limits and not steps[number].issues:

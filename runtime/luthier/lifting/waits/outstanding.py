@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from luthier.isa.waits import Limit, WaitModel
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.waits.flow import Flow
+from luthier.lifting.waits.flow import Flow, leading_waits
 from luthier.lifting.waits.state import State, merge
 from luthier.lifting.waits.steps import Steps, widened
 
@@ -41,6 +41,11 @@ class Outstanding:
             known = self._entry.get(block)
             self._entry[block] = state if known is None else merge(known, state)
         self._blocks: dict[int, tuple[list[int], list[_Point]]] = {}
+        # Functions are followed as if these had been waited for already.
+        self._taken_for_done: dict[int, int] = {}
+        for function in lifted.functions:
+            if waits := leading_waits(self._steps.of(function.entry_block)):
+                self._taken_for_done[function.entry_block] = waits[-1].last
 
     def needed(self, index: int, touched: int, written: int) -> tuple[Limit, ...] | None:
         """The least to wait for before instruction `index` so that registers can be used there.
@@ -69,6 +74,8 @@ class Outstanding:
 
     def _before(self, index: int) -> _Point | None:
         number = self._lifted.block_of[index]
+        if index <= self._taken_for_done.get(number, -1):
+            return None
         block = self._blocks.get(number)
         if block is None:
             state = self._entry.get(number)
