@@ -10,7 +10,7 @@ from typing import Any
 
 from luthier.errors import LuthierError
 from luthier.run import schema
-from luthier.run.folder import SUMMARY, RunFolder
+from luthier.run.folder import SUMMARY, RunFolder, begin
 from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
 
 _KERNEL_SUMS = ("launches", "instrumented")
@@ -32,12 +32,7 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
     Raises:
         LuthierError: a run is damaged, tables of one name have different columns, or it cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise LuthierError(f"{folder} is not empty")
-    except OSError as problem:
-        raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+    begin(folder)
     pids = _processes(runs)
     known = {table.name: table for table in schema.TABLES}
     names = [*known, *sorted({name for run in runs for name in run.names} - set(known))]

@@ -20,6 +20,20 @@ _SHOWN = 20
 """Rows of a long table that are shown to people."""
 
 
+def begin(folder: Path) -> None:
+    """Make the folder of a new run directory.
+
+    Raises:
+        LuthierError: it is there and not empty, or cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise LuthierError(f"{folder} is not empty")
+    except OSError as problem:
+        raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+
+
 class RunFolder:
     """A run directory.
 

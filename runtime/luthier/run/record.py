@@ -23,7 +23,7 @@ from luthier.observation import LiveVariable
 from luthier.patch import KernelReport
 from luthier.run import listings, schema
 from luthier.run.elements import element_type
-from luthier.run.folder import SUMMARY
+from luthier.run.folder import SUMMARY, begin
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.patching import digest_of
 from luthier.run.sessions import NEVER, Session
@@ -63,12 +63,7 @@ class Recorder:
         self._problem: LuthierError | None = None
         """Why nothing is written any more."""
         self._began = 0
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise LuthierError(f"{folder} is not empty")
-        except OSError as problem:
-            raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+        begin(folder)
 
     # While the program runs -----------------------------------------------------------------------------------------
 
