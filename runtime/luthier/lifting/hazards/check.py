@@ -29,7 +29,7 @@ class HazardReport:
     """Instructions with hazards that are in no finding: producers are looked for only so often (`MOST_SEARCHES`)."""
 
 
-MOST_SEARCHES = 2000
+MOST_SEARCHES = 300
 """Ways from a producer to a consumer that are looked for in one kernel: where there are thousands of findings, each
 takes as long as the whole check."""
 
