@@ -114,7 +114,7 @@ def test_pip_install_with_only_the_wheel_of_luthier(
 ) -> None:
     """The shipped example, isolated, where nothing else is installed; then again, with nothing to compile."""
     project = tmp_path / "instr_count"
-    shutil.copytree(ROOT / "examples/instr_count", project, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    shutil.copytree(ROOT / "examples/tools/instr_count", project, ignore=shutil.ignore_patterns("build", "*.egg-info"))
     links = f"{luthier_wheel} {os.environ.get('PIP_FIND_LINKS', '')}"
     run(empty_environment / "pip", "install", "-q", project, PIP_FIND_LINKS=links)
     shown = run(empty_environment / "luthier-cc", "--luthier-cmakedir").stdout
