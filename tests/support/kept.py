@@ -45,13 +45,16 @@ def compiled(command: Iterable[object], inputs: Iterable[Path], name: str) -> Pa
     """What a compiler makes with `-o`.
 
     Args:
-        command: the compiler and its arguments, without the output.
+        command: the compiler and its arguments, without the output. Checkouts share what is made, except with debug
+            information, which names the sources' folders.
         inputs: files whose content the result depends on, beside the compiler itself.
         name: of the output.
     """
     arguments = [str(part) for part in command]
     contents = [digest(path) for path in sorted(inputs)]
-    key = version(arguments[0]), [argument.replace(str(ROOT), "") for argument in arguments[1:]], contents
+    shared = not any(argument.startswith("-g") for argument in arguments)
+    anywhere = [argument.replace(str(ROOT), "") if shared else argument for argument in arguments[1:]]
+    key = version(arguments[0]), anywhere, contents
     return kept(key, lambda output: run([*arguments, "-o", str(output)]), name)
 
 
