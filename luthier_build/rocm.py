@@ -1,4 +1,4 @@
-"""ROCm's libraries on this machine: which there are, of which version, and how Luthier can get below them."""
+"""ROCm's libraries on this machine: which there are, and of which version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from luthier.errors import LuthierError
 from luthier.processes import run
 
-ROCR, HIP, THUNK = "libhsa-runtime64.so", "libamdhip64.so", "libhsakmt.so"
+ROCR, HIP = "libhsa-runtime64.so", "libamdhip64.so"
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,6 @@ class Library:
     path: Path
     version: str
     """As its file name says; "" if it says none."""
-
-    def mentions(self, text: str) -> bool:
-        """Whether the bytes of the file hold a text, such as the name of a library that it needs."""
-        return text.encode() in self.path.read_bytes()
 
 
 def find(name: str) -> Library | None:
@@ -37,11 +33,6 @@ def find(name: str) -> Library | None:
                 best = max(paths, key=lambda path: [int(part) for part in _version(path, name).split(".") if part])
                 return Library(best, _version(best, name))
     return None
-
-
-def replaceable_thunk(rocr: Library) -> bool:
-    """Whether ROCr loads libhsakmt, so that Luthier's can take its place; from ROCm 6 on it is linked in."""
-    return rocr.mentions(f"{THUNK}.1")
 
 
 def _version(path: Path, name: str) -> str:

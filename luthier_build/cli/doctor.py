@@ -180,7 +180,8 @@ def _devices() -> Finding:
 
 def _programs() -> Iterator[Finding]:
     """What `luthier run` has to work with: the virtual device and the tool library, and ROCm above them."""
-    from luthier.run.program import LIBRARY, TOOL_LIBRARY, library_folder
+    from luthier.run.door import has_thunk_inside
+    from luthier.run.program import KFD_LIBRARY, LIBRARY, TOOL_LIBRARY, library_folder
 
     try:
         yield Finding("virtual device", "ok", f"{LIBRARY} and {TOOL_LIBRARY} in {library_folder()}")
@@ -189,13 +190,13 @@ def _programs() -> Iterator[Finding]:
     rocr, hip = rocm.find(rocm.ROCR), rocm.find(rocm.HIP)
     if rocr is None:
         yield Finding("ROCr", "optional", "not found: no programs under luthier run", "install ROCm")
-    elif rocm.replaceable_thunk(rocr):
-        yield Finding(
-            "ROCr", "ok", f"{rocr.path}, version {rocr.version}, loads {rocm.THUNK}.1, whose place Luthier takes"
-        )
     else:
-        detail = f"{rocr.path}, version {rocr.version}, has the thunk linked in, which Luthier cannot replace"
-        yield Finding("ROCr", "optional", detail, "for virtual devices install ROCm 5")
+        beneath = (
+            f"has libhsakmt inside: {KFD_LIBRARY} takes the kernel driver's place"
+            if has_thunk_inside(rocr.path)
+            else f"loads {LIBRARY}, whose place Luthier's takes"
+        )
+        yield Finding("ROCr", "ok", f"{rocr.path}, version {rocr.version}, {beneath}")
     if hip is None:
         yield Finding("HIP", "optional", "not found: no HIP programs under luthier run", "install ROCm's HIP runtime")
     else:

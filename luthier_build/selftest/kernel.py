@@ -45,8 +45,8 @@ meet:
     global_atomic_add v2, v1, s[4:5]
     s_endpgm
 """
-_WAITS = ("s_waitcnt lgkmcnt(0)", "s_wait_kmcnt 0x0")
-"""Targets have one or the other."""
+_WAITS = ("s_wait_kmcnt 0x0", "s_waitcnt lgkmcnt(0)")
+"""The first that assembles: GFX12 has the other's encoding, too, but its counters are none of those."""
 _VGPRS, _SGPRS = 8, 32
 _CODE_PADDING = 0x100
 """Bytes behind the code that hardware may fetch."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import luthier
 import numpy as np
 from luthier.errors import LuthierError
 from luthier.processes import run
-from luthier.run import parse_devices
+from luthier.run import door, parse_devices
 from luthier.run.program import library_folder
 
 from luthier_build import rocm
@@ -31,6 +33,7 @@ def under_rocm(name: str) -> list[Step]:
     return [
         Step(where, "libraries", lambda: libraries(name)),
         Step(where, "program", lambda: ran(name, "program")),
+        Step(where, "driver", lambda: ran(name, "program", {door.DOOR: "kfd"})),
         Step(where, "counters", lambda: ran(name, "counting")),
         Step(where, "hooks", lambda: ran(name, "hooked")),
     ]
@@ -49,8 +52,6 @@ def libraries(name: str) -> str:
     rocr, hip = found.values()
     assert rocr is not None
     assert hip is not None
-    if not rocm.replaceable_thunk(rocr):
-        raise Skip(f"{rocr.path} has the thunk linked in, which Luthier's cannot replace")
     try:
         library_folder()
     except LuthierError as problem:
@@ -58,8 +59,14 @@ def libraries(name: str) -> str:
     return f"ROCr {rocr.version}, HIP {hip.version}"
 
 
-def ran(name: str, what: str) -> str:
-    """A program that knows nothing of Luthier: its result, and how many instructions were counted."""
+def ran(name: str, what: str, environment: Mapping[str, str] | None = None) -> str:
+    """A program that knows nothing of Luthier: its result, and how many instructions were counted.
+
+    Args:
+        name: of the device.
+        what: as `luthier_build.selftest.apart` has it.
+        environment: more of it.
+    """
     libraries(name)
     target = name.partition(":")[2]
     if what == "hooked":
@@ -71,7 +78,7 @@ def ran(name: str, what: str) -> str:
         object.write_bytes(kernel.code_object(target).data)
         sizes = (kernel.ITEMS, kernel.GROUPS, kernel.ITEMS, kernel.TURNS)
         command = [sys.executable, hip_program.__file__, str(hip.path), str(object), kernel.NAME, str(out)]
-        found = apart(what, name, *command, *map(str, sizes))
+        found = apart(what, name, *command, *map(str, sizes), environment=environment)
         check(found["code"] == 0, f"the program ended with {found['code']}")
         devices.compare(np.frombuffer(out.read_bytes(), np.uint32))
     if what == "program":
@@ -105,14 +112,14 @@ def gpu(name: str, *, asked: bool) -> list[Step]:
     return [Step(name, "counters", try_it)]
 
 
-def apart(*arguments: str) -> dict[str, Any]:
+def apart(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run `luthier_build.selftest.apart`; what it has found.
 
     Raises:
         LuthierError: it fails, or does not end.
     """
     command = [sys.executable, "-m", "luthier_build.selftest.apart", *arguments]
-    printed = run(command, error=LuthierError, timeout=_PATIENCE)
+    printed = run(command, env={**os.environ, **(environment or {})}, error=LuthierError, timeout=_PATIENCE)
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 

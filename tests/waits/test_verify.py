@@ -34,3 +34,15 @@ def test_waits_that_the_original_lacks(make_module, wait: str, count: int) -> No
     assert verdict.equal
     assert len(verdict.missing_waits) == count
     assert all("reads v10" in wait for wait in verdict.missing_waits)
+
+
+def test_a_loop_that_counts_to_what_is_not_there_yet(make_module) -> None:
+    """It ends all the same, and soon."""
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
+    count = "s_load_dword s4, s[2:3], 40; s_mov_b32 s5, 0"
+    loop = "again: s_add_u32 s5, s5, 1; s_cmp_lt_u32 s5, s4; s_cbranch_scc1 again"
+    body = f"{BEGIN}; {count}; {loop}; s_waitcnt lgkmcnt(0); {LOAD}; s_waitcnt vmcnt(0); {USE}"
+    verdict = verify_kernel(kernel("gfx942", body), First(module), PLAN)
+    assert verdict.equal
+    assert "reads s4" in verdict.missing_waits[0]
+    assert verdict.instructions[0] < 100

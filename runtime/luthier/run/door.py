@@ -33,7 +33,12 @@ def is_driver(base: Mapping[str, str], program: str) -> bool:
     if DOOR in base:
         return base[DOOR] == "kfd"
     runtime = find_runtime(base, program)
-    needed = [] if runtime is None else _values(runtime, "needed")
+    return runtime is not None and has_thunk_inside(runtime)
+
+
+def has_thunk_inside(runtime: Path) -> bool:
+    """Whether a ROCr talks to the kernel driver itself, as from ROCm 6 on, and does not load libhsakmt."""
+    needed = _values(runtime, "needed")
     return bool(needed) and not any(name.startswith("libhsakmt.so") for name in needed)
 
 
