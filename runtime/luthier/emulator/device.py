@@ -379,8 +379,8 @@ class EmulatedDevice:
             raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
         with self._lock:
             code = handle.module.code(handle.kernel.wave_size)
-            checker = None if self._checks is None else self._checks.checker(code, handle.name)
-            watch = None if self._checks is None else self._checks.wait_watch(code, handle.name)
+            checker = None if self._checks is None else self._checks.checker(handle.name)
+            watch = None if self._checks is None else self._checks.launch_watch(code, handle.name)
             observer = None
             if trace is not None or checker is not None:
                 from luthier.emulator.inspection.debug import observer_of

@@ -326,14 +326,31 @@ FACT_ENDS, FACT_ANY_LANE = 1, 2
 STREAM = Layout(counter=1, most=1, ordered=1, locks=1)
 FOUND = Layout(consumer=4, producer=4, unit=2, stream=1, position=1, writes=1, wave=4, lane=4, group=8)
 """A use of an outstanding register: records of both instructions. FOUND.lane of a scalar register: ABSENT."""
+HIT = Layout(producers=8, rule=4, more=4)
+"""A hazard that a step of the automaton of hazards meets: a byte for each record, not 0 where it may be the producer;
+whether the next HIT is of the same step, too."""
+MET = Layout(consumer=4, producer=4, hit=4, wave=4, group=8)
+"""A hazard that a wave met: records, the producer's or ABSENT; the index of the HIT."""
+FOLLOW_ENDS = 1 << 63
+FOLLOW_SHIFT = 32
+"""What WATCH.follow gives for a state and a record: the next state, above it the index of the first HIT + 1 or 0 for
+none; FOLLOW_ENDS: nothing is known behind it."""
+LOOK_BACK = 256
+"""Instructions of a wave among which the producer of a hazard is looked for."""
 WATCH = Layout(
-    facts=8,  # FACTs by record
+    facts=8,  # FACTs by record; 0 where waits are not checked
     streams=8,  # STREAMs
     stream_count=4,
     poison=4,  # what outstanding registers hold
     found=8,  # FOUNDs
     capacity=8,
     count=8,  # of FOUNDs, more than the capacity where some are lost
+    follow=8,  # function of a state and a record, that calls Python; 0 where hazards are not checked
+    automaton=8,  # its number: others have other states
+    hits=8,  # HITs
+    met=8,  # METs
+    met_capacity=8,
+    met_count=8,  # as count
 )
 """What a launch is watched with."""
 
@@ -376,7 +393,7 @@ DISPATCH = Layout(
     images=8,  # EXEC in the first of 64 bytes, then VGPR rows, for each wave; 0: all work-items and their ids
     image_size=8,
     lds_image=8,
-    watch=8,  # WATCH, 0 where waits are not checked
+    watch=8,  # WATCH, 0 where neither waits nor hazards are checked
 )
 """A launch in this process."""
 EVENT = Layout(reason=8, context=8, group=8, key=8, record=8)

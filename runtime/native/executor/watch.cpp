@@ -39,6 +39,7 @@ void Watch::begin(const char *watch, unsigned wave_size, unsigned waves, const c
   facts_ = pointer<const char *>(watch, watch::facts);
   group_ = group;
   wave_size_ = wave_size;
+  hazards_.begin(watch, waves, group);
   const char *rows = pointer<const char *>(watch, watch::streams);
   streams_.clear();
   for (uint64_t index = 0; index < get(watch, watch::stream_count); ++index) {
@@ -73,6 +74,14 @@ __attribute__((noinline)) uint64_t Watch::before(char *wave, char *record) {
     table_ = table;
   }
   const uint64_t index = (record - table) / record::kSize;
+  if (hazards_.active())
+    hazards_.before(get(wave, wave::index), index);
+  if (facts_)
+    late(wave, index);
+  return functions_[index];
+}
+
+void Watch::late(char *wave, uint64_t index) {
   Wave &mine = waves_[get(wave, wave::index)];
   const char *fact = facts_ + index * fact::kSize;
   if (mine.pending >= 0)
@@ -89,7 +98,6 @@ __attribute__((noinline)) uint64_t Watch::before(char *wave, char *record) {
   }
   if (byte(fact, fact::flags) & FACT_ENDS)
     forget(mine);
-  return functions_[index];
 }
 
 char *Watch::place(char *wave, unsigned unit) const {

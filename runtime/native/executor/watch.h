@@ -1,4 +1,5 @@
-// Late results: registers of operations that need not be done hold a pattern, and their uses are found.
+// Late results: registers of operations that need not be done hold a pattern, and their uses are found. Hazards
+// (hazards.h) are looked for at the same place.
 //
 // Every record of a watched worker leads to `step`, which looks at the instruction (layout::fact) and goes on with the
 // record's own function. An instruction has been executed when the next one of its wave begins: then what it gives is
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "bytes.h"
+#include "hazards.h"
 
 namespace luthier {
 
@@ -50,6 +52,7 @@ private:
 
   static int step(char *wave, char *record);
   uint64_t before(char *wave, char *record);
+  void late(char *wave, uint64_t record);
   void issue(Wave &mine, char *wave);
   void wait(Wave &mine, char *wave, const char *fact);
   void done(Wave &mine, char *wave, unsigned stream, Operation *operation);
@@ -62,7 +65,8 @@ private:
   Operation *fresh(uint32_t record);
 
   static thread_local Watch *current_;
-  const char *watch_ = nullptr, *facts_ = nullptr, *group_ = nullptr;
+  Hazards hazards_;
+  const char *watch_ = nullptr, *facts_ = nullptr, *group_ = nullptr;  // no facts: waits are not checked
   unsigned wave_size_ = 0;
   struct Stream {
     unsigned counter, most;

@@ -17,7 +17,7 @@ struct Shape {
   unsigned wave_size, waves;
   uint32_t lds_size, lds_limit;
   uint64_t scratch, scratch_lane;  // address for the first wave of the first worker, bytes a lane
-  const char *watch;               // layout::watch; null where waits are not checked
+  const char *watch;               // layout::watch; null where neither waits nor hazards are checked
 };
 
 class Worker {

@@ -121,6 +121,8 @@ class Code:
             for name in ("luthier_unbound", "luthier_unsupported")
         )
         self.watcher: Watcher | None = None
+        self.hazards: object = None
+        """What is known of hazards in it (`inspection.hazards`)."""
         self.begin = self.count
         """The record where stepped waves start."""
 

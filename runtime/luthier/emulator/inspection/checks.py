@@ -9,8 +9,9 @@ A stepped instruction logs the addresses that it has checked; here they meet one
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache
@@ -18,10 +19,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.inspection.debug import Step
-from luthier.emulator.inspection.hazards import HAZARDS, HazardChecker, LaunchHazard
-from luthier.emulator.inspection.waits import WAITS, WaitWatch, watch_of
+from luthier.emulator.inspection.hazards import HAZARDS, HazardWatch, LaunchHazard, hazard_watch
+from luthier.emulator.inspection.waits import WAITS, WaitFinding, WaitWatch, wait_watch
+from luthier.emulator.running.executor import Block
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.worker import Access
 from luthier.errors import DeviceError
@@ -144,18 +147,18 @@ class Checks:
             if 0 <= start < shadow.allocation.size:
                 shadow.written[start : start + size] = True
 
-    def checker(self, code: Code, kernel: str) -> LaunchCheckers | None:
+    def checker(self, kernel: str) -> LaunchChecker | None:
         """What looks at every instruction of a launch of the kernel of that name; None if nothing has to."""
-        found: list[LaunchChecker | HazardChecker] = []
-        if self.names - {WAITS, HAZARDS}:
-            found.append(LaunchChecker(self.names, kernel, self.shadows()))
-        if HAZARDS in self.names:
-            found.append(HazardChecker(code, kernel))
-        return LaunchCheckers(found) if found else None
+        return LaunchChecker(self.names, kernel, self.shadows()) if self.names - {WAITS, HAZARDS} else None
 
-    def wait_watch(self, code: Code, kernel: str) -> WaitWatch | None:
-        """What watches a launch for missing waits, where that is asked for."""
-        return watch_of(code, kernel) if WAITS in self.names else None
+    def launch_watch(self, code: Code, kernel: str) -> LaunchWatch | None:
+        """What watches a launch natively; None if nothing has to."""
+        parts: list[WaitWatch | HazardWatch] = []
+        if HAZARDS in self.names:
+            parts.append(hazard_watch(code, kernel))
+        if WAITS in self.names:
+            parts.append(wait_watch(code, kernel))
+        return LaunchWatch(parts) if parts else None
 
     def shadows(self) -> list[Shadow]:
         """Of the allocations that still exist, in the order of their addresses."""
@@ -205,20 +208,22 @@ class _Group:
     """Barriers that each wave has passed."""
 
 
-class LaunchCheckers:
-    """Several that look at all steps of a launch."""
+class LaunchWatch:
+    """Watches one launch natively.
 
-    def __init__(self, checkers: Collection[LaunchChecker | HazardChecker]) -> None:
-        self._checkers = checkers
+    Args:
+        parts: what it is watched for.
+    """
 
-    def observe(self, step: Step) -> None:
-        """A wave is about to execute an instruction."""
-        for checker in self._checkers:
-            checker.observe(step)
+    def __init__(self, parts: Sequence[WaitWatch | HazardWatch]) -> None:
+        self._parts = parts
+        self._block = Block(layout.WATCH, {name: value for part in parts for name, value in part.fields.items()})
+        self.address = self._block.address
 
-    def findings(self) -> tuple[Finding | LaunchHazard, ...]:
-        """Of all."""
-        return tuple(finding for checker in self._checkers for finding in checker.findings())
+    def findings(self) -> tuple[WaitFinding | LaunchHazard, ...]:
+        """Of all parts."""
+        read = functools.partial(self._block.read, layout.WATCH)
+        return tuple(finding for part in self._parts for finding in part.findings(read))
 
 
 class LaunchChecker:

@@ -1,18 +1,27 @@
 """The check of hazards while a kernel runs: ``check="hazards"``.
 
-Every wave has the state that the check of all paths has (`luthier.lifting.hazards`), on the one path that it goes: what
-an instruction does to a state is found once and remembered. Nothing goes wrong on the emulated device where wait states
-are missing, so there is only what is found.
+Every wave has the state that the check of all paths has (`luthier.lifting.hazards`), on the one path that it goes.
+What an instruction does to a state is found once for each code: an automaton, that the native executor follows
+(`runtime/native/executor/hazards.h`) and that grows here when it asks. Nothing goes wrong on the emulated device where
+wait states are missing, so there is only what is found.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+import ctypes
+import itertools
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from luthier.emulator.binding.program import Code
-from luthier.emulator.inspection.debug import Step as WaveStep
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.emulator import layout
+from luthier.emulator.binding.program import Code, own_zeros
+from luthier.errors import EmulationError
 from luthier.isa import registers as r
 from luthier.isa.hazard_model import Rule, Ticks, hazard_model, ticks
 from luthier.isa.registers import UnitSet
@@ -22,8 +31,21 @@ from luthier.lifting.hazards.steps import Step, instance_of, step_of
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
 HAZARDS = "hazards"
-LOOK_BACK = 256
-"""Instructions of a wave among which the producer is looked for."""
+MOST = 1 << 14
+"""Findings that are kept of a launch."""
+_MOST_HITS = 1 << 20
+_FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
+_HIT, _MET = (
+    np.dtype(
+        {
+            "names": list(row.fields),
+            "formats": [f"<u{field.size}" for field in row.fields.values()],
+            "offsets": [field.offset for field in row.fields.values()],
+            "itemsize": row.size,
+        }
+    )
+    for row in (layout.HIT, layout.MET)
+)
 
 
 @dataclass(frozen=True)
@@ -69,24 +91,18 @@ class _Hit(NamedTuple):
     needed: int
 
 
-@dataclass
-class _Wave:
-    state: int = 0
-    """Number of its state."""
-    history: deque[int] = field(default_factory=lambda: deque(maxlen=LOOK_BACK))
-    """Records that were executed last."""
+_NUMBERS = itertools.count(1)
 
 
-class HazardChecker:
-    """Looks at all steps of a launch.
+class HazardAutomaton:
+    """What the instructions of a code do to the states of waves, as far as it was asked for.
 
     Args:
-        code: of the kernel.
-        kernel: its name, for findings.
+        code: of the kernels.
     """
 
-    def __init__(self, code: Code, kernel: str) -> None:
-        self._code, self._kernel = code, kernel
+    def __init__(self, code: Code) -> None:
+        self._code = code
         target = code.isa.target
         self._model = hazard_model(target.target, code.isa.wave_size, target.xnack is not False)
         self._machine = Machine(self._model)
@@ -95,37 +111,45 @@ class HazardChecker:
         self._steps: dict[int, Step | None] = {}
         self._states: list[State] = [EMPTY]
         self._numbers: dict[State, int] = {EMPTY: 0}
-        self._next: dict[tuple[int, int], tuple[int, tuple[_Hit, ...]]] = {}
-        self._waves: dict[tuple[int, int], _Wave] = {}
-        self._findings: dict[tuple[int, int | None, int], LaunchHazard] = {}
+        self._next: dict[tuple[int, int], int] = {}
+        self._lock = threading.Lock()
+        self.hits: list[_Hit] = []
+        self._rows = own_zeros(_MOST_HITS, _HIT)
+        self._makers: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        """By rule: records that are its producer, with their units."""
+        self._producers: dict[tuple[int, int], NDArray[np.uint8]] = {}
+        """By rule and units, 0 where they do not matter: for each record whether it may be the producer."""
+        self.problem: BaseException | None = None
+        """What went wrong here while native code asked."""
+        self._function = _FOLLOW(self._answer)
+        self.fields: Mapping[str, int] = {
+            "follow": ctypes.cast(self._function, ctypes.c_void_p).value or 0,
+            "automaton": next(_NUMBERS),
+            "hits": self._rows.ctypes.data,
+        }
+        """Of `layout.WATCH`."""
 
-    def findings(self) -> tuple[LaunchHazard, ...]:
-        """What was found, of each producer, consumer and hazard once, in the order of first occurrence."""
-        return tuple(self._findings.values())
+    def _answer(self, number: int, record: int) -> int:
+        """`follow`, for native code: on its threads, through which no exception goes."""
+        try:
+            return self.follow(number, record)
+        except BaseException as problem:
+            self.problem = self.problem or problem
+            return layout.FOLLOW_ENDS
 
-    def observe(self, step: WaveStep) -> None:
-        """A wave is about to execute an instruction."""
-        place = step.workgroup, step.wave
-        wave = self._waves.get(place)
-        if wave is None:
-            wave = self._waves[place] = _Wave()
-        key = wave.state, step.record
-        found = self._next.get(key)
-        if found is None:
-            found = self._next[key] = self._follow(*key)
-        wave.state = found[0]
-        for hit in found[1]:
-            self._report(step, wave, hit)
-        wave.history.append(step.record)
-        one = self._steps[step.record]
-        if one is None:  # it ended, or what it does is not known
-            del self._waves[place]
+    def follow(self, number: int, record: int) -> int:
+        """What `layout.WATCH.follow` gives: the state behind an instruction, and what is found there."""
+        with self._lock:
+            key = number, record
+            found = self._next.get(key)
+            if found is None:
+                found = self._next[key] = self._follow(number, record)
+            return found
 
-    def _follow(self, number: int, record: int) -> tuple[int, tuple[_Hit, ...]]:
-        """The state behind an instruction, and what is found there."""
+    def _follow(self, number: int, record: int) -> int:
         step = self._step(record)
-        if step is None:
-            return 0, ()
+        if step is None:  # it ended, or what it does is not known
+            return layout.FOLLOW_ENDS
         hits: list[_Hit] = []
 
         def report(_: Step, entry: Entry, units: int, needed: int) -> None:
@@ -136,12 +160,41 @@ class HazardChecker:
         if after is None:
             after = self._numbers[state] = len(self._states)
             self._states.append(state)
-        return after, tuple(hits)
+        return after | self._add(hits) << layout.FOLLOW_SHIFT
+
+    def _add(self, hits: list[_Hit]) -> int:
+        """The index of the first row + 1; 0: there are none."""
+        first = len(self.hits)
+        if first + len(hits) > len(self._rows):
+            raise EmulationError("more kinds of hazards than can be kept", target=str(self._code.isa.target))
+        for hit in hits:
+            row = self._rows[len(self.hits)]
+            hazard = hit.rule.hazard
+            if hazard.producer is not None:
+                row["producers"] = self._possible(hit.rule, hit.units if hazard.in_registers else 0).ctypes.data
+            row["rule"] = hit.rule.number
+            row["more"] = hit is not hits[-1]
+            self.hits.append(hit)
+        return first + 1 if hits else 0
+
+    def _possible(self, rule: Rule, units: int) -> NDArray[np.uint8]:
+        key = rule.number, units
+        found = self._producers.get(key)
+        if found is None:
+            found = self._producers[key] = own_zeros(self._code.count + 1, np.uint8)
+            for record, made in self._makers[rule.number]:
+                found[record] = bool(made & units) or not units
+        return found
 
     def _step(self, record: int) -> Step | None:
         if record in self._steps:
             return self._steps[record]
         made = self._steps[record] = self._make(record)
+        for number, units, _ in () if made is None else made.makes:
+            self._makers[number].append((record, units))
+            for (rule, met), possible in self._producers.items():
+                if rule == number and (units & met or not met):
+                    possible[record] = 1
         return made
 
     def _make(self, record: int) -> Step | None:
@@ -160,33 +213,62 @@ class HazardChecker:
         own = ticks(instance.opcode, instance.values)
         return step_of(self._model, instance, record, Ticks(0, 0, 0), own, self._model.parts(instance.opcode))
 
-    def _report(self, step: WaveStep, wave: _Wave, hit: _Hit) -> None:
+
+class HazardWatch:
+    """Watches one launch.
+
+    Args:
+        automaton: of its code.
+        kernel: its name, for findings.
+    """
+
+    def __init__(self, automaton: HazardAutomaton, code: Code, kernel: str) -> None:
+        self._automaton, self._code, self._kernel = automaton, code, kernel
+        self._met = own_zeros(MOST, _MET)
+        self.fields = {**automaton.fields, "met": self._met.ctypes.data, "met_capacity": MOST}
+        """Of `layout.WATCH`."""
+
+    def findings(self, read: Callable[[str], int]) -> tuple[LaunchHazard, ...]:
+        """What was found, by instruction; of producer, consumer and hazard once, where a work-group met it first.
+
+        Args:
+            read: gives a field of `layout.WATCH`.
+        """
+        if self._automaton.problem is not None:
+            problem, self._automaton.problem = self._automaton.problem, None
+            raise problem
+        rows = self._met[: min(read("met_count"), MOST)]
+        known: dict[tuple[int, int, int], LaunchHazard] = {}
+        for row in rows[np.argsort(rows["group"], kind="stable")]:
+            hit = self._automaton.hits[int(row["hit"])]
+            key = int(row["consumer"]), int(row["producer"]), hit.rule.number
+            if key not in known:
+                known[key] = self._finding(hit, key[0], key[1], int(row["group"]), int(row["wave"]))
+        return tuple(known[key] for key in sorted(known))
+
+    def _finding(self, hit: _Hit, consumer: int, producer: int, workgroup: int, wave: int) -> LaunchHazard:
         code, hazard = self._code, hit.rule.hazard
-        producer = self._producer(wave, hit) if hazard.producer is not None else None
-        key = step.record, producer, hit.rule.number
-        if key in self._findings:
-            return
-        self._findings[key] = LaunchHazard(
+        known = producer != layout.ABSENT
+        return LaunchHazard(
             self._kernel,
             hazard.name,
-            step.address,
-            step.text,
-            None if producer is None else code.address_of(producer),
-            "" if producer is None else code.text(producer),
+            code.address_of(consumer),
+            code.text(consumer),
+            code.address_of(producer) if known else None,
+            code.text(producer) if known else "",
             UnitSet(hit.units if hazard.in_registers and hit.units != 1 else 0),
             hit.there,
             None if hazard.needed is None else hit.needed,
             hazard.clock,
             hazard.remedy,
-            step.workgroup,
-            step.wave,
+            workgroup,
+            wave,
         )
 
-    def _producer(self, wave: _Wave, hit: _Hit) -> int | None:
-        """The last of these instructions that was executed."""
-        for record in reversed(wave.history):
-            step = self._steps.get(record)
-            for number, units, _ in () if step is None else step.makes:
-                if number == hit.rule.number and (units & hit.units or not hit.rule.hazard.in_registers):
-                    return record
-        return None
+
+def hazard_watch(code: Code, kernel: str) -> HazardWatch:
+    """What watches a launch of a kernel in this code."""
+    automaton = code.hazards
+    if not isinstance(automaton, HazardAutomaton):
+        automaton = code.hazards = HazardAutomaton(code)
+    return HazardWatch(automaton, code, kernel)

@@ -7,7 +7,7 @@ it writes hold a pattern, and whatever uses them is found. The native executor d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from luthier import _mc
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, own_zeros
-from luthier.emulator.running.executor import Block
 from luthier.isa import registers as r
 from luthier.isa.waits import WaitModel, wait_model
 from luthier.lifting.instructions.effects import Columns, EffectTable
@@ -151,7 +150,7 @@ class WaitFacts:
         fact["flags"] = layout.FACT_ENDS * ends | layout.FACT_ANY_LANE * any_lane
 
 
-def watch_of(code: Code, kernel: str) -> WaitWatch:
+def wait_watch(code: Code, kernel: str) -> WaitWatch:
     """What watches a launch of a kernel in this code."""
     facts = code.watcher
     if not isinstance(facts, WaitFacts):
@@ -189,22 +188,23 @@ class WaitWatch:
     def __init__(self, facts: WaitFacts, code: Code, kernel: str) -> None:
         self._facts, self._code, self._kernel = facts, code, kernel
         self._found = np.zeros(MOST, _FOUND)
-        self._block = Block(
-            layout.WATCH,
-            {
-                "facts": facts.facts.ctypes.data,
-                "streams": facts.streams.ctypes.data,
-                "stream_count": len(facts.model.streams),
-                "poison": POISON,
-                "found": self._found.ctypes.data,
-                "capacity": MOST,
-            },
-        )
-        self.address = self._block.address
+        self.fields = {
+            "facts": facts.facts.ctypes.data,
+            "streams": facts.streams.ctypes.data,
+            "stream_count": len(facts.model.streams),
+            "poison": POISON,
+            "found": self._found.ctypes.data,
+            "capacity": MOST,
+        }
+        """Of `layout.WATCH`."""
 
-    def findings(self) -> tuple[WaitFinding, ...]:
-        """What was found, by instruction; of each operation and register once."""
-        count = min(self._block.read(layout.WATCH, "count"), MOST)
+    def findings(self, read: Callable[[str], int]) -> tuple[WaitFinding, ...]:
+        """What was found, by instruction; of each operation and register once.
+
+        Args:
+            read: gives a field of `layout.WATCH`.
+        """
+        count = min(read("count"), MOST)
         known: dict[tuple[int, ...], WaitFinding] = {}
         for row in self._found[:count]:
             key = tuple(int(row[name]) for name in ("consumer", "producer", "unit", "writes", "stream"))

@@ -66,7 +66,7 @@ class Launch:
     observer: Observer | None = None
     """Looks at every instruction; then all waves run on the launching thread."""
     watch: int = 0
-    """Address of a `layout.WATCH`, 0 where waits are not checked."""
+    """Address of a `layout.WATCH`, 0 where neither waits nor hazards are checked."""
 
     def __post_init__(self) -> None:
         if self.cooperative and self.geometry.groups > RESIDENT_GROUPS:

@@ -1,0 +1,71 @@
+// Hazards on the path that every wave goes.
+//
+// What an instruction does to the state of a wave is an automaton (luthier/emulator/inspection/hazards.py): for a state
+// and a record, the next state and what is met. Python makes it, one transition when it is first asked for; here
+// transitions are kept and followed, so the machine of the check of all paths is the only one.
+#pragma once
+
+#include <unordered_set>
+#include <vector>
+
+#include "bytes.h"
+
+namespace luthier {
+
+class Hazards {
+public:
+  // Makes ready for a launch; transitions stay where the automaton is the same.
+  void begin(const char *watch, unsigned waves, const char *group);
+  bool active() const { return follow_ != nullptr; }
+
+  // A wave is about to execute an instruction.
+  void before(unsigned number, uint32_t record) {
+    Wave &wave = waves_[number];
+    // No instruction follows itself but a branch that never ends: it was not executed the first time.
+    if (wave.last == record)
+      return;
+    wave.last = record;
+    const uint64_t next = transition(wave.state, record);
+    if (__builtin_expect(next >> layout::FOLLOW_SHIFT != 0, 0) && special(wave, number, record, next))
+      return;
+    wave.state = static_cast<uint32_t>(next);
+    wave.history[wave.executed++ % layout::LOOK_BACK] = record;
+  }
+
+private:
+  struct Wave {
+    uint32_t state = 0, last = ~0u;
+    uint64_t executed = 0;
+    uint32_t history[layout::LOOK_BACK];
+  };
+  struct Transition {
+    uint64_t key = ~0ull, next = 0;
+  };
+
+  uint64_t transition(uint32_t state, uint32_t record) {
+    const uint64_t key = uint64_t{state} << 32 | record;
+    for (uint64_t at = key * 0x9E3779B97F4A7C15 >> shift_;; at = (at + 1) & (table_.size() - 1)) {
+      const Transition &found = table_[at];
+      if (__builtin_expect(found.key == key, 1))
+        return found.next;
+      if (found.key == ~0ull)
+        return learn(key);
+    }
+  }
+  uint64_t learn(uint64_t key);
+  void insert(const Transition &made);
+  void resize(unsigned bits);
+  bool special(Wave &wave, unsigned number, uint32_t record, uint64_t next);
+  uint32_t producer_of(const Wave &wave, const char *hit) const;
+
+  uint64_t (*follow_)(uint32_t state, uint32_t record) = nullptr;
+  const char *watch_ = nullptr, *group_ = nullptr;
+  uint64_t automaton_ = 0;
+  std::vector<Wave> waves_;
+  std::vector<Transition> table_;
+  unsigned shift_ = 64;
+  size_t known_ = 0;
+  std::unordered_set<uint64_t> seen_;
+};
+
+}  // namespace luthier
