@@ -181,6 +181,7 @@ def load_settings(
     *,
     table_origin: str = "pyproject.toml",
     flags: Mapping[str, object] | None = None,
+    flag_origin: str = "flag --{}",
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
@@ -190,6 +191,7 @@ def load_settings(
         table: contents of ``[tool.luthier]`` or of the `setup.py` keyword ``luthier=``.
         table_origin: how to name `table` in messages.
         flags: values of command-line flags by field name; None values are not given.
+        flag_origin: how to name a flag in messages.
         config: configuration settings of the build frontend; only keys ``luthier.NAME`` are read.
         environment: default `os.environ`; only ``LUTHIER_NAME`` of settings that exist are read.
 
@@ -220,7 +222,7 @@ def load_settings(
                 values[name], origins[name] = _modules(given_table[name], table_origin), table_origin
             continue
         for raw, origin in (
-            ((flags or {}).get(name), f"flag --{name.replace('_', '-')}"),
+            ((flags or {}).get(name), flag_origin.format(name.replace("_", "-"))),
             (given_config.get(name), f"config setting luthier.{name.replace('_', '-')}"),
             (environment.get(variable), f"environment {variable}"),
             (given_table.get(name), table_origin),

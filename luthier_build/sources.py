@@ -119,8 +119,8 @@ def read_declarations(
 
 def _from_project(argument: str, previous: str, project: Path) -> str:
     """`argument` with a relative path in it made absolute: libclang has no working folder of its own."""
-    if previous == "-include":
-        return str(project / argument)
+    if previous == "-include":  # else it is found as other headers are
+        return str(project / argument) if (project / argument).is_file() else argument
     if argument.startswith("-I") and len(argument) > 2:
         return f"-I{project / argument[2:]}"
     return argument

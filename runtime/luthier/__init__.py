@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from luthier.lifting import lift as lift
     from luthier.module import Hook as Hook
     from luthier.module import ToolModule as ToolModule
+    from luthier.module import load_inline as load_inline
     from luthier.objects import CodeObject as CodeObject
     from luthier.objects import load_object as load_object
     from luthier.objects import load_objects as load_objects
@@ -55,6 +56,7 @@ _MODULE_OF = {
     "ToolModule": "luthier.module",
     "immediate": "luthier.arguments",
     "lift": "luthier.lifting",
+    "load_inline": "luthier.module",
     "load_object": "luthier.objects",
     "load_objects": "luthier.objects",
     "open_device": "luthier.devices",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luthier.module.description import DeviceContents, DeviceVariable, Hook, LoadedModule, Parameter, Storage, qualified
 from luthier.module.embedded import BITCODE_SECTION
+from luthier.module.inline import load_inline
 from luthier.module.manifest import Manifest
 from luthier.module.tool_module import ToolModule
 
@@ -17,5 +18,6 @@ __all__ = [
     "Parameter",
     "Storage",
     "ToolModule",
+    "load_inline",
     "qualified",
 ]

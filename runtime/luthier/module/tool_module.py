@@ -167,17 +167,25 @@ class ToolModule:
         return min(fitting, key=lambda contents: contents.target.target.is_generic)
 
 
+def load_built(bundle: bytes, manifest: Manifest) -> ToolModule:
+    """The module in an offload bundle that a build made, with what the build's manifest says of it.
+
+    Raises:
+        ToolError: no module of the compiler plugin's, or not the manifest's.
+    """
+    loaded = ToolModule.load(bundle)
+    loaded.name = f"{manifest.package}.{manifest.module}"
+    loaded.describe(manifest)
+    return loaded
+
+
 Loader = Callable[[str, str], ToolModule]
 """Package and module name -> the module."""
 
 
 @functools.lru_cache(maxsize=64)
 def _load_installed(package: str, module: str) -> ToolModule:
-    data, manifest = read_installed(package, module)
-    loaded = ToolModule.load(data)
-    loaded.name = f"{package}.{module}"
-    loaded.describe(manifest)
-    return loaded
+    return load_built(*read_installed(package, module))
 
 
 _loader: Loader = _load_installed

@@ -1,0 +1,128 @@
+"""A device module from source in a string: what `luthier.load_inline` has compiled.
+
+Each source has a build folder of its own in the user's cache, named by source and settings. Inside it the books of
+every build decide (`luthier_build.workspace`), so a header or a compiler that changed is noticed; its lock lets one
+process or thread compile and the others take what it made.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import linecache
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from luthier.errors import BuildError
+from luthier.module import Manifest
+
+from luthier_build.cache import cache_dir
+from luthier_build.compile import compile_modules
+from luthier_build.package import check_hooks, describe_module, find_toolchain
+from luthier_build.settings import ModuleSettings, Settings, is_python_name, load_settings
+from luthier_build.workspace import build_folder, digest_text, write_atomic
+
+PACKAGE = "inline"
+_MARK = "MARK_LUTHIER_DEVICE_MODULE"
+_HEADERS = ("-include", "hip/hip_runtime.h", "-include", "luthier/luthier.h")
+
+
+def compile_inline(source: str, name: str, given: Mapping[str, object], caller: str) -> tuple[bytes, Manifest]:
+    """The offload bundle of a source, and its manifest; compiled only where the cache has it not.
+
+    Args:
+        name: of the module.
+        given: settings by field name; the environment has the others, as for every build.
+        caller: file that has `source` as a literal: places in errors are then lines of that file.
+
+    Raises:
+        BuildError: no compiler, the compiler's message, or a hook that cannot be spliced.
+        TargetError: a target that does not exist.
+    """
+    if not is_python_name(name):
+        raise BuildError(f"the name of a device module must be a Python identifier, not {name!r}")
+    try:
+        source.encode()
+    except UnicodeEncodeError as problem:
+        raise BuildError(f"the source of {name} cannot be written as UTF-8: {problem}") from problem
+    file_name = f"{name}.hip"
+    text = source if re.search(rf"\b{_MARK}\b", source) else f"{source}\n{_MARK}\n"
+    module = ModuleSettings(name, (file_name,))
+    settings = load_settings({}, flags=_lists(given), flag_origin="argument {}")
+    settings = dataclasses.replace(
+        settings,
+        package=PACKAGE,
+        modules=(module,),
+        flags=(*_HEADERS, *settings.flags),
+        # The compiler runs in the cache, where relative paths would lead nowhere.
+        include_dirs=tuple(str(Path(folder).absolute()) for folder in settings.include_dirs),
+    )
+    toolchain = find_toolchain(settings)
+    key = digest_text(text, str(toolchain.clang), *_what_matters(settings))
+
+    def report(line: str) -> None:
+        print(f"luthier: {_placed(line, source, file_name, caller)}", file=sys.stderr, flush=True)
+
+    with build_folder(cache_dir("inline") / key[:32]) as folder:
+        write_atomic(folder / file_name, text)
+        try:
+            (device,) = compile_modules(
+                [module], settings, toolchain, project=folder, folder=folder / "build", report=report
+            )
+            manifest = describe_module(device, PACKAGE, toolchain, folder, folder / "build")
+            if not manifest.hooks:
+                raise BuildError("no hooks in the source: the definition of one starts with LUTHIER_HOOK_ANNOTATE")
+            if settings.check_hooks:
+                check_hooks(device, folder / "build", settings.jobs)
+        except BuildError as problem:
+            problem.args = (_placed(problem.message, source, file_name, caller),)
+            problem.message = problem.args[0]
+            raise
+        return device.bundle.read_bytes(), manifest
+
+
+def _lists(given: Mapping[str, object]) -> dict[str, object]:
+    """Settings, with a single string in a list's place as that list's only member."""
+    lists = {item.name for item in dataclasses.fields(Settings) if isinstance(item.default, tuple)}
+    return {name: [value] if name in lists and isinstance(value, str) else value for name, value in given.items()}
+
+
+def _what_matters(settings: Settings) -> list[str]:
+    """Settings as text; those that decide nothing about what is made left out."""
+    left_out = ("origins", "jobs", "verbose", "build_dir", "editable_rebuild")
+    return [
+        f"{item.name}={getattr(settings, item.name)!r}"
+        for item in dataclasses.fields(settings)
+        if item.name not in left_out
+    ]
+
+
+def _placed(text: str, source: str, file_name: str, caller: str) -> str:
+    """`text` with places in the source, ``name.hip:line``, as the lines of the file that has it, where it is found."""
+    start = _first_line(source, caller)
+    if start is None:
+        return text
+
+    def place(found: re.Match[str]) -> str:
+        return f"{caller}:{int(found[1]) + start - 1}:"
+
+    return re.sub(rf"(?<![^\s'\"(/]){re.escape(file_name)}:(\d+):", place, text)
+
+
+def _first_line(source: str, caller: str) -> int | None:
+    """The line of a Python file, or of a notebook's cell, that a string literal begins in; None if it is in no literal
+    there whose lines are those of the file."""
+    lines = linecache.getlines(caller)
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return None
+    wanted: Sequence[str] = source.split("\n")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value == source:
+            inner = [line.rstrip("\n") for line in lines[node.lineno : node.lineno + len(wanted) - 2]]
+            if node.end_lineno == node.lineno + len(wanted) - 1 and inner == list(wanted[1:-1]):
+                return node.lineno
+    return None
