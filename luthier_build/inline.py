@@ -7,12 +7,11 @@ process or thread compile and the others take what it made.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import linecache
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from luthier.errors import BuildError
@@ -112,17 +111,7 @@ def _placed(text: str, source: str, file_name: str, caller: str) -> str:
 
 
 def _first_line(source: str, caller: str) -> int | None:
-    """The line of a Python file, or of a notebook's cell, that a string literal begins in; None if it is in no literal
-    there whose lines are those of the file."""
-    lines = linecache.getlines(caller)
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):
-        return None
-    wanted: Sequence[str] = source.split("\n")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value == source:
-            inner = [line.rstrip("\n") for line in lines[node.lineno : node.lineno + len(wanted) - 2]]
-            if node.end_lineno == node.lineno + len(wanted) - 1 and inner == list(wanted[1:-1]):
-                return node.lineno
-    return None
+    """The line of a Python file, or of a notebook's cell, that a string literal begins in; None if it does not stand in
+    it as it is, or more than once."""
+    text = "".join(linecache.getlines(caller))
+    return text.count("\n", 0, text.index(source)) + 1 if source and text.count(source) == 1 else None
