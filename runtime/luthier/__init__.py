@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from luthier.task import reg as reg
     from luthier.tool import ExecutionCounts as ExecutionCounts
     from luthier.tool import Tool as Tool
+    from luthier.wave_counts import WaveCounts as WaveCounts
 
 _MODULE_OF = {
     "Cell": "luthier.counts",
@@ -54,6 +55,7 @@ _MODULE_OF = {
     "Table": "luthier.table",
     "Tool": "luthier.tool",
     "ToolModule": "luthier.module",
+    "WaveCounts": "luthier.wave_counts",
     "immediate": "luthier.arguments",
     "lift": "luthier.lifting",
     "load_inline": "luthier.module",

@@ -6,8 +6,8 @@ from (`luthier.patch.counting`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
@@ -21,9 +21,12 @@ from luthier.isa.targets import TargetId
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.flow import Edge, FlowGraph
 from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
+from luthier.wave_counts import RowLayout, WaveCounts
 
 Per = Literal["wave", "lane"]
 """What is counted: times a wave runs an instruction, or the lanes that are active then, added up."""
+Granularity = Literal["total", "wave"]
+"""Whether only sums over all waves are wanted, or also what each wave counted (`KernelCounts.waves`)."""
 CELL_BYTES = 8
 GROUP = np.dtype([("label", object), ("instructions", np.int64), ("executions", np.int64), ("active_lanes", np.int64)])
 """A record of `KernelCounts.by`."""
@@ -73,6 +76,7 @@ class CountRequest:
     per: Per
     into: Cell | None
     """Where the device adds it to; None: it is found out by `KernelCounts.total`."""
+    granularity: Granularity = "total"
 
 
 class _Variables(Protocol):
@@ -112,26 +116,29 @@ class CountedFlow:
         stretches = tuple((node, first, last) for node, first, last in data["stretches"])
         return cls(graph, dict(data["cells"]), frozenset(data["given"]), stretches)
 
-    def add_to(
-        self, column: NDArray[np.int64], known: NDArray[np.bool_], cells: NDArray[np.int64], waves: int
-    ) -> Iterator[tuple[int, int, int]]:
-        """Fill in what the cells say of each instruction.
+    def solved(
+        self, cells: NDArray[np.int64], waves: int = 0
+    ) -> tuple[NDArray[np.int64], list[tuple[tuple[int, int], NDArray[np.int64]]]]:
+        """What the cells say.
 
-        Yields:
-            The last instruction of a stretch, the first of one that follows it, and how often it did; not where each
-            stretch is counted by itself.
+        Args:
+            cells: [cells], or [cells, waves] where each wave has its own.
+            waves: how many were launched.
+
+        Returns:
+            [nodes] or [nodes, waves] times; and for each way between stretches the last instruction of one and the
+            first of the other, and how often it was gone: none where each stretch is counted by itself.
         """
-        counted = {edge: int(cells[cell]) for edge, cell in self.cells.items()}
+        counted: dict[int, Any] = {edge: cells[cell] for edge, cell in self.cells.items()}
         edges = self.graph.solve(counted | dict.fromkeys(self.given, waves))
-        counts = self.graph.node_counts(edges)
-        for node, first, last in self.stretches:
-            column[first : last + 1] = counts[node]
-            known[first : last + 1] = True
         begins = {node: first for node, first, _ in self.stretches}
         ends = {node + 1: last for node, _, last in self.stretches}
-        for edge, count in zip(self.graph.edges, edges.tolist(), strict=True):
-            if edge.source in ends and edge.to in begins:
-                yield ends[edge.source], begins[edge.to], count
+        between = [
+            ((ends[edge.source], begins[edge.to]), times)
+            for edge, times in zip(self.graph.edges, edges, strict=True)
+            if edge.source in ends and edge.to in begins
+        ]
+        return self.graph.node_counts(edges), between
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +159,8 @@ class KernelCounters:
     """[n] block of each instruction, -1 where control does not reach."""
     waves: tuple[CountedFlow, ...]
     lanes: tuple[CountedFlow, ...]
+    rows: RowLayout | None = None
+    """What each wave writes besides, behind the cells."""
 
     @classmethod
     def of(
@@ -161,6 +170,7 @@ class KernelCounters:
         cells: int,
         waves: Iterable[CountedFlow],
         lanes: Iterable[CountedFlow],
+        rows: RowLayout | None = None,
     ) -> KernelCounters:
         """The counters of a kernel with what is known of its instructions."""
         block_of = np.array(lifted.block_of, np.int32)
@@ -176,19 +186,26 @@ class KernelCounters:
             block_of,
             tuple(waves),
             tuple(lanes),
+            rows,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without what the lifted kernel says."""
         flows = {"waves": self.waves, "lanes": self.lanes}
         lists = {name: [flow.to_json() for flow in some] for name, some in flows.items()}
-        return {"symbol": self.symbol, "cells": self.cells, **lists}
+        return {"symbol": self.symbol, "cells": self.cells, **lists, "rows": self.rows and self.rows.to_json()}
 
     @classmethod
     def of_json(cls, lifted: LiftedRepresentation, data: Mapping[str, Any]) -> KernelCounters:
         """From `to_json` of the same kernel's."""
         waves, lanes = (map(CountedFlow.of_json, data[name]) for name in ("waves", "lanes"))
-        return cls.of(lifted, data["symbol"], data["cells"], waves, lanes)
+        rows = data["rows"] and RowLayout.of_json(data["rows"])
+        return cls.of(lifted, data["symbol"], data["cells"], waves, lanes, rows)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the variable."""
+        return CELL_BYTES * self.cells if self.rows is None else self.rows.offset + self.rows.size
 
     @property
     def needs_waves(self) -> bool:
@@ -202,8 +219,23 @@ class KernelCounters:
             module: the patched object on a device.
             waves: how many were launched since then; only what `needs_waves` wants it.
         """
-        cells = np.frombuffer(module.variable(self.symbol).read(), np.int64) if self.cells else np.zeros(0, np.int64)
-        return self.counts(cells, waves)
+        return self.together([module.variable(self.symbol).read()] if self.size else [], waves)
+
+    def together(self, memories: Sequence[bytes], waves: int | None = None) -> KernelCounts:
+        """What the variable says on several devices.
+
+        Args:
+            memories: its contents on each.
+            waves: as for `read`.
+        """
+        cells = np.zeros(self.cells, np.int64)
+        for memory in memories:
+            cells += np.frombuffer(memory, np.int64, self.cells)
+        counts = self.counts(cells, waves)
+        if self.rows is None:
+            return counts
+        flows = self.waves, self.lanes
+        return replace(counts, waves=WaveCounts.of(self.kernel, self.rows, flows, self.block_of, memories))
 
     def counts(self, cells: NDArray[np.int64], waves: int | None = None) -> KernelCounts:
         """What the contents of the cells say.
@@ -225,8 +257,12 @@ class KernelCounters:
             column, known = np.zeros(len(self.addresses), np.int64), np.zeros(len(self.addresses), bool)
             gone: dict[tuple[int, int], int] = {}
             for flow in flows:
-                for last, first, count in flow.add_to(column, known, cells, waves or 0):
-                    gone[last, first] = gone.get((last, first), 0) + count
+                nodes, between = flow.solved(cells, waves or 0)
+                for node, first, last in flow.stretches:
+                    column[first : last + 1] = nodes[node]
+                    known[first : last + 1] = True
+                for way, times in between:
+                    gone[way] = gone.get(way, 0) + int(times)
             columns.append((column, known))
             ways.append(gone)
         (executions, counted), (lanes, lanes_counted) = columns
@@ -278,6 +314,8 @@ class KernelCounts:
     edges: tuple[EdgeRow, ...] = ()
     """The ways between blocks of functions where something per wave was asked for. None of functions in which blocks
     are counted each by itself: those that share code, or jump to places that nobody knows."""
+    waves: WaveCounts | None = None
+    """What each wave counted, where that was asked for."""
 
     def labels(self, key: Key) -> NDArray[Any]:
         """[n] what each instruction belongs to: its own index, its virtual address, its mnemonic, or its block."""
@@ -396,7 +434,7 @@ class CellModule:
     def __init__(self, name: str, counters: KernelCounters) -> None:
         self.name = name
         self.symbol = counters.symbol
-        size = CELL_BYTES * counters.cells
+        size = counters.size
         storage = Storage(align=CELL_BYTES, initial=bytes(size))
         self.variables = {
             counters.symbol: DeviceVariable(counters.symbol, counters.symbol, "", size, False, False, storage=storage)

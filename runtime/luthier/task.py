@@ -11,7 +11,7 @@ from typing import NamedTuple
 from luthier import arguments as computed
 from luthier import edits, points
 from luthier.arguments import Immediate, LaunchOperand, SiteValue
-from luthier.counts import Cell, CounterBudget, CountRequest, Per
+from luthier.counts import Cell, CounterBudget, CountRequest, Granularity, Per
 from luthier.edits import Edit
 from luthier.errors import HookError, PatchError
 from luthier.isa import InstructionFlag, RegisterRange
@@ -32,6 +32,7 @@ from luthier.payload import (
 from luthier.payload.expressions import Inputs
 from luthier.payload.intrinsics import check_accessible
 from luthier.points import Place
+from luthier.wave_counts import USUAL_ROOM
 
 
 def reg(name: str) -> RegisterRange:
@@ -94,6 +95,8 @@ class InstrumentationTask:
         counter_budget: registers that counters may use.
         waves_given: whether who reads what was counted into no variable knows how many waves were launched: then they
             need not be counted, and code without branches needs no counter at all.
+        wave_rows: room for rows of waves (`count` with the granularity "wave"), over all launches. Waves beyond have no
+            row and are in `WaveCounts.missing`.
         hoist: whether hooks that do nothing but count become counts. Variables get the same values, but not before
             waves end.
     """
@@ -108,6 +111,7 @@ class InstrumentationTask:
         self.edits: list[Edit] = []
         self.counter_budget = CounterBudget()
         self.waves_given = False
+        self.wave_rows = USUAL_ROOM
         self.hoist = self.HOIST
         self._groups: EveryWorkGroup | None = None
         self._calls: dict[tuple[object, ...], HookCall] = {}
@@ -429,6 +433,7 @@ class InstrumentationTask:
         weight: int = 1,
         per: Per = "wave",
         into: Cell | None = None,
+        granularity: Granularity = "total",
     ) -> CountRequest:
         """Count how often instructions run, without hooks: in registers, with few additions and one atomic operation
         when a wave ends.
@@ -440,9 +445,11 @@ class InstrumentationTask:
             into: the number in device memory that it is added to, when each wave ends; None: the sum is found out when
                 counters are read (`luthier.counts.KernelCounts.total`), and with it how often everything in the
                 functions concerned runs.
+            granularity: "wave" gives what each wave counted besides, a row a wave (`KernelCounts.waves`), without
+                `into`. There is room for `wave_rows` of them.
 
         Raises:
-            HookError: no such instruction or cell, or a weight that is no 32-bit number.
+            HookError: no such instruction or cell, or a weight that is no 32-bit number; a row a wave into a cell.
         """
         lifted = self.lifted
         every = [sites] if isinstance(sites, Instruction | BasicBlock | int) else sites
@@ -453,9 +460,14 @@ class InstrumentationTask:
             raise HookError(f"a weight of {weight} does not fit 32 bits", kernel=lifted.kernel.name)
         if per not in ("wave", "lane"):
             raise HookError(f"counts are per wave or per lane, not per {per}", kernel=lifted.kernel.name)
+        if granularity not in ("total", "wave"):
+            message = f"counts have the granularity total or wave, not {granularity}"
+            raise HookError(message, kernel=lifted.kernel.name)
         if into is not None:
             into.check()
-        request = CountRequest(tuple((index, weight) for index in indices), per, into)
+            if granularity == "wave":
+                raise HookError("what each wave counts is in no variable", kernel=lifted.kernel.name)
+        request = CountRequest(tuple((index, weight) for index in indices), per, into, granularity)
         self.counts.append(request)
         return request
 

@@ -264,6 +264,14 @@ def _miscounted(task: InstrumentationTask, found: KernelCounts, truth: Execution
                 f"{what} of {len(wrong)} instructions are miscounted: the first, at "
                 f"{task.lifted.columns.address[first]:#x}, as {column[first]}, the emulator counted {real[first]}"
             )
+    waves = found.waves
+    if waves is not None and not waves.missing:
+        for stretches, runs, real in (
+            (waves.stretches, waves.runs, truth.executions),
+            (waves.lane_stretches, waves.lane_runs, truth.active_lanes),
+        ):
+            if (runs.sum(0) != real[[first for first, _ in stretches]]).any():
+                problems.append("what waves counted each does not add up to what the emulator counted")
     return problems
 
 

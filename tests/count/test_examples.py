@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from effort import FAMILIES
+from luthier.devices import open_device
+from luthier.emulator import TraceRecorder
+from luthier.errors import ToolError
+from luthier.lifting import lift
 from luthier.objects import load_object
 from luthier.patch import patch_object
 from luthier.tool import Tool
@@ -60,6 +65,48 @@ def test_block_profile(app, tool, name: str, target: str) -> None:
     assert found == {
         block.address: (block.executions, block.instructions // block.executions) for block in stats.blocks
     }
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1201"])
+@pytest.mark.parametrize("name", ["divergent_loop", "function_call"])
+def test_block_profile_of_waves(app, tool, name: str, target: str) -> None:
+    """Which way each wave went how often, step by step on the emulated device."""
+    object, plan = load_object(app(name, target)), PLANS[name]
+    verdict = verify_kernel(object, tool("block_profile", "BlockProfile", per="wave"), plan)
+    assert verdict.problems == ()
+    _, ways, each = verdict.tables
+    lifted = lift(object, plan.kernel)
+    recorder = TraceRecorder()
+    kernel = open_device(f"emu:{target}").load(object.data).kernel(plan.kernel)
+    kernel.launch(*plan.materialise(), grid=plan.grid, block=plan.block, trace=recorder)
+    gone: dict[tuple[int, int], Counter[tuple[int, int]]] = {}
+    ran: Counter[tuple[int, int]] = Counter()
+    ends: dict[tuple[int, int], list[int]] = {}  # for each function that a wave is in, the block it is about to leave
+    for step in recorder.entries:
+        wave = step.workgroup, step.wave
+        ran[wave] += 1
+        index = lifted.index_at(step.address)
+        block = lifted.blocks[lifted.block_of[index]]
+        own = ends.setdefault(wave, [])
+        if index == block.first:
+            begun = any(index == lifted.index_at(function.entry) for function in lifted.functions)
+            if begun:
+                own.append(-1)
+            else:
+                gone.setdefault((own[-1], block.index), Counter())[wave] += 1
+        if index == block.last:
+            own[-1] = block.index
+            if not block.successors:
+                own.pop()
+    wanted = []
+    leaving = Counter(edge.source for edge in lifted.edges)
+    for (source, to), times in gone.items():
+        if leaving[source] > 1:
+            wanted += [(source, to, *pair) for pair in Counter(times[wave] for wave in ran).items()]
+    assert sorted(row for row in ways.rows if row[2] or (row[0], row[1]) in gone) == sorted(wanted)
+    assert [(row[0], row[3], row[4]) for row in each.rows] == sorted((*wave, times) for wave, times in ran.items())
+    with pytest.raises(ToolError, match="kernel or wave"):
+        tool("block_profile", "BlockProfile", per="lane")
 
 
 def test_a_miscounted_profile_is_a_problem(app, tool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,3 +218,43 @@ def test_counts_without_hooks_are_the_devices_own(
     assert found == +wanted
     assert sum(found.values()) > 50
     assert [value for _, _, value in ran.variables["sum"]] == [sum(found.values())]
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("devices", ["emu:gfx90a", "emu:gfx1030"])
+@pytest.mark.parametrize("name", ["reduction", "scan"])
+def test_rows_of_waves_add_up_to_the_devices_own_counts(
+    build_program: Build,
+    under_tools: UnderTools,
+    executed: Callable[..., Counts],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    devices: str,
+) -> None:
+    """Of kernels patched anew and of kept ones; where room is too small, it is said how many waves are missing."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / "block_profile"))
+    from luthier_block_profile import BlockProfile
+
+    program = build_program(name)
+    counted = executed(devices, program)
+    for rows in (3000, 3000, 2):
+        ran = under_tools(devices, [BlockProfile(per="wave", rows=rows)], program)
+        assert ran.code == 0, ran.err
+        assert ran.summary["faults"] == []
+        (tool,) = ran.summary["tools"]
+        tables = {table["title"]: table["rows"] for table in tool["tables"]}
+        for data, counts in counted:
+            object = CodeObject(data)
+            for kernel in object.kernels:
+                if kernel not in ran.kernels():
+                    continue
+                lifted = lift(object, kernel)
+                ours = [at for at, block in enumerate(lifted.block_of) if block >= 0]
+                times = [counts.get(int(lifted.code.addresses[at]), (0, 0))[0] for at in ours]
+                waves = counts[int(lifted.code.addresses[lifted.index_at(lifted.kernel.entry)])][0]
+                missing = f", {waves - rows} more waves have no row" if waves > rows else ""
+                (title,) = (title for title in tables if title.startswith(f"{kernel}: each wave"))
+                assert title.startswith(f"{kernel}: each wave{missing}")
+                assert len(tables[title]) == min(waves, rows)
+                if not missing:
+                    assert sum(row[4] for row in tables[title]) == sum(times)

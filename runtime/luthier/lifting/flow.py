@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,18 +96,19 @@ class FlowGraph:
                 found[number] = amount
         return found
 
-    def solve(self, counted: Mapping[int, int]) -> NDArray[np.int64]:
+    def solve(self, counted: Mapping[int, Any]) -> NDArray[np.int64]:
         """How often each edge was gone.
 
         Args:
-            counted: chord -> how often it was gone, for all chords.
+            counted: chord -> how often it was gone, for all chords: a number, or [waves] numbers.
 
         Returns:
-            [edges] times.
+            [edges] or [edges, waves] times.
         """
-        known = np.zeros(len(self.edges), np.int64)
+        shape = np.shape(next(iter(counted.values()), 0))
+        known = np.zeros((len(self.edges), *shape), np.int64)
         unknown: list[set[int]] = [set() for _ in range(self.nodes + 1)]
-        surplus = [0] * (self.nodes + 1)  # of what is known: what comes in less what goes out
+        surplus: list[Any] = [0] * (self.nodes + 1)  # of what is known: what comes in less what goes out
         for number, (source, to, _) in enumerate(self.edges):
             if number in counted:
                 known[number] = counted[number]
@@ -123,7 +124,7 @@ class FlowGraph:
                 continue
             number = unknown[node].pop()
             source, to, _ = self.edges[number]
-            count = surplus[node] if source == node else -surplus[node]
+            count = +surplus[node] if source == node else -surplus[node]
             other = to if source == node else source
             known[number] = count
             surplus[to] += count
@@ -134,7 +135,7 @@ class FlowGraph:
         return known
 
     def node_counts(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[nodes] how often each node ran, from how often each edge was gone: those that lead to it."""
-        counts = np.zeros(self.nodes + 1, np.int64)
+        """[nodes] or [nodes, waves] how often each node ran, from how often each edge that leads to it was gone."""
+        counts = np.zeros((self.nodes + 1, *edges.shape[1:]), np.int64)
         np.add.at(counts, [edge.to for edge in self.edges], edges)
         return counts[: self.nodes]

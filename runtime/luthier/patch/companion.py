@@ -85,7 +85,7 @@ class Companion:
 
 def cell_modules(object: CodeObject, counters: KernelCounters | None) -> list[CellModule]:
     """What holds a kernel's own cells, if it has such."""
-    if counters is None or not counters.cells:
+    if counters is None or not counters.size:
         return []
     digest = hashlib.blake2b(object.data, digest_size=8).hexdigest()
     return [CellModule(f"{counters.kernel} {digest}", counters)]

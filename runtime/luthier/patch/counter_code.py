@@ -178,8 +178,7 @@ class CounterCode:
         """
         count, wave = len(batch.held), self._isa.wave_size
         at, low, high = map(unit_text, vectors)
-        first, second = unit_text(scalars), unit_text(scalars + 1)
-        pair = f"s[{scalars}:{scalars + 1}]"
+        first, pair = unit_text(scalars), f"s[{scalars}:{scalars + 1}]"
         base = min(batch.offsets)  # the register that is added to an address has no sign
         mask = f"s_mov_b{wave} {self._exec}, -1" if count == wave else f"s_bfm_b{wave} {self._exec}, {count}, 0"
         lines = [*waits, mask]
@@ -196,7 +195,7 @@ class CounterCode:
                     lines += [f"s_mov_b32 {first}, {hex(offset - base)}", *self._settle]
                     lines += [f"v_writelane_b32 {at}, {first}, {lane}", *self._settle]
                 fresh = False
-        lines += self._address(first, second, pair, base, fresh=fresh)
+        lines += self.address(scalars, base, fresh=fresh)
         lines.append(self._atomic(at, low, pair))
         return self.assemble(lines, {"luthier_cell": batch.symbol})
 
@@ -226,13 +225,16 @@ class CounterCode:
                     lines.append(f"v_writelane_b32 {high}, {unit_text(held.high)}, {lane}")
         return lines
 
-    def _address(self, first: str, second: str, pair: str, offset: int, *, fresh: bool) -> list[str]:
+    def address(self, scalars: int, offset: int, *, fresh: bool = False) -> list[str]:
         """The address of `luthier_cell` + `offset`.
 
         Args:
+            scalars: first unit of two aligned SGPRs that get it.
             fresh: whether vector instructions have never read these registers: else scalar writes to them must settle
                 before they are read (RDNA4 ISA, "Manually Inserted Wait States").
         """
+        first, second = unit_text(scalars), unit_text(scalars + 1)
+        pair = f"s[{scalars}:{scalars + 1}]"
         low, high = 4, 12
         if not self._target.getpc_clears_high:
             lines = [f"s_getpc_b64 {pair}"]
@@ -275,7 +277,7 @@ class CounterCode:
             low, high = "s10", "s11"
         lines += [f"{move} {self._exec}, 1", *self._settle, "v_mov_b32 v2, 0"]
         lines += [f"v_mov_b32 v0, {low}", f"v_mov_b32 v1, {high}"]
-        lines += self._address("s4", "s5", "s[4:5]", offset, fresh=False)
+        lines += self.address(4, offset)
         lines += [self._atomic("v2", "v0", "s[4:5]"), f"{move} {self._exec}, {saved}", "s_setpc_b64 s[30:31]"]
         body = "\n".join(f"\t{line}" for line in lines)
         text = f"{_FUNCTION}{body}\n.Lfunc_end0:\n{_NO_STACK}"

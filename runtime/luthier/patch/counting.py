@@ -21,7 +21,7 @@ from typing import NamedTuple
 from luthier.counts import CELL_BYTES, CountedFlow, CounterBudget, CountRequest, KernelCounters
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
-from luthier.isa.registers import EXEC, SCC, SGPRS, VGPRS, mask_of
+from luthier.isa.registers import EXEC, SCC, SGPRS, VCC, VGPRS, mask_of
 from luthier.isa.waits import is_gds
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.lifting.waits import Outstanding
@@ -33,7 +33,11 @@ from luthier.patch.counter_storage import Counter, Increment, NoRoom, Storage, s
 from luthier.patch.emission import BoundPayload
 from luthier.patch.hazards import Seams
 from luthier.patch.layout import Zone
+from luthier.patch.state import StatePlan
+from luthier.patch.wave_rows import RowCode, plan_row, states_for_rows
 from luthier.payload import Template
+from luthier.payload.launch_state import STATES
+from luthier.wave_counts import LARGEST_ROWS, USUAL_ROOM, RowLayout
 
 LARGEST_NARROW = 1 << 12
 """A sum whose single additions are larger gets 64 bits in registers."""
@@ -73,7 +77,8 @@ class CountingPlan:
     """What the counters of profiles say."""
 
 
-class HookUse(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class HookUse:
     """What the hooks of a task have to do with counting."""
 
     liveness: Liveness
@@ -86,8 +91,8 @@ class HookUse(NamedTuple):
     """Whether some write EXEC."""
     outstanding: Callable[[], Outstanding | None]
     """Finds the application's outstanding operations; None where waits are for more than those."""
-    reserved: int = 0
-    """Bit set of the units that are kept for them in the whole kernel."""
+    state: StatePlan = field(default_factory=StatePlan)
+    """Where launch state is, for them and for rows of waves."""
 
 
 def cells_symbol(kernel: str) -> str:
@@ -103,6 +108,7 @@ def plan_counting(
     limits: CounterBudget,
     *,
     waves_given: bool = False,
+    room: int = USUAL_ROOM,
 ) -> CountingPlan:
     """Place counters for all requests of a kernel.
 
@@ -111,6 +117,7 @@ def plan_counting(
         hooks: what hooks do; None where nothing is to be counted.
         limits: those of them that counters may use.
         waves_given: whether who reads profiles knows how many waves were launched.
+        room: rows of waves that there is to be room for, where there are such.
 
     Raises:
         PatchError: something cannot be counted.
@@ -120,10 +127,16 @@ def plan_counting(
         return plan
     if hooks.change_lanes and any(request.per == "lane" for request in requests):
         raise PatchError("active lanes cannot be counted where hooks write EXEC", kernel=lifted.kernel.name)
-    planner = _Planner(lifted, requests, budget, hooks, limits, waves_given=waves_given)
+    rows = any(request.granularity == "wave" for request in requests)
+    planner = _Planner(
+        lifted, requests, budget, hooks, limits, waves_given=waves_given and not rows, room=room if rows else None
+    )
     try:
         planner.run(plan, each=False)
     except NoRoom:
+        if rows:
+            why = "it calls functions that nobody knows" if lifted.unknown else "it leaves too few registers"
+            raise PatchError(f"nothing can be counted for each wave: {why}", kernel=lifted.kernel.name) from None
         # Ways between blocks want registers. Each block by itself can be counted in memory directly.
         plan = CountingPlan([[] for _ in lifted.hardware_entries])
         try:
@@ -143,15 +156,17 @@ class _Planner:
         limits: CounterBudget,
         *,
         waves_given: bool,
+        room: int | None,
     ) -> None:
         # With two entries nobody but the hardware knows which of them a wave took.
         self.waves_given = waves_given and len(lifted.hardware_entries) == 1
         self.lifted, self.requests, self.budget, self.hooks, self.limits = lifted, requests, budget, hooks, limits
+        self.room = room
         self.code = CounterCode(lifted.isa)
         self.symbol = cells_symbol(lifted.kernel.name)
         self.in_clause = {index for clause in lifted.clauses for index in range(clause.first, clause.last + 1)}
         native = lifted.effect_table.code(lifted.columns)
-        self.touched = hooks.units | hooks.reserved
+        self.touched = hooks.units | hooks.state.reserved
         for block in lifted.blocks:
             reads, writes, _ = native.together(block.first, block.last)
             self.touched |= reads | writes
@@ -174,17 +189,22 @@ class _Planner:
             counter.scalar = not all(point is None or self._takes_vectors(point) for point in counter.places)
         scalars, vectors = self._free()
         storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code)
-        storage.reserved |= self.hooks.reserved
+        storage.reserved |= self.hooks.state.reserved
         plan.counters = len(counters)
         plan.reserved = storage.reserved
         batches = storage.batches(counters)
         self._add(plan, counters, storage)
         flushed = self._flush(plan, batches, storage)
+        rows = self._rows(plan, counters, storage)
+        if batches:
+            # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
+            released = [index for index in self.exits if index in self.lifted.releases]
+            plan.splices += [Splice(index, Zone.BEFORE, self.code.assemble(["s_nop 0"])) for index in released]
         units = [unit for unit in (*_bits(storage.reserved), *flushed) if unit in SGPRS]
         plan.sgprs = max(units, default=-1) + 1
         units = [unit - VGPRS.start for unit in (*_bits(storage.reserved), *flushed) if unit in VGPRS]
         plan.vgprs = max(units, default=-1) + 1
-        plan.result = self._result(counters, profiles)
+        plan.result = self._result(counters, profiles, rows)
 
     # What is to be counted
 
@@ -385,7 +405,7 @@ class _Planner:
         seams = Seams(self.lifted)
         scalars, fresh = self._address_registers(storage)
         vectors = self._vectors(storage)
-        used = mask_of((*vectors, scalars, scalars + 1, *EXEC, SCC))
+        used = mask_of((*vectors, scalars, scalars + 1, *EXEC, SCC, *(VCC if self.room is not None else ())))
         outstanding = self.hooks.outstanding() if used & self.loaded else None
         for index in self.exits:
             before, _ = seams.at(index, index)  # what would be behind restores what a wave that ends needs no more
@@ -393,11 +413,46 @@ class _Planner:
             for batch in batches:
                 payload = self.code.flush(batch, vectors, scalars, lines, fresh=fresh)
                 plan.splices.append(Splice(index, Zone.BEFORE, payload))
-                lines = [] if (replay := self.lifted.target.replay_wait) is None else [replay]
-            if index in self.lifted.releases:
-                # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
-                plan.splices.append(Splice(index, Zone.BEFORE, self.code.assemble(["s_nop 0"])))
+                lines = self._between
         return [*vectors, scalars, scalars + 1]
+
+    def _rows(self, plan: CountingPlan, counters: Sequence[Counter], storage: Storage) -> RowLayout | None:
+        """What writes rows of waves where they end, behind what gives counters to memory.
+
+        Raises:
+            NoRoom: something is counted in memory only.
+            PatchError: the kernel cannot tell who a wave is, or there are too many rows.
+        """
+        if self.room is None:
+            return None
+        name, state = self.lifted.kernel.name, self.hooks.state
+        for wanted in states_for_rows(self.lifted.target):
+            if reason := state.missing.get(wanted):
+                raise PatchError(f"a row for each wave needs {STATES[wanted].what}, but {reason}", kernel=name)
+        mine = [counter for counter in counters if counter.symbol == self.symbol]
+        if any(counter not in storage.held for counter in mine):
+            raise NoRoom
+        row = plan_row((storage.held[counter] for counter in mine), self.lifted.wave_size)
+        mine.sort(key=lambda counter: counter.offset)
+        values = tuple(row.word(storage.held[counter], storage.bit.get(counter)) for counter in mine)
+        layout = RowLayout(CELL_BYTES * len(mine), self.room, row.words, values)
+        if self.room < 0 or layout.size > LARGEST_ROWS:
+            raise PatchError(
+                f"{self.room} rows of {4 * row.words} bytes are not between 0 and {LARGEST_ROWS >> 20} MiB", kernel=name
+            )
+        scalars, _ = self._address_registers(storage)
+        code = RowCode(self.lifted.isa, self.code, state.places, self._vectors(storage), scalars)
+        settle = self.lifted.target.lane_mask_wait
+        payload = code.write(row, layout, self.symbol, [*self._between, *([] if settle is None else [settle])])
+        plan.splices += [Splice(index, Zone.BEFORE, payload) for index in self.exits]
+        return layout
+
+    @property
+    def _between(self) -> list[str]:
+        """What to wait for before registers are overwritten that a memory instruction of counters takes."""
+        target = self.lifted.target
+        waits = [] if target.replay_wait is None else [target.replay_wait]
+        return [*waits, *target.wait_for_everything] if target.waits_free_sgprs else waits
 
     def _address_registers(self, storage: Storage) -> tuple[int, bool]:
         """First of two SGPRs for addresses when a wave ends, and whether nothing else ever used them."""
@@ -444,7 +499,10 @@ class _Planner:
     # Results
 
     def _result(
-        self, counters: Sequence[Counter], profiles: Sequence[tuple[Ways, bool, dict[int, Counter]]]
+        self,
+        counters: Sequence[Counter],
+        profiles: Sequence[tuple[Ways, bool, dict[int, Counter]]],
+        rows: RowLayout | None,
     ) -> KernelCounters | None:
         if not profiles:
             return None
@@ -454,7 +512,7 @@ class _Planner:
             given = frozenset(set(ways.chords) - cells.keys())
             flows[lanes].append(CountedFlow(ways.graph, cells, given, ways.stretches))
         size = sum(counter.symbol == self.symbol for counter in counters)
-        return KernelCounters.of(self.lifted, self.symbol, size, flows[False], flows[True])
+        return KernelCounters.of(self.lifted, self.symbol, size, flows[False], flows[True], rows)
 
 
 def _bits(mask: int) -> Iterator[int]:

@@ -189,15 +189,15 @@ def _place_variables(
 
 def _place_cells(editor: ObjectEditor, counters: list[KernelCounters]) -> dict[str, int]:
     """Define what kernels count into, all zero; the addresses."""
-    size = CELL_BYTES * sum(one.cells for one in counters)
+    size = sum(-(-one.size // CELL_BYTES) * CELL_BYTES for one in counters)
     address = editor.reserve(size, flags="rw", name=".luthier.counts") if size else 0
     symbols = {}
     for one in counters:
-        if not one.cells:
+        if not one.size:
             continue
         symbols[one.symbol] = address
-        editor.define_symbol(one.symbol, address, CELL_BYTES * one.cells, type="object")
-        address += CELL_BYTES * one.cells
+        editor.define_symbol(one.symbol, address, one.size, type="object")
+        address += -(-one.size // CELL_BYTES) * CELL_BYTES
     return symbols
 
 

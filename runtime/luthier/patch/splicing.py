@@ -26,6 +26,7 @@ from luthier.patch.hazards import Seam, Seams
 from luthier.patch.layout import Zone
 from luthier.patch.report import Refusal, RefusalKind
 from luthier.patch.state import StatePlan, plan_state
+from luthier.patch.wave_rows import states_for_rows
 from luthier.payload import Template
 from luthier.payload.cache import template_for
 from luthier.payload.launch_state import STATES
@@ -201,7 +202,7 @@ class Splicer:
         self._emitted: dict[tuple[Template, Binding, Seam, Limits], int] = {}
         self._counting: dict[BoundPayload, int] = {}
         self.sgprs = self.vgprs = 0
-        self.state = self._plan_state(task.insertions, spill)
+        self.state = self._plan_state(task, spill)
         self.budget = replace(self.budget, spill=spill and not self.state.no_frame)
         self._frame = frame_place(self.lifted)
         self._frame_sizes: dict[int, int] = {}  # of payloads that have private memory
@@ -340,11 +341,17 @@ class Splicer:
         liveness, _ = self._with_what_hooks_do(sites)
         change_lanes = bool(changed & self.lifted.effect_table.exec)
         points = frozenset(site.point for site in sites)
-        hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state.reserved)
+        hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state)
 
         def plan(requests: Sequence[CountRequest]) -> CountingPlan:
             return plan_counting(
-                self.lifted, requests, self.budget, hooks, task.counter_budget, waves_given=task.waves_given
+                self.lifted,
+                requests,
+                self.budget,
+                hooks,
+                task.counter_budget,
+                waves_given=task.waves_given,
+                room=task.wave_rows,
             )
 
         try:
@@ -360,10 +367,12 @@ class Splicer:
         most = max((self._frame_sizes.get(number, 0) for number in set(self.numbers.tolist())), default=0)
         return self._frame + most if most else 0
 
-    def _plan_state(self, insertions: Sequence[Insertion], spill: bool) -> StatePlan:
-        """Places for the launch state of all calls together, and what they write."""
+    def _plan_state(self, task: InstrumentationTask, spill: bool) -> StatePlan:
+        """Places for the launch state of all calls and of rows of waves together, and what they write."""
         states, written, frame = set(), 0, spill
-        for call in {insertion.call: None for insertion in insertions}:
+        if any(request.granularity == "wave" for request in task.counts):
+            states.update(states_for_rows(self.lifted.target))
+        for call in {insertion.call: None for insertion in task.insertions}:
             try:
                 template = self._template(call)
             except LuthierError:

@@ -54,7 +54,9 @@ class Patched:
 def _fingerprint() -> str:
     """Of the sources that make patched kernels."""
     digest = hashlib.sha256()
-    paths = [_ROOT / name for name in ("task.py", "arguments.py", "points.py", "edits.py", "counts.py")]
+    paths = [
+        _ROOT / name for name in ("task.py", "arguments.py", "points.py", "edits.py", "counts.py", "wave_counts.py")
+    ]
     for folder in _SOURCES:
         paths += sorted((_ROOT / folder).rglob("*.py"))
     for path in paths:

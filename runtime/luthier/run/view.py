@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from luthier.counts import KernelCounts
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
@@ -158,12 +156,13 @@ class View:
             symbols = {block.symbol for block in companion.blocks}
             counters = companion.counters
             assert counters is not None
-            cells = np.zeros(counters.cells, np.int64)
-            for session in sessions:
-                for block, variable in session.variables():
-                    if block.symbol in symbols and variable.name == counters.symbol:
-                        cells += np.frombuffer(variable.read(), np.int64)
-            found.append(counters.counts(cells))
+            memories = [
+                variable.read()
+                for session in sessions
+                for block, variable in session.variables()
+                if block.symbol in symbols and variable.name == counters.symbol
+            ]
+            found.append(counters.together(memories))
         return found
 
     def total(self, name: str) -> int:

@@ -1,14 +1,20 @@
 """Counts how often waves enter each basic block of a kernel and of the functions it calls.
 
 No block has a counter of its own: only some of the ways between them are counted, in registers, and the rest follows.
+On request it tells waves apart: how many of them took which way at a branch how often.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from luthier import InstrumentationTask, KernelCounts, Table, Tool
+import numpy as np
+from luthier import InstrumentationTask, KernelCounts, Table, Tool, WaveCounts
+from luthier.errors import ToolError
+from luthier.wave_counts import IDENTITY, USUAL_ROOM
 
 
 class BlockProfile(Tool):
@@ -19,11 +25,24 @@ class BlockProfile(Tool):
         """What to show."""
 
         top: int = 0
-        """Show so many blocks, those with most wave-instructions first; 0: all, in address order."""
+        """Show so many blocks, those with most wave-instructions first; 0: all, in address order. Of ways and waves so
+        many rows, the first ones."""
+        per: str = "kernel"
+        """``wave``: also how many waves took which way how often, and a row for each wave."""
+        rows: int = USUAL_ROOM
+        """Waves of a kernel, over all launches, that there is room for a row for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.options.per not in ("kernel", "wave"):
+            raise ToolError(f"option per of {self.label()} is kernel or wave, not {self.options.per!r}")
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Ask for counts."""
-        task.count(task.lifted.blocks)
+        each = self.options.per == "wave"
+        if each:
+            task.wave_rows = self.options.rows
+        task.count(task.lifted.blocks, granularity="wave" if each else "total")
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
         """The profile of one kernel."""
@@ -42,3 +61,27 @@ class BlockProfile(Tool):
             for row in rows
         ]
         yield Table(counts.counters.kernel, ("block", "address", "entered", "instructions", "%"), cells)
+        if counts.waves is not None:
+            yield from self._of_waves(counts.waves)
+
+    def _of_waves(self, waves: WaveCounts) -> Iterable[Table]:
+        top = self.options.top or None
+        left_out = (
+            f", {waves.missing} more waves have no row: give option rows a larger number" if waves.missing else ""
+        )
+        yield Table(f"{waves.kernel}: waves by way{left_out}", ("from", "to", "times", "waves"), _ways(waves)[:top])
+        names = (*IDENTITY, "instructions", *(f"block {block}" for block in waves.blocks))
+        order = np.lexsort(waves.identity[:, [3, 0, 1, 2]].T)  # launches stay in the order in which waves ended
+        columns = np.column_stack((waves.identity, waves.instructions, waves.runs))[order]
+        yield Table(f"{waves.kernel}: each wave{left_out}", names, [tuple(row) for row in columns[:top].tolist()])
+
+
+def _ways(waves: WaveCounts) -> list[tuple[int, int, int, int]]:
+    """Of each way from a block with several to another how many waves took it how often."""
+    leaving = Counter(source for source, _ in waves.edges)
+    rows = []
+    for (source, to), times in zip(waves.edges, waves.gone.T, strict=True):
+        if leaving[source] > 1:
+            how_often, of_so_many = np.unique(times, return_counts=True)
+            rows += [(source, to, *pair) for pair in zip(how_often.tolist(), of_so_many.tolist(), strict=True)]
+    return rows
