@@ -125,6 +125,10 @@ class Generation:
     """Bytes of scratch that a wave can have: the field COMPUTE_TMPRING_SIZE.WAVESIZE (13 bits in KiB, from GFX11 on 15
     and from GFX12 on 18 bits in 256 bytes)."""
 
+    cycle_counter_bits: int = 64
+    """Of the counter of shader cycles that a wave can read (GFX11 has no ``s_memtime``, and HW_REG_SHADER_CYCLES has 20;
+    GFX12's has two registers)."""
+
     # The register MODE
     ieee_mode: bool = True
     """MODE and descriptor have IEEE and DX10_CLAMP. Without, numbers are clamped as under DX10_CLAMP, and what depends
@@ -333,6 +337,7 @@ GFX11 = replace(
     widest="gfx1100",
     s_branch=bytes.fromhex("0000a0bf"),
     dealloc_vgprs_message=3,
+    cycle_counter_bits=20,
     architected_flat_scratch=True,
     packed_work_item_ids=True,
     scratch_per_wave=256 * 0x7FFF,
@@ -357,6 +362,7 @@ GFX12 = replace(
     launch_ttmps=LaunchTtmps(workgroup_id_x=9, workgroup_id_yz=7, wave_id=8, wave_id_shift=25),
     scratch_per_wave=256 * 0x3FFFF,
     ieee_mode=False,
+    cycle_counter_bits=64,
     returning_atomic="th:TH_ATOMIC_RETURN",
     wait_for_loads="s_wait_loadcnt 0x0",
     wait_for_every_load=(

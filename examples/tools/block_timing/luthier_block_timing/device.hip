@@ -1,0 +1,39 @@
+// Device side of the timing tool: at two points the clock is taken off a sum and added to it.
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+
+MARK_LUTHIER_DEVICE_MODULE
+
+/// By site: times at ends less times at beginnings, modulo 2^64; beginnings; ends. No wave needs to remember when it began.
+__device__ uint64_t spans[16384][3];
+
+namespace {
+
+/// The clock of the compute unit (LLVM, "llvm.readcyclecounter" of AMDGPU).
+__device__ inline uint64_t cycles() { return __builtin_readcyclecounter(); }
+
+/// The constant clock of the device: s_memrealtime, since GFX11 a message that asks for it.
+__device__ inline uint64_t real() {
+#if defined(__GFX11__) || defined(__GFX12__)
+  return __builtin_amdgcn_s_sendmsg_rtnl(0x83); // MSG_RTN_GET_REALTIME
+#else
+  return __builtin_amdgcn_s_memrealtime();
+#endif
+}
+
+__device__ inline void begin(uint32_t site, uint64_t now) {
+  luthier::sAtomicAdd<uint64_t>(&spans[site][0], -now);
+  luthier::sAtomicAdd<uint64_t>(&spans[site][1], 1);
+}
+
+__device__ inline void end(uint32_t site, uint64_t now) {
+  luthier::sAtomicAdd<uint64_t>(&spans[site][0], now);
+  luthier::sAtomicAdd<uint64_t>(&spans[site][2], 1);
+}
+
+} // namespace
+
+LUTHIER_HOOK_ANNOTATE begin_cycles(uint32_t site) { begin(site, cycles()); }
+LUTHIER_HOOK_ANNOTATE end_cycles(uint32_t site) { end(site, cycles()); }
+LUTHIER_HOOK_ANNOTATE begin_real(uint32_t site) { begin(site, real()); }
+LUTHIER_HOOK_ANNOTATE end_real(uint32_t site) { end(site, real()); }

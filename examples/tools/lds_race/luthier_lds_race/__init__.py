@@ -1,0 +1,155 @@
+"""Finds races in LDS: waves of a work-group that access the same bytes with no barrier between, one of them writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from luthier import Immediate, Instruction, InstrumentationTask, SiteSums, Table, Tool, ToolModule
+from luthier.errors import HookError, ToolError
+from luthier.isa import OperandKind
+from luthier.observation import Launch, Run
+from luthier.task import HookArgument
+
+DEVICE = ToolModule.from_package(__name__, "device")
+GROUPS = 32
+"""Work-groups that are watched at a time."""
+KINDS = {"load": 0, "store": 1, "atomic": 2}
+WORDS = {"load": "read", "store": "write", "atomic": "atomic"}
+STEPS = {"S_BARRIER": 2, "S_BARRIER_SIGNAL_IMM": 1, "S_BARRIER_SIGNAL_ISFIRST_IMM": 1, "S_BARRIER_WAIT": 1}
+"""Barriers that are understood, and what of one they are, in halves."""
+WORKGROUP = -1
+"""The barrier of the whole work-group, of those that have numbers."""
+PAIR = np.dtype([(name, "<u8") for name in ("sites", "times")] + [(name, "<u4") for name in ("offset", "group", "earlier", "later")])
+"""As in device.hip."""
+
+
+class LdsRace(Tool):
+    """Watches LDS accesses and barriers of some work-groups of each launch."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """What to watch."""
+
+        first: int = 0
+        """Watch 32 work-groups of each launch, from this number on."""
+        lanes: bool = False
+        """Also report lanes of one wave, which no barrier orders either, but which run in step."""
+        top: int = 50
+        """Show so many pairs of instructions, the most frequent first; 0: all."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        if not 0 <= self.options.first < 1 << 31:
+            raise ToolError(f"option first of lds_race: there is no work-group {self.options.first}")
+        self.sums = SiteSums(DEVICE, "accesses", 2)
+        self.unchecked: list[tuple[str, str]] = []
+        """Kernels that are not checked, and why."""
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Put hooks at the start, at barriers and before whatever may access LDS."""
+        accesses = [one for one in task.instructions if _may_access(one)]
+        if not accesses:
+            return
+        kernel = task.lifted.kernel.name
+        barriers = {one: _steps(one) for one in task.instructions if one.is_barrier}
+        unknown = next((one for one, steps in barriers.items() if steps is None), None)
+        if unknown is not None:
+            self.unchecked.append((kernel, f"{unknown.text} at {unknown.address:#x} is a barrier of another kind"))
+            return
+        inserted = len(task.insertions)
+        z, has_z = _third(task)
+        about = self.options.first, task.lifted.wave_size, z
+        try:
+            task.insert_hook_at_kernel_entry(DEVICE.starts, *about, has_z)
+            for one, steps in barriers.items():
+                task.insert_hook_before(one, DEVICE.barrier, steps or 0, *about)
+        except HookError as problem:
+            del task.insertions[inserted:]
+            self.unchecked.append((kernel, problem.message))
+            return
+        # Pieces as large as all accesses have in common: bytes beside each other may be different waves'.
+        sizes = [one.memory.size for one in accesses if one.memory is not None and one.memory.size]
+        shift = min(2, *(size.bit_length() - 1 for size in sizes)) if sizes else 0
+        for one in accesses:
+            self._watch(task, one, shift, about)
+
+    def _watch(self, task: InstrumentationTask, instruction: Instruction, shift: int, where: tuple[HookArgument, ...]) -> None:
+        access = instruction.memory
+        assert access is not None
+        about = shift, KINDS[access.kind], self.options.lanes, *where
+
+        def insert(number: Immediate) -> None:
+            if access.space not in ("lds", "flat") or "LDS" in instruction.opcode.pseudo.split("_"):
+                raise HookError("it writes LDS at an address that hooks are not given")
+            size = task.access_size(instruction)
+            hook = DEVICE.access if access.space == "lds" else DEVICE.access_flat
+            for which in range(access.count):
+                task.insert_hook_before(
+                    instruction, hook, task.effective_address(instruction, which), number, size, *about
+                )
+
+        self.sums.add(task, instruction, insert, WORDS[access.kind])
+
+    def at_kernel_launch(self, launch: Launch) -> None:
+        """Launches wait for each other: those at once would share what is known of a work-group."""
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """Races, what was watched, and what was not."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for variable in run.variables("pairs"):
+            for one in variable.read(PAIR):
+                if not one["sites"]:
+                    continue
+                sites = int(one["sites"]) - 1
+                entry = found.setdefault(
+                    (sites & 0x3FFF, sites >> 14), [0, *(int(one[name]) for name in PAIR.names[2:])]
+                )
+                entry[0] += int(one["times"])
+        rows: list[tuple[object, ...]] = []
+        for (first, second), (times, offset, group, *who) in sorted(found.items(), key=lambda item: -item[1][0]):
+            earlier, later = self.sums.sites[first], self.sums.sites[second]
+            waves = [f"{one >> 6}:{one & 63}" for one in who]
+            sites = hex(earlier.address), earlier.text, hex(later.address), later.text
+            rows.append((later.kernel, f"{earlier.facts}, {later.facts}", *sites, hex(offset), group, *waves, times))
+        columns = ("kernel", "kind", "earlier", "instruction", "later", "instruction", "LDS", "work-group")
+        title = f"races: {len(rows)} pairs of instructions" if rows else "no race was seen"
+        yield Table(title, (*columns, "wave:lane", "wave:lane", "times"), rows[: self.options.top or None])
+        names = ("watched", "unwatched", "barriers", "beyond", "lost", "worn")
+        totals = {name: run.total(name) for name in (*names, "passed")}
+        told = (
+            ("waves watched", totals["watched"]),
+            ("waves of work-groups that were not watched", totals["unwatched"]),
+            ("barriers that waves came to", totals["barriers"]),
+            ("barriers with no lane active, which were not seen", totals["barriers"] - totals["passed"]),
+            ("lanes whose access was beyond what is watched of LDS", totals["beyond"]),
+            ("races for which there was no room", totals["lost"]),
+            ("waves and accesses after too many launches or barriers", totals["worn"]),
+        )
+        yield Table("watched", ("what", "number"), [row for row in told if row[1]])
+        yield Table("not checked", ("kernel", "reason"), self.unchecked)
+        yield from self.sums.tables()
+
+
+def _third(task: InstrumentationTask) -> tuple[HookArgument, bool]:
+    """The work-group's id in the third dimension, and whether hooks can have it: where ids arrive together and the kernel
+    uses the second alone, they cannot."""
+    descriptor = task.lifted.kernel.descriptor
+    if task.lifted.target.launch_ttmps is not None and not descriptor.enable_sgpr_workgroup_id_z:
+        return 0, False
+    return task.workgroup_id(2), True
+
+
+def _may_access(instruction: Instruction) -> bool:
+    access = instruction.memory
+    if access is None:
+        return False
+    return access.space in ("lds", "flat") or "LDS" in instruction.opcode.pseudo.split("_")
+
+
+def _steps(barrier: Instruction) -> int | None:
+    """What of a barrier of the whole work-group it is, in halves; None: it is another kind of barrier."""
+    steps = STEPS.get(barrier.opcode.pseudo)
+    numbers = [value for kind, value in barrier.operands if kind == OperandKind.IMMEDIATE]
+    return steps if all(value in (WORKGROUP, 0xFFFF, 0xFFFFFFFF) for value in numbers) else None

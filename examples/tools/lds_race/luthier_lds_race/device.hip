@@ -1,0 +1,246 @@
+// Device side of the LDS race check: who accessed each piece of a work-group's LDS last, and how many barriers ago.
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+
+MARK_LUTHIER_DEVICE_MODULE
+
+namespace {
+
+constexpr uint32_t kGroups = 32, kCells = 16384, kPairs = 4096;
+constexpr uint32_t kEpochs = (1 << 17) - 4, kLaunches = (1 << 22) - 1;
+
+/// A work-group's waves: how many of this launch are still to start and the number of the launch, then by wave the
+/// number of its launch and the barriers that it has passed (two steps each).
+struct Group {
+  uint64_t launch; // waves to start | launch << 32
+  uint64_t wave[32]; // steps | launch << 32
+};
+
+/// Two instructions that raced: their sites, how often, and the first time.
+struct Pair {
+  uint64_t sites; // 1 + earlier + later << 14; 0: free
+  uint64_t times;
+  uint32_t offset, group;
+  uint32_t earlier, later; // wave << 6 | lane
+};
+
+/// An access: launch << 42 | steps << 25 | site << 11 | wave << 6 | lane; 0: none.
+using Access = uint64_t;
+
+enum Kind { Read, Write, Atomic };
+
+/// Of a piece of LDS: the last writer; the last reader, and the last one besides of another wave; likewise of atomic
+/// operations.
+struct Cell {
+  Access writer;
+  Access others[2][2];
+};
+
+} // namespace
+
+__device__ Group groups[kGroups];
+__device__ Cell shadow[kGroups][kCells];
+__device__ Pair pairs[kPairs];
+
+/// By site: times that waves came, lanes.
+__device__ uint64_t accesses[16384][2];
+
+/// Waves that were watched; that were not; barriers that waves came to, and those with an active lane; lanes whose access was
+/// beyond the shadow; races for which there was no room; waves after too many launches or barriers.
+__device__ uint64_t watched = 0, unwatched = 0, barriers = 0, passed = 0, beyond = 0, lost = 0, worn = 0;
+
+namespace {
+
+template <typename T> __device__ inline T get(T *place) {
+  return __hip_atomic_load(place, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <typename T> __device__ inline void put(T *place, T value) {
+  __hip_atomic_store(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <typename T> __device__ inline T swap(T *place, T value) {
+  return __hip_atomic_exchange(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <typename T> __device__ inline bool replace(T *place, T &old, T value) {
+  return __hip_atomic_compare_exchange_strong(place, &old, value, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                              __HIP_MEMORY_SCOPE_AGENT);
+}
+__device__ inline void add(uint64_t *place, uint64_t value) {
+  __hip_atomic_fetch_add(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+/// The dispatch packet (HSA specification, "kernel dispatch packet").
+struct Packet {
+  uint16_t header, setup, size[3], reserved;
+  uint32_t grid[3];
+};
+__device__ inline const Packet &packet() {
+  return *static_cast<const Packet *>((const void *)__builtin_amdgcn_dispatch_ptr());
+}
+
+/// The work-group's number among those of the launch.
+__device__ inline uint32_t group_number(uint32_t x, uint32_t y, uint32_t z) {
+  if ((y | z) == 0)
+    return x;
+  const Packet &launch = packet();
+  const uint32_t wide = (launch.grid[0] - 1) / launch.size[0] + 1, high = (launch.grid[1] - 1) / launch.size[1] + 1;
+  return x + wide * (y + high * z);
+}
+
+/// The work-item's number in its work-group.
+__device__ inline uint32_t item_number(uint32_t x, uint32_t y, uint32_t z) {
+  const Packet &launch = packet();
+  return x + launch.size[0] * (y + launch.size[1] * z);
+}
+
+__device__ inline uint32_t launch_of(Access one) { return one >> 42; }
+__device__ inline uint32_t steps_of(Access one) { return one >> 25 & 0x1ffff; }
+
+/// Whether nothing orders two accesses of one work-group: they are of the same time between two barriers. A barrier is two
+/// steps, since an access between the two halves of a split one (signal, wait) meets those on both sides.
+__device__ inline bool meet(Access one, Access other) {
+  const int apart = static_cast<int>(steps_of(one) - steps_of(other));
+  return launch_of(one) == launch_of(other) && apart >= -1 && apart <= 1;
+}
+
+__device__ inline void race(Access earlier, Access later, uint32_t offset, uint32_t group) {
+  const uint32_t first = earlier >> 11 & 0x3fff, second = later >> 11 & 0x3fff;
+  const uint64_t sites = 1 + first + (static_cast<uint64_t>(second) << 14);
+  uint32_t at = (first * 31 + second * 7) % kPairs;
+  for (uint32_t turn = 0; turn < kPairs; ++turn, at = (at + 1) % kPairs) {
+    uint64_t there = 0;
+    const bool is_new = replace(&pairs[at].sites, there, sites);
+    if (is_new) {
+      pairs[at].offset = offset;
+      pairs[at].group = group;
+      pairs[at].earlier = earlier & 0x7ff;
+      pairs[at].later = later & 0x7ff;
+    }
+    if (is_new || there == sites) {
+      add(&pairs[at].times, 1);
+      return;
+    }
+  }
+  add(&lost, 1);
+}
+
+/// A lane accesses `size` bytes at `offset`.
+__device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind, bool lanes,
+                            uint32_t group, uint32_t window, uint32_t item, uint32_t width) {
+  if (window >= kGroups)
+    return;
+  const uint32_t wave = item / width, lane = __lane_id();
+  const uint64_t now = get(&groups[window].wave[wave]);
+  const uint64_t launch = now >> 32, steps = now & 0xffffffff;
+  if (launch == 0)
+    return; // worn out: told when the wave started
+  if (steps > kEpochs) {
+    add(&worn, 1);
+    return;
+  }
+  const Access mine = launch << 42 | steps << 25 | static_cast<uint64_t>(site) << 11 | wave << 6 | lane;
+  const uint32_t same = lanes ? 0x7ff : 0x7c0;
+  const uint32_t last = (offset + size - 1) >> shift;
+  for (uint32_t at = offset >> shift; at <= last; ++at) {
+    if (at >= kCells) {
+      add(&beyond, 1);
+      return;
+    }
+    Cell &cell = shadow[window][at];
+    const auto check = [&](Access other) {
+      if (other && meet(other, mine) && ((other ^ mine) & same))
+        race(other, mine, at << shift, group);
+    };
+    // What this access is comes first and what others were second, so that of two at once one sees the other.
+    Access before = 0;
+    if (kind == Write) {
+      before = swap(&cell.writer, mine);
+    } else {
+      Access *kept = cell.others[kind == Atomic];
+      const Access old = swap(&kept[0], mine);
+      if (old && meet(old, mine) && ((old ^ mine) & same))
+        put(&kept[1], old);
+    }
+    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
+    check(kind == Write ? before : get(&cell.writer));
+    if (kind != Read) {
+      check(get(&cell.others[0][0]));
+      check(get(&cell.others[0][1]));
+    }
+    if (kind != Atomic) {
+      check(get(&cell.others[1][0]));
+      check(get(&cell.others[1][1]));
+    }
+  }
+}
+
+} // namespace
+
+/// A wave starts. The first `kGroups` work-groups from number `first` on are watched.
+///
+/// @param width lanes of a wave
+/// @param z blockIdx.z; 0 where hooks cannot have it (`has_z`), and then work-groups of a deeper grid are not watched
+LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool has_z) {
+  const uint32_t group = group_number(blockIdx.x, blockIdx.y, z), window = group - first;
+  const uint32_t item = item_number(threadIdx.x, threadIdx.y, threadIdx.z);
+  if (__lane_id() != static_cast<uint32_t>(__builtin_ctzll(__builtin_amdgcn_read_exec())))
+    return;
+  const Packet &size = packet();
+  if (window >= kGroups || (!has_z && size.grid[2] > size.size[2])) {
+    if (window < kGroups)
+      put(&groups[window].wave[item / width], uint64_t(0));
+    add(&unwatched, 1);
+    return;
+  }
+  // A work-group at the grid's end may have fewer work-items.
+  uint32_t items = 1;
+  const uint32_t ids[] = {blockIdx.x, blockIdx.y, z};
+  for (int axis = 0; axis < 3; ++axis) {
+    const uint32_t left = size.grid[axis] - ids[axis] * size.size[axis];
+    items *= left < size.size[axis] ? left : size.size[axis];
+  }
+  const uint32_t waves = (items + width - 1) / width;
+  uint64_t old = get(&groups[window].launch), fresh;
+  do
+    fresh = (old & 0xffffffff) ? old - 1 : ((old >> 32) + 1) << 32 | (waves - 1);
+  while (!replace(&groups[window].launch, old, fresh));
+  const uint64_t launch = fresh >> 32;
+  put(&groups[window].wave[item / width], launch > kLaunches ? 0 : launch << 32);
+  add(launch > kLaunches ? &worn : &watched, 1);
+}
+
+/// A wave comes to a barrier, or to half of one.
+LUTHIER_HOOK_ANNOTATE barrier(uint32_t steps, uint32_t first, uint32_t width, uint32_t z) {
+  luthier::sAtomicAdd<uint64_t>(&barriers, 1);
+  const uint32_t window = group_number(blockIdx.x, blockIdx.y, z) - first;
+  const uint32_t item = item_number(threadIdx.x, threadIdx.y, threadIdx.z);
+  if (__lane_id() != static_cast<uint32_t>(__builtin_ctzll(__builtin_amdgcn_read_exec())))
+    return;
+  add(&passed, 1);
+  if (window < kGroups && get(&groups[window].wave[item / width]))
+    add(&groups[window].wave[item / width], steps);
+}
+
+/// An LDS instruction accesses `size` bytes at `offset`, in every active lane.
+///
+/// @param site its number
+/// @param shift cells have 1 << shift bytes
+/// @param lanes whether lanes of one wave race, too
+LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind, bool lanes,
+                             uint32_t first, uint32_t width, uint32_t z) {
+  const uint32_t group = group_number(blockIdx.x, blockIdx.y, z);
+  luthier::sAtomicAdd<uint64_t>(&accesses[site][0], 1);
+  luthier::sAtomicAdd<uint64_t>(&accesses[site][1], __builtin_popcountll(__builtin_amdgcn_read_exec()));
+  look(offset, site, size, shift, kind, lanes, group, group - first, item_number(threadIdx.x, threadIdx.y, threadIdx.z),
+       width);
+}
+
+/// The same of a flat instruction, where its address is in LDS.
+LUTHIER_HOOK_ANNOTATE access_flat(uint64_t address, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
+                                  bool lanes, uint32_t first, uint32_t width, uint32_t z) {
+  const uint32_t group = group_number(blockIdx.x, blockIdx.y, z);
+  const uint32_t item = item_number(threadIdx.x, threadIdx.y, threadIdx.z);
+  if (!__builtin_amdgcn_is_shared((const __attribute__((address_space(0))) void *)address))
+    return;
+  add(&accesses[site][1], 1);
+  look(static_cast<uint32_t>(address), site, size, shift, kind, lanes, group, group - first, item, width);
+}
