@@ -48,6 +48,10 @@ class HereRun:
         self._module, self._patched = module, patched
 
     @property
+    def folder(self) -> None:
+        """There is no run directory."""
+
+    @property
     def kernels(self) -> Sequence[LaunchedKernel]:
         """Nobody counts launches here."""
         return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -87,6 +88,11 @@ class Run(Protocol):
 
     It may be looked at while the program runs and after.
     """
+
+    @property
+    def folder(self) -> Path | None:
+        """The run directory (`luthier run -o`), where a tool may put files and folders of its own; None if there is
+        none. Names that end in ``.parquet``, and ``summary.json``, are Luthier's."""
 
     @property
     def kernels(self) -> Sequence[LaunchedKernel]:

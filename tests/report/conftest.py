@@ -55,13 +55,14 @@ class Opened:
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """``open_page(run, width=…, height=…, color_scheme=…)``: make a run's page and open it. At the end of the test no
-    page may have had a problem."""
+    """``open_page(run, against=…, width=…, height=…, color_scheme=…)``: make a run's page, or that of two, and open it.
+    At the end of the test no page may have had a problem."""
     opened: list[Opened] = []
 
-    def open(run: Path, width: int = 1366, height: int = 900, **how: Any) -> Opened:
+    def open(run: Path, against: Path | None = None, width: int = 1366, height: int = 900, **how: Any) -> Opened:
         made = tmp_path / f"page-{len(opened)}.html"
-        assert main(["report", str(run), "--format", "html", "-o", str(made)]) == 0
+        other = [] if against is None else ["--against", str(against)]
+        assert main(["report", str(run), *other, "--format", "html", "-o", str(made)]) == 0
         page = browser.new_context(viewport={"width": width, "height": height}, **how).new_page()
         one = Opened(page)
         opened.append(one)

@@ -1,4 +1,4 @@
-"""The LDS race check: random programs of known accesses and barriers, and public algorithms with a barrier taken out."""
+"""The LDS race check: random programs of known accesses and barriers, and algorithms with a barrier taken out."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def cell(op: Op, item: int) -> int:
 
 def text(op: Op, type: str) -> str:
     at = f"(item * {op[1]}u + {op[2]}u) % 256u"
+    scope = "__ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP"
     return {
         "barrier": "__syncthreads();",
         "write": f"lds[{at}] = (TYPE)item;",
         "read": f"sum += lds[{at}];",
-        "atomic": f"__hip_atomic_fetch_add((unsigned *)&lds[{at}], 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);",
+        "atomic": f"__hip_atomic_fetch_add((unsigned *)&lds[{at}], 1u, {scope});",
     }[op[0]].replace("TYPE", type)
 
 

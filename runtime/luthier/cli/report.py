@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="html: a page that is one file; perfetto: launches on a time line, for ui.perfetto.dev (default: text)",
     )
-    parser.add_argument("--against", metavar="RUN", type=Path, help="text and json: what is different from that run")
+    parser.add_argument(
+        "--against", metavar="RUN", type=Path, help="text, json and html: what is different from that run"
+    )
     parser.add_argument(
         "--table", metavar="NAME", help="csv and json: this table alone; csv needs it, or a folder to write all to"
     )
@@ -46,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the report."""
     if args.table is not None and args.format not in ("csv", "json"):
         raise LuthierError("--table is for the formats csv and json")
-    if args.against is not None and (args.format not in ("text", "json") or args.table is not None):
-        raise LuthierError("a comparison (--against) has the formats text and json, and no --table")
+    if args.against is not None and (args.format not in ("text", "json", "html") or args.table is not None):
+        raise LuthierError("a comparison (--against) has the formats text, json and html, and no --table")
     with _folder(args.folder) as folder:
         return _report(folder, args)
 
@@ -105,6 +107,11 @@ def _write_comparison(folder: RunFolder, args: argparse.Namespace, out: IO[bytes
     from luthier.run.folder import RunFolder
 
     against = RunFolder(args.against)
+    if args.format == "html":
+        from luthier.report import write_comparison
+
+        write_comparison(folder, against, out)
+        return
     if args.format == "json":
         out.write(json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
         return

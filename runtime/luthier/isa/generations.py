@@ -126,8 +126,8 @@ class Generation:
     and from GFX12 on 18 bits in 256 bytes)."""
 
     cycle_counter_bits: int = 64
-    """Of the counter of shader cycles that a wave can read (GFX11 has no ``s_memtime``, and HW_REG_SHADER_CYCLES has 20;
-    GFX12's has two registers)."""
+    """Of the counter of shader cycles that a wave can read (GFX11 has no ``s_memtime``, and 20 in HW_REG_SHADER_CYCLES;
+    GFX12 has a second register for the rest)."""
 
     # The register MODE
     ieee_mode: bool = True

@@ -110,11 +110,11 @@ def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
                 left_out += bool(table["rows"])
                 continue
             cells += size
-            rows = [[_plain(cell) for cell in row] for row in table["rows"]]
+            rows = [[plain(cell) for cell in row] for row in table["rows"]]
             shown.append({"tool": tool["tool"], "title": table["title"], "columns": table["columns"], "rows": rows})
     return shown, left_out
 
 
-def _plain(cell: Any) -> Any:
+def plain(cell: Any) -> Any:
     """What JSON has no number for, as text."""
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell

@@ -11,18 +11,23 @@ import base64
 import hashlib
 import json
 import zlib
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import IO, Any
 
 from luthier import __version__
 from luthier.report import overview
+from luthier.report.blocks import changes
 from luthier.report.code import codes
+from luthier.report.compare import compared
 from luthier.report.rows import KernelNumbers
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
 
 _SCRIPTS = ("dom", "table", "timeline", "listing", "graph", "kernel", "search", "main")
 """In this order: later ones use earlier ones."""
+_BLOCKS = 5_000
+"""Blocks that ran another number of times which a comparison has at most; those that differ most come first."""
 _SUMMARY = ("luthier", "command", "exit_code", "began_ns", "ended_ns", "devices", "processes", "faults")
 
 
@@ -58,14 +63,45 @@ def write_page(run: RunFolder, out: IO[bytes]) -> None:
     """
     data, code = document(run)
     scripts = [_uplot("js"), *(_asset(f"{name}.js") for name in _SCRIPTS)]
+    pieces = [_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]
+    _assemble("page.html", scripts, _uplot("css") + _asset("page.css"), pieces, out)
+
+
+def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
+    """Write the page of what is different between two runs.
+
+    Raises:
+        LuthierError: one of the runs is damaged.
+    """
+    rows, left, same = changes(run, against)
+    data = {
+        "commands": [one.summary["command"] for one in (run, against)],
+        "paths": [str(one.path) for one in (run, against)],
+        "tables": [_finite(table.to_json()) for table in compared(run, against)],
+        "blocks": rows[:_BLOCKS],
+        "blocks_left_out": max(len(rows) - _BLOCKS, 0),
+        "blocks_same": same,
+        "not_compared": left,
+        "written_by": __version__,
+    }
+    scripts = [_asset(f"{name}.js") for name in ("dom", "table", "comparison")]
+    _assemble("comparison.html", scripts, _asset("page.css"), [_piece("comparison", data)], out)
+
+
+def _finite(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with text for numbers that JSON does not have."""
+    return table | {"rows": [[overview.plain(cell) for cell in row] for row in table["rows"]]}
+
+
+def _assemble(page: str, scripts: Sequence[str], style: str, pieces: Sequence[str], out: IO[bytes]) -> None:
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     parts = {
         "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; script-src {digests}",
-        "STYLE": _uplot("css") + _asset("page.css"),
-        "DATA": "\n".join([_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]),
+        "STYLE": style,
+        "DATA": "\n".join(pieces),
         "SCRIPTS": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
-    before, *rest = _asset("page.html").split("<!--")
+    before, *rest = _asset(page).split("<!--")
     out.write(before.encode())
     for piece in rest:
         name, _, text = piece.partition("-->")

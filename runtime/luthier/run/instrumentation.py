@@ -121,7 +121,8 @@ class Instrumentation:
 
     def view(self, tool: Tool) -> View:
         """The run as a tool sees it."""
-        return View(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)])
+        folder = None if self._recorder is None else self._recorder.folder
+        return View(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)], folder)
 
     def _call(self, tool: Tool, function: Callable[..., object], *arguments: object) -> None:
         """Call a tool's own code; what it raises is told at the end."""

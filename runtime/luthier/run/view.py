@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from luthier.counts import KernelCounts
@@ -110,11 +111,13 @@ class View:
     Args:
         sessions: the processes; more may come.
         modules: identities of the tool's modules; more may come.
+        folder: the run directory.
     """
 
-    def __init__(self, sessions: Sequence[Session], modules: Collection[int]) -> None:
+    def __init__(self, sessions: Sequence[Session], modules: Collection[int], folder: Path | None = None) -> None:
         self._sessions = sessions
         self._modules = modules
+        self.folder = folder
 
     @property
     def kernels(self) -> list[KernelResult]:

@@ -27,6 +27,8 @@ class BlockProfile(Tool):
         top: int = 0
         """Show so many blocks, those with most wave-instructions first; 0: all, in address order. Of ways and waves so
         many rows, the first ones."""
+        edges: bool = False
+        """Also tell how often waves went from each block to each of its successors."""
         per: str = "kernel"
         """``wave``: also how many waves took which way how often, and a row for each wave."""
         rows: int = USUAL_ROOM
@@ -61,6 +63,17 @@ class BlockProfile(Tool):
             for row in rows
         ]
         yield Table(counts.counters.kernel, ("block", "address", "entered", "instructions", "%"), cells)
+        if self.options.edges:
+            ways = sorted(counts.edges, key=lambda way: (way.source, way.to))
+            left: dict[int, int] = {}
+            for way in ways:
+                left[way.source] = left.get(way.source, 0) + way.executions
+            edges = [
+                (way.source, way.to, way.executions, round(100 * way.executions / left[way.source], 2))
+                for way in ways
+                if left[way.source]
+            ]
+            yield Table(f"{counts.counters.kernel}: ways", ("from", "to", "times", "% of its block"), edges)
         if counts.waves is not None:
             yield from self._of_waves(counts.waves)
 

@@ -9,8 +9,14 @@ __device__ uint64_t spans[16384][3];
 
 namespace {
 
-/// The clock of the compute unit (LLVM, "llvm.readcyclecounter" of AMDGPU).
-__device__ inline uint64_t cycles() { return __builtin_readcyclecounter(); }
+/// The counter of shader cycles: s_memtime, since GFX11 HW_REG_SHADER_CYCLES (of 20 bits there, on GFX12 of 64).
+__device__ inline uint64_t cycles() {
+#if defined(__GFX11__) || defined(__GFX12__)
+  return __builtin_readcyclecounter();
+#else
+  return __builtin_amdgcn_s_memtime();
+#endif
+}
 
 /// The constant clock of the device: s_memrealtime, since GFX11 a message that asks for it.
 __device__ inline uint64_t real() {

@@ -21,7 +21,9 @@ STEPS = {"S_BARRIER": 2, "S_BARRIER_SIGNAL_IMM": 1, "S_BARRIER_SIGNAL_ISFIRST_IM
 """Barriers that are understood, and what of one they are, in halves."""
 WORKGROUP = -1
 """The barrier of the whole work-group, of those that have numbers."""
-PAIR = np.dtype([(name, "<u8") for name in ("sites", "times")] + [(name, "<u4") for name in ("offset", "group", "earlier", "later")])
+PAIR = np.dtype(
+    [(name, "<u8") for name in ("sites", "times")] + [(name, "<u4") for name in ("offset", "group", "earlier", "later")]
+)
 """As in device.hip."""
 
 
@@ -75,7 +77,9 @@ class LdsRace(Tool):
         for one in accesses:
             self._watch(task, one, shift, about)
 
-    def _watch(self, task: InstrumentationTask, instruction: Instruction, shift: int, where: tuple[HookArgument, ...]) -> None:
+    def _watch(
+        self, task: InstrumentationTask, instruction: Instruction, shift: int, where: tuple[HookArgument, ...]
+    ) -> None:
         access = instruction.memory
         assert access is not None
         about = shift, KINDS[access.kind], self.options.lanes, *where
@@ -133,8 +137,8 @@ class LdsRace(Tool):
 
 
 def _third(task: InstrumentationTask) -> tuple[HookArgument, bool]:
-    """The work-group's id in the third dimension, and whether hooks can have it: where ids arrive together and the kernel
-    uses the second alone, they cannot."""
+    """The work-group's id in the third dimension, and whether hooks can have it: they cannot where ids arrive together
+    and the kernel uses the second alone."""
     descriptor = task.lifted.kernel.descriptor
     if task.lifted.target.launch_ttmps is not None and not descriptor.enable_sgpr_workgroup_id_z:
         return 0, False

@@ -1,14 +1,10 @@
 "use strict";
 // Puts the page together.
 
-function command(summary) {
-  return summary.command.map((one) => (/^[\w@%+=:,./-]+$/.test(one) ? one : JSON.stringify(one))).join(" ");
-}
-
 function drawHead(data) {
   const { summary } = data, span = summary.began_ns && summary.ended_ns ? duration(summary.ended_ns - summary.began_ns) : "";
-  byId("command").textContent = command(summary);
-  byId("command").title = command(summary);
+  byId("command").textContent = commandLine(summary.command);
+  byId("command").title = commandLine(summary.command);
   document.title = `${summary.command[0]?.split("/").pop() ?? "run"} · Luthier`;
   const tools = summary.tools.map((one) => one.tool).join(", ");
   byId("about").textContent = [(summary.devices ?? []).join(", "), tools, span, summary.exit_code ? `exit code ${summary.exit_code}` : ""].filter(Boolean).join(" · ");

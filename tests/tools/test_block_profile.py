@@ -1,0 +1,44 @@
+"""The edges of the block profile against the ways that each wave was seen to go on the emulated device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier import lift
+from luthier.emulator.inspection.debug import Step
+from luthier.launch_plan import read_plans
+
+from .conftest import TARGETS, rows
+
+APPS = Path(__file__).parents[2] / "examples/apps"
+PLANS = read_plans(APPS / "launch.toml")
+
+
+@pytest.mark.rotating(5)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["divergent_loop", "reduction"])
+def test_edges_as_the_device_sees_them(bench: Any, shipped: Any, name: str, target: str) -> None:
+    plan = PLANS[name]
+    source = APPS / f"{name}.hip"
+    kernel = bench(source, name, target, *plan.materialise(), grid=plan.grid[0], block=plan.block[0])
+    lifted = lift(kernel.object, name)
+    first = {lifted.instructions[block.first].address: block.index for block in lifted.blocks}
+    seen: Counter[tuple[int, int]] = Counter()
+    last: dict[tuple[Any, int], int] = {}
+
+    def see(step: Step) -> None:
+        if (block := first.get(step.address)) is not None:
+            wave = (step.workgroup, step.wave)
+            if wave in last and step.address != lifted.instructions[0].address:
+                seen[last[wave], block] += 1
+            last[wave] = block
+
+    kernel.watch(see)
+    found = kernel.under(shipped("block_profile", edges=True))[f"{name}: ways"]
+    told = {(row["from"], row["to"]): row["times"] for row in rows(found)}
+    assert {way: times for way, times in told.items() if times} == seen
+    left = Counter({source: sum(times for (one, _), times in told.items() if one == source) for source, _ in told})
+    assert all(row["% of its block"] == round(100 * row["times"] / left[row["from"]], 2) for row in rows(found))
