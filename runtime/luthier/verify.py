@@ -4,7 +4,7 @@ truth."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
 from luthier.in_process import reported
 from luthier.launch_plan import LaunchPlan, default_plan
 from luthier.lifting import lift
-from luthier.lifting.hazards import check_hazards
+from luthier.lifting.hazards import HazardReport, check_hazards
 from luthier.objects import CodeObject, Symbol, load_object
-from luthier.patch import KernelReport, RefusedError, patch_object
+from luthier.patch import KernelReport, PatchedObject, RefusedError, patch_object
 from luthier.table import Table
 from luthier.task import InstrumentationTask
 from luthier.tool import ExecutionCounts, Share, Tool, ToolGroup
@@ -58,8 +58,8 @@ class KernelVerdict:
     """Where the original uses registers of operations that need not be done. If anywhere, both ran without late
     results."""
     hazards: tuple[str, ...] = ()
-    """Where the original does not keep apart what hardware does not, on any path; if nowhere, the patched kernel. No
-    problem for verification: no output differs."""
+    """Where the original does not keep apart what hardware does not, on any path. What only the patched kernel does not
+    is among the `problems`."""
 
     @property
     def equal(self) -> bool:
@@ -149,7 +149,8 @@ def verify_kernel(
     report = patched.report.kernels[0] if patched.report.kernels else None
     original, instrumented, waits = _launch_both(object, patched.data, plan)
     problems = [str(finding) for finding in instrumented.findings]
-    hazards = _hazards(object, plan.kernel) or _hazards(load_object(patched.data), plan.kernel)
+    hazards, added = _hazards(object, patched, plan.kernel)
+    problems += added
     compared = 0
     for index, (left, right) in enumerate(zip(original.arguments, instrumented.arguments, strict=True)):
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
@@ -212,14 +213,38 @@ def verify_kernel(
     )
 
 
-def _hazards(object: CodeObject, kernel: str) -> tuple[str, ...]:
-    """Hazards on any path of a kernel; none of a patched one that cannot be lifted again."""
+MOST_SEARCHES = 30
+"""Ways from a producer to a consumer that are looked for in each kernel: what takes time where there are hazards."""
+
+
+def _hazards(object: CodeObject, patched: PatchedObject, kernel: str) -> tuple[tuple[str, ...], list[str]]:
+    """Hazards on any path of the original, and those that only the patched kernel has: at instructions that were
+    inserted, or at such of the application's that did not have it before. None of a patched kernel that cannot be
+    lifted again."""
+    before = check_hazards(lift(object, kernel), unneeded=False, searches=MOST_SEARCHES)
     try:
-        report = check_hazards(lift(object, kernel), unneeded=False)
-        more = (f"hazards at {report.more} more instructions",) if report.more else ()
-        return (*(str(finding) for finding in report.findings), *more)
+        lifted = lift(load_object(patched.data), kernel)
     except LiftError:
-        return ()
+        return tuple(_told(before)), []
+    new_address = {one.kernel: one for one in patched.maps}.get(kernel)
+    known: set[tuple[int, str]] = set()
+    for place, hazard in before.consumers:
+        moved = place.address if new_address is None else new_address.moved(place.address)
+        if moved is not None:
+            known.add((moved, hazard))
+    return tuple(_told(before)), list(_told(check_hazards(lifted, False, MOST_SEARCHES), known))
+
+
+def _told(report: HazardReport, known: Container[tuple[int, str]] = ()) -> Iterator[str]:
+    """Findings in words, without those whose consumer's address and hazard are known."""
+    explained: set[tuple[int, str]] = set()
+    for finding in report.findings:
+        explained.add((finding.consumer.address, finding.hazard))
+        if (finding.consumer.address, finding.hazard) not in known:
+            yield str(finding)
+    for place, hazard in report.consumers:
+        if (place.address, hazard) not in known and (place.address, hazard) not in explained:
+            yield f"{report.kernel}: {place}: {hazard}"
 
 
 _SHORT = 256

@@ -96,6 +96,7 @@ KINDS: Mapping[str, Kind] = {
     "s_waitcnt_lgkmcnt": Kind(names="S_WAITCNT_LGKMCNT"),
     "s_waitcnt_vscnt": Kind(names="S_WAITCNT_VSCNT"),
     "s_waitcnt_depctr": Kind(names="S_WAITCNT_DEPCTR"),
+    "ds_nop": Kind(names="DS_NOP"),
     "floating-point atomic": Kind(_VECTOR_MEMORY, names=".*_ATOMIC_(F|ADD_F|PK_ADD_|MAX_NUM_F|MIN_NUM_F)"),
     "image": Kind(_F.IMAGE),
     "buffer": Kind(_F.VMEM, _F.IMAGE),
@@ -127,6 +128,8 @@ class Instance:
     reads: int
     writes: int
     """Units, implicit ones too."""
+    repeated: int = 0
+    """Instructions of the same opcode right before it, of those that count only in a row (`IN_A_ROW`)."""
 
     def units(self, *names: str) -> int:
         """Units of the operands of these names."""
@@ -144,6 +147,10 @@ class Instance:
         return otherwise if position is None else self.values[position]
 
 
+IN_A_ROW = KINDS["ds_nop"]
+DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
+"""Lanes of a wave -> how many ds_nop in a row make the hardware of GFX12 forget which SGPRs vector instructions have
+read (LLVM, AMDGPUWaitSGPRHazards)."""
 _SCALARS = r.SGPR_MASK | r.VCC_MASK | 1 << r.M0 | r.mask_of(r.TTMPS)
 _FLOAT_8 = re.compile("V_CVT_SR_(FP8|BF8)_F32")
 _FLOAT_4 = re.compile("V_CVT_SCALEF32_SR_PK_FP4_")
@@ -206,8 +213,8 @@ def _mask(i: Instance) -> int:
     return i.reads & r.VCC_MASK
 
 
-def _pairs(units: int) -> int:
-    """Both registers of each aligned pair of which there is one."""
+def pairs(units: int) -> int:
+    """Both registers of each aligned pair of SGPRs of which there is one: how GFX12 remembers what was read."""
     even = r.mask_of(range(0, r.VGPRS.start, 2))
     low = (units | units >> 1) & even
     return low | low << 1
@@ -220,6 +227,11 @@ def _others_than_vcc(units: int) -> int:
 def _depctr(low: int, bits: int) -> Role:
     """Whether a wait waits until that field of it is 0."""
     return lambda i: int(not i.value("simm16") >> low & (1 << bits) - 1)
+
+
+def _in_a_row(count: int) -> Role:
+    """All SGPRs, of the last of so many instructions in a row."""
+    return lambda i: _SCALARS if i.repeated >= count - 1 else 0
 
 
 def _self_overlap(i: Instance) -> int:
@@ -248,13 +260,14 @@ ROLES: Mapping[str, Role] = {
         i.units("sdst", "sdst_hi", "vdst", "sdata") & i.writes & (_SCALARS | r.EXEC_MASK)
     ),
     "reads SGPRs or EXEC": lambda i: i.reads & (_SCALARS | r.EXEC_MASK),
-    "reads pairs of SGPRs": lambda i: _pairs(i.reads & _SCALARS & ~(1 << r.M0)),
+    "reads pairs of SGPRs": lambda i: pairs(i.reads & _SCALARS & ~(1 << r.M0)),
     "writes SGPRs other than VCC": lambda i: _others_than_vcc(i.writes),
     "reads SGPRs other than VCC": lambda i: _others_than_vcc(i.reads),
     "writes VCC": lambda i: i.writes & r.VCC_MASK,
     "reads VCC": lambda i: i.reads & r.VCC_MASK,
     "writes an SGPR": lambda i: int(bool(i.writes & (_SCALARS | r.EXEC_MASK))),
     "all SGPRs": lambda i: _SCALARS,
+    **{f"SGPRs, by {count}": _in_a_row(count) for count in DS_NOPS.values()},
     "reads a mask": _mask,
     "writes EXEC": lambda i: i.writes & r.EXEC_MASK,
     "reads EXEC": lambda i: i.reads & r.EXEC_MASK,

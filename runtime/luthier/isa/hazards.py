@@ -30,7 +30,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from luthier.isa.generations import GFX9, GFX10, GFX11, GFX12, GFX90A, GFX908, GFX940, GFX1250, generations
-from luthier.isa.hazard_parties import KINDS, ROLES, SCALAR_WRITERS, Role
+from luthier.isa.hazard_parties import DS_NOPS, KINDS, ROLES, SCALAR_WRITERS, Role
 from luthier.isa.opcodes import Opcode
 from luthier.isa.targets import Target
 
@@ -785,8 +785,11 @@ _GFX12_ROWS = tuple(
         cleared_by=(*_MEMORY_WAITS, ("s_waitcnt_depctr", field), *more),
         clears_all=False,
         disarmed_by=disarmed,
+        forgotten_by=(("ds_nop", f"SGPRs, by {DS_NOPS[wave_size]}"),),
+        wave_size=wave_size,
         remedy=f"s_wait_alu ({field[:-2]})",
     )
+    for wave_size in DS_NOPS
     for writer, reader, what, field, more, disarmed in (
         ("SALU", "SALU or VALU", "SGPRs", "sa_sdst 0", (), (("VALU", "writes VCC"),)),
         # A scalar instruction that reads what a vector instruction wrote waits for all of them.

@@ -53,6 +53,11 @@ class AddressMap:
         at = bisect.bisect_left(self.addresses, address)
         return int(self.originals[min(at, len(self.originals) - 1)])
 
+    def moved(self, original: int) -> int | None:
+        """The new address of an instruction of the application."""
+        at = bisect.bisect_left(self.originals, original)
+        return int(self.addresses[at]) if at < len(self.originals) and self.originals[at] == original else None
+
     def rows(self, object: CodeObject) -> Iterator[MapRow]:
         """One row an instruction, in the order of addresses.
 

@@ -27,6 +27,8 @@ class RegisterBudget:
     vgpr_limit: int
     spill: bool = False
     """Whether payloads may keep VGPRs in private memory."""
+    untouched: int = -1
+    """Bit set of the SGPR units that the application never touches, where payloads had better take these."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,8 @@ def _bind(
     fixed_places = mask_of(map(holder, sources)) | template.destinations
     keep = lanes | fixed_places
     scalars = _range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit)
-    scalar = _Allocator([scalars[0] & ~keep, scalars[1] & ~keep, *([scalars[0] & ~fixed_places] if park else [])])
+    tiers = [budget.untouched & scalars[0] & ~keep, scalars[0] & ~keep, scalars[1] & ~keep]
+    scalar = _Allocator([*tiers, *([scalars[0] & ~fixed_places] if park else [])])
     vectors = [_range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
     vector = _Allocator([*(mask & ~keep for mask in vectors), *([vectors[0] & ~fixed_places] if spill else [])])
     frame = kept_scc = None
@@ -271,7 +274,7 @@ def _bind(
         if template.destinations & mask_of(EXEC):
             return None  # what was spilled in some lanes must come back in the same
         # Needed before anything can be parked, so these must be dead.
-        dead = _Allocator(scalar.tiers[:2])
+        dead = _Allocator(tiers)
         frame = dead.take(1, 1, 0)
         whole = live.active_bits >> SCC & 1 and (park or template.writes_inactive_lanes)
         kept_scc = dead.take(1, 1, 0) if whole else None

@@ -47,6 +47,11 @@ class Batch:
     bits: int | None
     """SGPR unit whose bit N is the counter at place N."""
 
+    @property
+    def in_a_row(self) -> bool:
+        """Whether its cells follow each other in memory."""
+        return all(offset == self.offsets[0] + 8 * lane for lane, offset in enumerate(self.offsets))
+
 
 class CounterCode:
     """Makes code for one kernel's waves."""
@@ -59,31 +64,37 @@ class CounterCode:
         wait = self._target.lane_mask_wait
         self._settle = [] if wait is None else [wait]
         """Between vector instructions and scalar ones that read or write each other's SGPRs."""
+        self.keeps_pairs = self._target.scalar_wait is not None
+        """Whether what vector instructions read must not be in one pair of SGPRs with what others write."""
 
     # Adding
 
-    def add(self, held: Held, amount: int, *, lanes: bool, scc_live: bool, temporaries: Sequence[int]) -> BoundPayload:
+    def add(
+        self, held: Held, amount: int, *, lanes: bool, scc_live: bool, temporaries: Sequence[int], read: bool
+    ) -> BoundPayload:
         """Add `amount`, or that times the active lanes.
 
         Args:
             scc_live: whether SCC must be kept.
             temporaries: SGPR units, as many as `needed_temporaries` says.
+            read: whether vector instructions may have read them.
         """
         if self._at_once(held, amount, lanes=lanes):
             pair = f"s[{held.low}:{held.high}]"
             return self.assemble([f"s_add_nc_u64 {pair}, {pair}, {amount}"])
         free = list(map(unit_text, temporaries))
         lines, last = [], []
+        settle = self._settle if self.keeps_pairs and read else []
         if scc_live:
             kept = free.pop()
-            lines.append(f"s_cselect_b32 {kept}, 1, 0")
+            lines += [f"s_cselect_b32 {kept}, 1, 0", *settle]
             last.append(f"s_cmp_lg_u32 {kept}, 0")
         source = ""
         if lanes:
             source = free.pop()
-            lines.append(f"s_bcnt1_i32_b{self._isa.wave_size} {source}, {self._exec}")
+            lines += [f"s_bcnt1_i32_b{self._isa.wave_size} {source}, {self._exec}", *settle]
             if abs(amount) != 1:
-                lines.append(f"s_mul_i32 {source}, {source}, {abs(amount)}")
+                lines += [f"s_mul_i32 {source}, {source}, {abs(amount)}", *settle]
         if held.lane is None:
             low = unit_text(held.low)
             high = None if held.high is None else unit_text(held.high)
@@ -159,7 +170,7 @@ class CounterCode:
         pieces = [self.assemble(lines)]
         for one, amount in lanes:
             temporaries = [*temporary, *VCC[::-1]]
-            pieces.append(self.add(one, amount, lanes=True, scc_live=False, temporaries=temporaries))
+            pieces.append(self.add(one, amount, lanes=True, scc_live=False, temporaries=temporaries, read=True))
         return join(pieces)
 
     # At the end of a wave
@@ -188,7 +199,7 @@ class CounterCode:
             lines += [f"v_mbcnt_lo_u32_b32 {at}, -1, 0"]
             lines += [f"v_mbcnt_hi_u32_b32 {at}, -1, {at}"] if count > 32 else []
             lines += self._lanes_of(batch, at, low, high)
-            if all(offset == base + 8 * lane for lane, offset in enumerate(batch.offsets)):
+            if batch.in_a_row:
                 lines.append(f"v_lshlrev_b32 {at}, 3, {at}")
             else:
                 for lane, offset in enumerate(batch.offsets):
@@ -270,9 +281,10 @@ class CounterCode:
         lines = [*self._target.wait_for_every_load, f"{move} {saved}, {self._exec}"]
         low, high = _word(amount), _word(amount >> 32)
         if lanes:
-            lines.append(f"s_bcnt1_i32_b{wave} s10, {self._exec}")
+            settle = self._settle if self.keeps_pairs else []
+            lines += [f"s_bcnt1_i32_b{wave} s10, {self._exec}", *settle]
             if amount != 1:
-                lines.append(f"s_mul_i32 s10, s10, {_word(amount)}")
+                lines += [f"s_mul_i32 s10, s10, {_word(amount)}", *settle]
             lines.append("s_ashr_i32 s11, s10, 31")
             low, high = "s10", "s11"
         lines += [f"{move} {self._exec}, 1", *self._settle, "v_mov_b32 v2, 0"]

@@ -146,6 +146,8 @@ def store(
         needed = max((_temporaries(counter, code, lane=0) for counter in counters), default=0)
     if needed > len(free):
         needed = 0  # only what needs none can have a register
+    if code.keeps_pairs:
+        needed += needed & 1
     storage.temporaries = storage.take(free, needed)
     for start in range(0, len(once), WORD_BITS):
         word = once[start : start + WORD_BITS]

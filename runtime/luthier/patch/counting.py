@@ -21,6 +21,7 @@ from typing import NamedTuple
 from luthier.counts import CELL_BYTES, CountedFlow, CounterBudget, CountRequest, KernelCounters
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
+from luthier.isa.hazard_parties import pairs
 from luthier.isa.registers import EXEC, SCC, SGPRS, VCC, VGPRS, mask_of
 from luthier.isa.waits import is_gds
 from luthier.lifting import LiftedRepresentation, Liveness
@@ -335,7 +336,10 @@ class _Planner:
         inputs = 0
         for first, count in lifted.kernel.descriptor.sgpr_inputs.values():
             inputs |= (1 << count) - 1 << first
-        scalars = [u for u in SGPRS[: self.budget.sgpr_limit] if not (self.touched | inputs) >> u & 1]
+        used = self.touched | inputs
+        if lifted.target.scalar_wait is not None:  # else additions would wait for what vector instructions read beside
+            used = pairs(used)
+        scalars = [u for u in SGPRS[: self.budget.sgpr_limit] if not used >> u & 1]
         # Where upper bits of VGPR numbers are not always 0, additions to a VGPR would not always find it.
         named = VGPRS[: 0 if lifted.vgpr_bits else self.budget.vgpr_limit]
         vectors = [u for u in named if not self.touched >> u & 1]
@@ -374,7 +378,12 @@ class _Planner:
                 else:
                     index, zone, scc_live = point
                     payload = self.code.add(
-                        held, amount, lanes=increment.lanes, scc_live=scc_live, temporaries=storage.temporaries
+                        held,
+                        amount,
+                        lanes=increment.lanes,
+                        scc_live=scc_live,
+                        temporaries=storage.temporaries,
+                        read=any(one.lane is not None for one in storage.held.values()),
                     )
                     plan.splices.append(Splice(index, zone, payload))
         for pieces, values, counted in zip(plan.entries, initial, lanes, strict=True):
@@ -410,8 +419,10 @@ class _Planner:
         for index in self.exits:
             before, _ = seams.at(index, index)  # what would be behind restores what a wave that ends needs no more
             lines = [*before, *self._waits(index, used, outstanding)]
+            unread = fresh
             for batch in batches:
-                payload = self.code.flush(batch, vectors, scalars, lines, fresh=fresh)
+                payload = self.code.flush(batch, vectors, scalars, lines, fresh=unread)
+                unread &= batch.in_a_row
                 plan.splices.append(Splice(index, Zone.BEFORE, payload))
                 lines = self._between
         return [*vectors, scalars, scalars + 1]

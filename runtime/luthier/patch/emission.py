@@ -11,11 +11,13 @@ import numpy as np
 
 from luthier.errors import PatchError
 from luthier.isa import Fixup, Isa, OperandKind
+from luthier.isa.registers import mask_of
 from luthier.isa.waits import Limit, wait_model
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
 from luthier.patch.frame import Spills
 from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
+from luthier.patch.scalar_reads import Leftovers, copies_settled, settled
 from luthier.payload.template import Template
 
 PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
@@ -157,7 +159,8 @@ def emit(
         numbers.setdefault(own.position, []).append(f"s_mov_b32 {name}, {_PLACEHOLDER:#x}")
     # Every way through the payload comes past its outputs, and nothing but jumps to its end follows.
     leaving = template.outputs[0].position if template.outputs else len(template.code)
-    restore = parallel_copy(last_copies(template, units, binding.saved), binding.spare)
+    target = isa.target.target
+    restore = copies_settled(target, parallel_copy(last_copies(template, units, binding.saved), binding.spare))
     save = [copy_text(kept, fixed) for fixed, kept in binding.saved]
     final: list[str] = []
     if binding.parking is not None:
@@ -203,12 +206,13 @@ def emit(
         skipped = template.waits
         add_text(list(wait_model(isa.target.target).text(limits)))
     for index in range(len(template.code) + 1):
-        if index == template.waits:
-            add_text(save)
-        add_text(taken_in.get(index, []))
+        taken_here = [*(save if index == template.waits else []), *taken_in.get(index, [])]
+        add_text(taken_here)
         for line in numbers.get(index, []):
             add_text([line])
             immediates.append(size - 4)
+        taken_here += numbers.get(index, [])
+        add_text(settled(target, taken_here)[len(taken_here) :])
         start_of.append(size)
         if index == leaving:
             add_text(restore)
@@ -257,6 +261,13 @@ def emit(
         instructions,
         tuple(immediates),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def leftovers(isa: Isa, template: Template, binding: Binding) -> Leftovers:
+    """By which SGPRs a payload meets the application behind it."""
+    written = mask_of((*last_copies(template, dict(binding.units), binding.saved), *binding.parked))
+    return Leftovers.of(isa, emit(isa, template, binding).code, written)
 
 
 def _mnemonics(isa: Isa, template: Template) -> list[str]:

@@ -17,6 +17,7 @@ from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.binding import Binding
 from luthier.patch.copies import copy_text
+from luthier.patch.scalar_reads import settled
 
 ALIGNMENT = 16
 """Of frames, in bytes (AMDGPUUsage, "Non-Kernel Functions")."""
@@ -115,6 +116,7 @@ class Spills:
             others = f"s_not_b{bits} {mask}, {mask}"
             wholly = [*whole, others, *whole, others]
             if binding.kept_scc is not None:
-                wholly = [copy_text(binding.kept_scc, SCC), *wholly, copy_text(SCC, binding.kept_scc)]
+                keep = settled(self._target, [copy_text(binding.kept_scc, SCC)])
+                wholly = [*keep, *wholly, copy_text(SCC, binding.kept_scc)]
             lines += wholly
         return lines

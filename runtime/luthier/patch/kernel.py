@@ -20,6 +20,7 @@ from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
 from luthier.patch.layout import Branch, Layout, Zone, lay_out, next_hop
 from luthier.patch.report import KernelReport
+from luthier.patch.scalar_reads import after_entry
 from luthier.patch.splicing import Splicer, splice
 from luthier.task import InstrumentationTask
 
@@ -111,7 +112,13 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     lifted = task.lifted
     splicer = splice(task, strict=strict)
     starting = [assemble_payload(lifted.isa, splicer.state.prologue)] if splicer.state.prologue else []
-    entry = entry_code(lifted, [[*starting, *pieces, *splicer.entries] for pieces in splicer.counting.entries])
+    at_entry = []
+    for counters in splicer.counting.entries:
+        own = [*starting, *counters]
+        if settling := after_entry(lifted.isa, b"".join(piece.code for piece in own)):
+            own.append(assemble_payload(lifted.isa, settling))
+        at_entry.append([*own, *splicer.entries])
+    entry = entry_code(lifted, at_entry)
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
     placed = _Placed(lifted, splicer.indices, splicer.zones, sizes, entry, splicer.edited.replaced)
     points = (splicer.indices + (splicer.zones == Zone.BEHIND))[splicer.disturbs]
@@ -131,8 +138,8 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         for field in payload.references:
             symbols.setdefault(field.key, []).append(at + field.offset)
         if payload.immediates and len(which):
-            own = np.array([splicer.immediates[one] for one in which.tolist()], np.uint32)
-            words[(at // 4)[:, None] + np.array(payload.immediates) // 4] = own
+            mine = np.array([splicer.immediates[one] for one in which.tolist()], np.uint32)
+            words[(at // 4)[:, None] + np.array(payload.immediates) // 4] = mine
     for field in entry.references:
         symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 

@@ -13,6 +13,7 @@ from luthier.counts import CELL_BYTES, Cell, CountRequest
 from luthier.edits import Edit, Edited, highest
 from luthier.errors import HookError, LuthierError, PatchError
 from luthier.isa import OperandKind
+from luthier.isa.hazard_parties import pairs
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Live, Liveness
 from luthier.lifting.waits import Outstanding
@@ -20,11 +21,12 @@ from luthier.patch.binding import Binding, Choices, RegisterBudget, touched_by
 from luthier.patch.copies import unit_text
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
-from luthier.patch.emission import BoundPayload, Limits, emit
+from luthier.patch.emission import BoundPayload, Limits, emit, leftovers
 from luthier.patch.frame import frame_place
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.layout import Zone
 from luthier.patch.report import Refusal, RefusalKind
+from luthier.patch.scalar_reads import Endings
 from luthier.patch.state import StatePlan, plan_state
 from luthier.patch.wave_rows import states_for_rows
 from luthier.payload import Template
@@ -52,7 +54,15 @@ def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
         limit = descriptor.architected_vgprs
     # A payload runs with upper bits of VGPR numbers that are 0.
     vgprs, limit = min(descriptor.architected_vgprs, target.named_vgprs), min(limit, target.named_vgprs)
-    return RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit)
+    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit)
+    if target.scalar_wait is None:
+        return budget
+    # What the application does not touch meets none of its instructions.
+    native, touched = lifted.effect_table.code(lifted.columns), 0
+    for block in lifted.blocks:
+        reads, writes, _ = native.together(block.first, block.last)
+        touched |= reads | writes
+    return replace(budget, untouched=~pairs(touched))
 
 
 def named_registers(lifted: LiftedRepresentation, file: range) -> int:
@@ -130,8 +140,8 @@ class _Bound(NamedTuple):
     touched: int
     """Bit set of the units that it reads or writes."""
     written: int
-    numbers: dict[Limits, int]
-    """Position in `Splicer.payloads`, by what it waits for."""
+    numbers: dict[tuple[Limits, tuple[str, ...]], int]
+    """Position in `Splicer.payloads`, by what it waits for and what else it ends with."""
 
 
 _Placement = tuple[int, Zone, int, tuple[int, ...], bool]
@@ -198,6 +208,7 @@ class Splicer:
         self._uses: dict[HookCall, Use | LuthierError] = {}
         self._forms: dict[tuple[Template, tuple[int, ...]], int] = {}
         self._seams = Seams(task.lifted)
+        self._endings = Endings(task.lifted, edited=bool(task.edits))
         self.payloads: list[BoundPayload] = []
         self._emitted: dict[tuple[Template, Binding, Seam, Limits], int] = {}
         self._counting: dict[BoundPayload, int] = {}
@@ -478,6 +489,9 @@ class Splicer:
         exec_mask = self.lifted.effect_table.exec
         while True:
             liveness, disturbing = self._with_what_hooks_do(sites)
+            reserved = self.counting.reserved | self.state.reserved
+            if self._endings.needed:  # counters do not wait for what vector instructions of hooks read beside them
+                reserved |= pairs(self.counting.reserved)
             any_lanes = {site.point for site in sites if site.use.template.destinations & exec_mask}
             self.sgprs = max(self.counting.sgprs, self.state.sgprs)
             self.vgprs = max(self.counting.vgprs, self.state.vgprs)
@@ -488,7 +502,7 @@ class Splicer:
             for site in sites:
                 _, insertion, at, point, use = site
                 live = liveness.live_before(point)
-                live = Live(live.active_bits | self.counting.reserved | self.state.reserved, live.inactive_bits)
+                live = Live(live.active_bits | reserved, live.inactive_bits)
                 # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
                 if point in any_lanes or use.reads >> AGPRS.start:
                     live = live.with_any_lane_active()
@@ -567,9 +581,13 @@ class Splicer:
             bound = self._known[key()] = _Bound(binding, *touched_by(use.template, binding), {})
         outstanding = self._outstanding if use.template.relaxed else None
         limits = None if outstanding is None else outstanding.needed(point, bound.touched, bound.written)
-        number = bound.numbers.get(limits)
+        ending: tuple[str, ...] = ()
+        if self._endings.needed:
+            ending = self._endings.at(point, leftovers(self.lifted.isa, use.template, bound.binding))
+        number = bound.numbers.get((limits, ending))
         if number is None:
-            number = bound.numbers[limits] = self._emit(use.template, bound.binding, seam, limits)
+            around = seam[0], (*ending, *seam[1])
+            number = bound.numbers[limits, ending] = self._emit(use.template, bound.binding, around, limits)
         return number
 
     @functools.cached_property

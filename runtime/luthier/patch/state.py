@@ -23,6 +23,7 @@ from luthier.patch.binding import RegisterBudget
 from luthier.patch.copies import LANES, copy_text, lane_text, lane_unit, needs_spare, parallel_copy, unit_text
 from luthier.patch.frame import refusal, set_flat_scratch
 from luthier.patch.hazards import waits_around_outputs
+from luthier.patch.scalar_reads import copies_settled
 from luthier.payload.launch_state import STATES
 
 MOST_USER_SGPRS = 16
@@ -125,7 +126,7 @@ class _Planner:
                 reason = "no SGPR is free to move the kernel's inputs with"
                 return StatePlan(missing=dict.fromkeys(wanted, reason), no_frame=self.no_frame or reason)
         vectors += self._masked_ids()
-        prologue = [*lanes, *vectors, *parallel_copy(scalars, spare), *constants]
+        prologue = [*lanes, *vectors, *copies_settled(self.lifted.target, parallel_copy(scalars, spare)), *constants]
         if prologue:
             prologue += waits_around_outputs(self.lifted.target)[1]
         if not self.no_frame and not self.lifted.target.architected_flat_scratch:

@@ -14,7 +14,7 @@ from luthier.lifting.hazards.nops import unneeded_nops
 from luthier.lifting.hazards.state import Entry, State
 from luthier.lifting.hazards.steps import Step, Steps
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.paths import place_of, successors
+from luthier.lifting.paths import Place, place_of, successors
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class HazardReport:
     unneeded: tuple[UnneededNop, ...]
     more: int = 0
     """Instructions with hazards that are in no finding: producers are looked for only so often (`MOST_SEARCHES`)."""
+    consumers: tuple[tuple[Place, str], ...] = ()
+    """Every instruction that is too near to others, with the hazard, also those that are in no finding."""
 
 
 MOST_SEARCHES = 300
@@ -34,22 +36,25 @@ MOST_SEARCHES = 300
 takes as long as the whole check."""
 
 
-def check_hazards(lifted: LiftedKernel, unneeded: bool = True) -> HazardReport:
+def check_hazards(lifted: LiftedKernel, unneeded: bool = True, searches: int = MOST_SEARCHES) -> HazardReport:
     """Check that a kernel, on every path, keeps apart what hardware does not.
 
     Args:
         unneeded: look for wait states that no path needs, too.
+        searches: how often at most a producer is looked for.
     """
     steps = Steps(lifted)
     flow = Flow(lifted, steps)
     nops = unneeded_nops(lifted, steps, flow) if unneeded else ()
-    search = _Search(lifted, steps, flow)
-    findings = tuple(_findings(steps, flow, search))
+    search = _Search(lifted, steps, flow, searches)
+    hits = _hits(steps, flow)
+    findings = tuple(finding for hit in hits for finding in search.explain(hit))
     return HazardReport(
         lifted.kernel.name,
         findings,
         tuple(UnneededNop(lifted.kernel.name, place_of(lifted, index), here, need) for index, here, need in nops),
         search.given_up,
+        tuple((place_of(lifted, hit.step), flow.machine.model.rules[hit.rule].hazard.name) for hit in hits),
     )
 
 
@@ -64,7 +69,8 @@ class _Hit:
     needed: int
 
 
-def _findings(steps: Steps, flow: Flow, search: _Search) -> Iterator[HazardFinding]:
+def _hits(steps: Steps, flow: Flow) -> list[_Hit]:
+    """Consumers that are too near, in the order of addresses."""
     hits: dict[tuple[int, int], _Hit] = {}
 
     def report(step: Step, entry: Entry, units: int, needed: int) -> None:
@@ -76,17 +82,16 @@ def _findings(steps: Steps, flow: Flow, search: _Search) -> Iterator[HazardFindi
     for block, state in flow.states():
         if any(step.checks for step in steps.of(block)):
             flow.machine.run(state, steps.of(block), steps.length(block), report)
-    for key in sorted(hits):
-        yield from search.explain(hits[key])
+    return [hits[key] for key in sorted(hits)]
 
 
 class _Search:
     """Finds the producers that a consumer is too near to, and ways from them."""
 
-    def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow) -> None:
+    def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow, searches: int) -> None:
         self._lifted, self._steps, self._machine = lifted, steps, flow.machine
         self._next = successors(lifted)
-        self._left = MOST_SEARCHES
+        self._left = searches
         self.given_up = 0
         """Consumers whose producers were not all looked for."""
 

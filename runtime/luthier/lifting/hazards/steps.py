@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from luthier import _mc
 from luthier.isa.hazard_model import ALWAYS, PARTS, HazardModel, Rule, Ticks, hazard_model, ticks
-from luthier.isa.hazard_parties import Instance
+from luthier.isa.hazard_parties import IN_A_ROW, Instance
 from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
 
@@ -42,16 +42,26 @@ NEEDED = ("producer", "consumer", "middle")
 """Fields of `Hazard` without whose parties there is none."""
 
 
-def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: int) -> Instance:
-    """An instruction as roles look at it."""
+def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: int, first: int = 0) -> Instance:
+    """An instruction as roles look at it.
+
+    Args:
+        first: instruction before which nothing counts as in a row with it.
+    """
     reads, _, writes, *_ = native.effects(index)
     masks = table.masks
+    opcode = table.isa.opcode(columns.opcode[index])
+    repeated = 0
+    if IN_A_ROW.has(opcode):
+        while index - repeated > first and columns.opcode[index - repeated - 1] == columns.opcode[index]:
+            repeated += 1
     return Instance(
-        table.isa.opcode(columns.opcode[index]),
+        opcode,
         columns.values(index),
         [masks[register] for register in columns.registers(index)],
         reads,
         writes,
+        repeated,
     )
 
 
@@ -137,7 +147,7 @@ class Steps:
 
     def _step(self, index: int, first: int) -> Step:
         lifted = self.lifted
-        instance = instance_of(lifted.effect_table, self._native, lifted.columns, index)
+        instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first)
         time, own = self._between(first, index), Ticks(*self._ticks[index].tolist())
         return step_of(self.model, instance, index, time, own, self._parts[index])
 

@@ -1,0 +1,171 @@
+"""SGPRs on GFX12 where payloads meet the application: what both do together has no hazard, and costs nothing where
+there would be none."""
+
+from __future__ import annotations
+
+import random
+
+import luthier
+import pytest
+from effort import sample
+from luthier.launch_plan import LaunchPlan
+from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask, reg
+from luthier.tool import Tool
+from luthier.verify import verify_kernel
+from wait_kernels import kernel
+
+HOOKS = """
+__device__ uint32_t seen[64];
+LUTHIER_HOOK_ANNOTATE see(uint32_t value) {
+  uint32_t lane = __builtin_amdgcn_mbcnt_lo(~0u, 0);
+  atomicAdd(&seen[lane], value ^ lane);
+}
+LUTHIER_HOOK_ANNOTATE change(uint32_t value) { luthier::writeReg<uint32_t>(luthier::SGPR6, value + 1); }
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint32_t>(&seen[1], 3); }
+"""
+NOP = "ds_nop"
+
+
+def nops(data: bytes) -> int:
+    lifted = lift(load_object(data), "k")
+    return sum(lifted.isa.text(lifted.code, index) == NOP for index in range(len(lifted.code)))
+
+
+def found(object: CodeObject) -> list[str]:
+    return [str(finding) for finding in check_hazards(lift(object, "k"), unneeded=False).findings]
+
+
+# What the application does behind a vector read of s4 that a payload does, and whether it must be undone.
+BEHIND = [
+    ("s_mov_b32 s4, 1; v_mov_b32 v1, s4", True),
+    ("s_mov_b32 s5, 1; v_mov_b32 v1, s5", True),  # of the same pair
+    ("s_mov_b32 s6, 1; v_mov_b32 v1, s6", False),
+    ("s_mov_b32 s4, 1; s_add_co_u32 s8, s4, 1", True),
+    ("v_readfirstlane_b32 s4, v0; v_mov_b32 v1, s4", True),
+    ("v_readfirstlane_b32 s4, v0; s_mov_b32 s8, s4", False),  # a scalar instruction waits for vector ones
+    ("v_mov_b32 v1, s4", False),
+    ("s_mov_b32 s4, 1; s_wait_alu depctr_sa_sdst(0); v_mov_b32 v1, s4", False),
+    ("s_mov_b32 s4, 1; s_load_b32 s8, s[0:1], 0x0; s_wait_kmcnt 0x0; v_mov_b32 v1, s4", False),
+    ("s_cbranch_scc1 b; s_mov_b32 s4, 1; b: ; v_mov_b32 v1, s4", True),
+    ("a: ; v_mov_b32 v1, s4; s_mov_b32 s4, 1; s_wait_alu depctr_sa_sdst(0); s_cbranch_scc1 a", False),
+    ("s_call_b64 s[30:31], f; v_mov_b32 v1, s4; =functions= f: ; s_mov_b32 s4, 2; s_setpc_b64 s[30:31]", True),
+]
+
+
+@pytest.mark.parametrize(("behind", "needed"), BEHIND)
+def test_reads_of_a_payload(make_module, behind: str, needed: bool) -> None:
+    module = make_module(HOOKS, "gfx1201")
+    object = kernel("gfx1201", f"s_mov_b32 s4, 7; s_nop 0; {behind}")
+    assert found(object) == []
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.insert_hook_before(1 + first_of(task), module.see, reg("s4"))
+
+    patched = patch_object(object, instrument, ["k"], strict=True)
+    assert found(load_object(patched.data)) == []
+    assert nops(patched.data) == 4 * needed
+
+
+def first_of(task: InstrumentationTask) -> int:
+    return next(one.index for one in task.instructions if one.text == "s_mov_b32 s4, 7")
+
+
+@pytest.mark.parametrize("where", range(6))
+def test_values_that_a_payload_gives(make_module, where: int) -> None:
+    """The application takes it for granted that nobody read or wrote s6 just before."""
+    module = make_module(HOOKS, "gfx1201")
+    body = "s_mov_b32 s6, 0; v_mov_b32 v1, s6; s_nop 0; v_mov_b32 v2, s6; s_add_co_u32 s8, s6, 1; s_nop 0"
+    object = kernel("gfx1201", body)
+
+    def instrument(task: InstrumentationTask) -> None:
+        first = next(one.index for one in task.instructions if one.text == "s_mov_b32 s6, 0")
+        task.insert_hook_before(first + where, module.change, reg("s6"))
+
+    assert found(load_object(patch_object(object, instrument, ["k"], strict=True).data)) == []
+
+
+LINES = [
+    *("s_mov_b32 s{0}, s{1}", "s_add_co_u32 s{0}, s{1}, s{2}", "v_mov_b32 v1, s{0}", "v_add_nc_u32 v2, s{0}, v1"),
+    *("v_readfirstlane_b32 s{0}, v1", "v_cmp_eq_u32 vcc_lo, v1, v2", "v_cndmask_b32 v3, v1, v2, vcc_lo"),
+    *("s_mov_b32 vcc_lo, s{0}", "s_and_b32 s{0}, vcc_lo, s{1}", "v_cmp_eq_u32 s{0}, v1, v2", "s_nop 0"),
+    *("s_load_b32 s{0}, s[0:1], 0x0; s_wait_kmcnt 0x0", "s_wait_alu 0x0", "v_writelane_b32 v1, s{0}, 3"),
+]
+
+
+MARK = "s_nop 13"
+
+
+class Everywhere(Tool):
+    """Any of the hooks before any instruction."""
+
+    def __init__(self, module, rng: random.Random, hoist: bool) -> None:
+        super().__init__()
+        self.module, self.rng, self.hoist = module, rng, hoist
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        for one in task.instructions:
+            if self.rng.random() < 0.4:
+                hook = self.rng.choice(("see", "count", "change"))
+                inputs = () if hook == "count" else (reg(f"s{self.rng.randrange(4, 10)}"),)
+                task.insert_hook_before(one, getattr(self.module, hook), *inputs)
+        if self.hoist:
+            task.count(list(task.instructions), per=self.rng.choice(("wave", "lane")))
+
+
+@pytest.mark.parametrize("seed", sample(range(100), 8))
+def test_any_code(make_module, seed: int) -> None:
+    """Where waits of the application are what it needs alone, those of the patched kernel are enough, too, also while
+    it runs."""
+    rng = random.Random(seed)
+    chosen = "; ".join(rng.choice(LINES).format(*(rng.randrange(4, 10) for _ in range(3))) for _ in range(30))
+    lines = [MARK, *chosen.split("; "), "s_cmp_eq_u32 s9, s9", "s_cbranch_scc0 a"]
+    label = rng.randrange(1, 10)
+
+    def assembled() -> CodeObject:
+        return kernel("gfx1201", "; ".join([*lines[:label], "a:", *lines[label:]]))
+
+    object = assembled()
+    while findings := check_hazards(lift(object, "k"), unneeded=False).findings:
+        lifted = lift(object, "k")
+        texts = [lifted.isa.text(lifted.code, index) for index in range(len(lifted.code))]
+        at = lifted.index_at(findings[0].consumer.address) - texts.index(MARK)
+        lines.insert(at, "s_wait_alu 0x0")
+        label += at < label
+        object = assembled()
+    module = make_module(HOOKS, "gfx1201")
+    tool = Everywhere(module, rng, seed % 2 == 0)
+    patched = patch_object(object, tool.instrument, ["k"], strict=True)
+    again = load_object(patched.data)
+    assert found(again) == []
+    device = luthier.open_device("emu:gfx1201", check="hazards")
+    device.load(again.data).kernel("k").launch(device.allocate(4096), grid=1, block=32)
+    assert not device.findings
+
+
+def test_verification_tells_what_is_added(make_module) -> None:
+    """What the original lacks is told, what only the patched kernel lacks is a problem: here among instructions that
+    the tool adds."""
+    module = make_module(HOOKS, "gfx1201")
+    plan = LaunchPlan("k", (1, 1, 1), (32, 1, 1), ({"buffer": "uint32", "count": 64, "fill": "arange"},))
+
+    class Adds(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            task.insert_hook_before(0, module.see, reg("s4"))
+
+    lacking = "v_mov_b32 v1, s8; s_mov_b32 s8, 1; v_mov_b32 v2, s8"
+    verdict = verify_kernel(kernel("gfx1201", f"s_mov_b32 s4, 1; {lacking}"), Adds(), plan)
+    assert verdict.equal, verdict.problems
+    assert len(verdict.hazards) == 1
+
+    class Breaks(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            task.add_before(1, lacking.replace("; ", "\n"))
+
+    verdict = verify_kernel(kernel("gfx1201", f"s_mov_b32 s4, 1; s_nop 0; {lacking}"), Breaks(), plan)
+    assert len(verdict.hazards) == 1
+    (problem,) = verdict.problems
+    assert "VALU read an SGPR, SALU overwrites it" in problem
