@@ -170,6 +170,18 @@ def pool(isa: Isa) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+HARMFUL = (
+    *("s_rfe", "s_branch", "s_setreg", "s_setvskip", "s_movrel", "exec", "sendmsg", "s_load"),
+    *("ds_", "lds", "image", "buffer", "global"),
+)
+"""What control or memory would not survive."""
+
+
+def harmless(isa: Isa) -> list[str]:
+    """Those of the pool that any kernel can execute."""
+    return [text for text in pool(isa) if not any(word in text for word in HARMFUL)]
+
+
 class Lack(NamedTuple):
     """A hazard that an instruction of a sequence meets."""
 

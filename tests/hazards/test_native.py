@@ -15,7 +15,7 @@ from luthier.emulator.inspection import hazards
 from luthier.errors import EmulationError
 from luthier.objects import CodeObject
 from random_kernels import WAVES, random_kernel
-from sequences import isa_of, pool
+from sequences import harmless, isa_of
 from stepped import Stepped
 from wait_kernels import kernel
 
@@ -49,19 +49,11 @@ def agree(object: CodeObject, name: str, **sizes: int) -> int:
     return len(reference.found)
 
 
-NOT_HERE = (
-    *("s_rfe", "s_branch", "s_setreg", "s_setvskip", "s_movrel", "exec", "sendmsg", "s_load"),
-    *("ds_", "lds", "image", "buffer", "global"),
-)
-"""What control or memory would not survive."""
-
-
 def straight(target: str, seed: int) -> str:
     """A loop of random instructions that nothing keeps apart."""
     chance = random.Random(f"{target} {seed}")
-    texts = [text for text in pool(isa_of(target)) if not any(word in text for word in NOT_HERE)]
     # s20 and up are no register of the pool.
-    body = chance.choices(texts, k=40)
+    body = chance.choices(harmless(isa_of(target)), k=40)
     fork = chance.randrange(40)
     body.insert(fork, "s_bitcmp1_b32 s20, 0; s_cbranch_scc1 over")
     body.insert(min(fork + 6, len(body)), "over:")

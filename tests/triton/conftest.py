@@ -80,14 +80,17 @@ class Compiled:
 
     def verify(self, tool: Tool, *arguments: Any, grid: tuple[int, ...] = (1,)) -> KernelVerdict:
         """Original and instrumented kernel side by side."""
-        plan = ArrayPlan(
+        return verify_kernel(self.object, tool, self.plan(*arguments, grid=grid))
+
+    def plan(self, *arguments: Any, grid: tuple[int, ...] = (1,)) -> LaunchPlan:
+        """A launch that can be repeated."""
+        return ArrayPlan(
             self.name,
             (*grid, 1, 1)[:3],
             self.block,
             (*arguments, *[0] * self.scratch),
             self.dynamic_lds,
         )
-        return verify_kernel(self.object, tool, plan)
 
 
 class ArrayPlan(LaunchPlan):

@@ -261,6 +261,7 @@ def test_a_finding_tells_its_path() -> None:
     assert "vmcnt(0) is enough" in str(finding)
 
 
+CALL, RETURN = "s_call_b64 s[30:31], f; =functions= f: ;", "s_setpc_b64 s[30:31]"
 UNNEEDED = [
     ("gfx906", "s_waitcnt vmcnt(0)", 1),
     ("gfx906", f"{LOAD9.format(10)}; s_waitcnt vmcnt(0); {READ_V10}; s_waitcnt vmcnt(0)", 1),
@@ -271,6 +272,9 @@ UNNEEDED = [
     ("gfx906", "global_store_dword v[2:3], v4, off; s_waitcnt vmcnt(0); s_barrier", 0),
     ("gfx906", f"{LOAD9.format(10)}; s_waitcnt vmcnt(0); s_barrier", 0),
     ("gfx1200", f"{LOAD11.format(10)}; s_wait_storecnt 0x0", 1),
+    # A function's first wait, for what its callers leave.
+    ("gfx906", f"{LOAD9.format(10)}; {CALL} s_waitcnt vmcnt(0); {READ_V10}; {RETURN}", 0),
+    ("gfx906", f"s_mov_b32 s9, 0; {CALL} s_waitcnt vmcnt(0); {READ_V10}; {RETURN}", 1),
 ]
 
 

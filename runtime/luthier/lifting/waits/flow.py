@@ -6,6 +6,8 @@ with a wait for everything, and so are followed once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import Paths
 from luthier.lifting.waits.state import Machine, Queue, State, merge
@@ -21,13 +23,17 @@ class Flow(Paths[State]):
 
     def __init__(self, lifted: LiftedKernel, steps: Steps, *, forgets: bool = True) -> None:
         self.machine = Machine(steps.model, forgets=forgets)
-        super().__init__(lifted, _Follower(self.machine, steps))
+        follower = _Follower(self.machine, steps)
+        self.called: Mapping[int, State] = follower.called
+        """First block of a function -> the state of all its calls, in which nothing was waited for there."""
+        super().__init__(lifted, follower)
 
 
 class _Follower:
     def __init__(self, machine: Machine, steps: Steps) -> None:
         self._machine, self._steps = machine, steps
         self.empty = machine.empty
+        self.called: dict[int, State] = {}
 
     def unknown(self) -> State:
         return self._machine.unknown()
@@ -36,6 +42,8 @@ class _Follower:
         return self._machine.run(state, self._steps.of(block))
 
     def enter(self, block: int, state: State) -> tuple[State, tuple[Queue, ...]]:
+        known = self.called.get(block)
+        self.called[block] = state if known is None else merge(known, state)
         ready = self._machine.run(state, leading_waits(self._steps.of(block)))
         return ready, ready.queues
 

@@ -9,7 +9,7 @@ from luthier.isa import InstructionFlag
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import successors
 from luthier.lifting.waits.flow import Flow
-from luthier.lifting.waits.state import State
+from luthier.lifting.waits.state import State, merge
 from luthier.lifting.waits.steps import Step, Steps
 
 MOST_BLOCKS = 64
@@ -28,7 +28,8 @@ def unneeded_waits(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[t
     search = _Search(lifted, steps, flow)
     verdicts: dict[int, Reason | None] = {}
     for block, entry in flow.states():
-        state, begin = entry, 0
+        called = flow.called.get(block)
+        state, begin = entry if called is None else merge(entry, called), 0
         row = steps.of(block)
         for number, step in enumerate(row):
             if not step.limits or step.issues or step.touches:

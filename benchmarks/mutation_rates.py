@@ -1,0 +1,74 @@
+"""Mutants of kernels of all kinds, counted anew: the table in docs/checking.md. No benchmark; it takes half an hour.
+
+Runs the mutation studies of the tests (`tests/support/mutation_study.py`) in full, and puts what they count between the
+two marks of the page.
+
+Usage: python benchmarks/mutation_rates.py [FOLDER]: what an earlier run left in FOLDER is not counted anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "checking.md"
+BEGIN, END = "<!-- rates of mutants: benchmarks/mutation_rates.py -->\n", "<!-- end -->\n"
+COLUMNS = {
+    "kernels": "kernels",
+    "all": "mutants",
+    "mutants": "judged",
+    "static": "all paths",
+    "dynamic": "launch",
+    "changed": "other output",
+    "redundant": "redundant",
+    "not executed": "not executed",
+    "elsewhere": "elsewhere",
+    "disagreeing": "disagreeing",
+}
+
+
+def run(folder: Path) -> None:
+    """Run the studies, which leave a file a kernel."""
+    tests = [ROOT / "tests" / "mutants" / "test_study.py", ROOT / "tests" / "triton" / "test_mutants.py"]
+    environment = {**os.environ, "LUTHIER_TEST_ALL": "1", "LUTHIER_MUTANTS": str(folder)}
+    subprocess.run([sys.executable, "-m", "pytest", "-q", *map(str, tests)], check=True, cwd=ROOT, env=environment)
+
+
+def table(folder: Path) -> str:
+    """A row a family, and one of all."""
+    families: dict[str, Counter[str]] = {}
+    for path in sorted(folder.glob("*.json")):
+        seen = json.loads(path.read_text())
+        sums = families.setdefault(seen.pop("family"), Counter())
+        seen.pop("name")
+        sums.update({"kernels": 1, **seen})
+    total: Counter[str] = Counter()
+    for sums in families.values():
+        total.update(sums)
+    lines = [f"| family | {' | '.join(COLUMNS.values())} |", "| --- |" + " --- |" * len(COLUMNS)]
+    for name, sums in [*sorted(families.items()), ("all", total)]:
+        lines.append(f"| {name} | {' | '.join(f'{sums[column]:,}' for column in COLUMNS)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Count, and write the page."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(arguments[0] if arguments else name)
+        if not arguments:
+            run(folder)
+        page = PAGE.read_text()
+        head, rest = page.split(BEGIN)
+        _, tail = rest.split(END)
+        PAGE.write_text(f"{head}{BEGIN}{table(folder)}{END}{tail}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

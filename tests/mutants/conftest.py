@@ -1,0 +1,8 @@
+"""`sequences` and `wait_kernels` of the tests of hazards and waits are for the tests here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path += [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / name) for name in ("hazards", "waits"))]

@@ -1,0 +1,122 @@
+"""Mutants of kernels of all kinds: every wait and wait state removed or weakened is found, or shown to be redundant."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from effort import EVERYTHING, FAMILIES, sample
+from kept import ROOT
+from luthier.launch_plan import LaunchPlan, read_plans
+from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
+from luthier.objects import load_object
+from mutation import mutants
+from mutation_study import Static, keep, study
+from padded import padded_kernel
+from random_kernels import WAVES, random_kernel
+
+CompileObject = Callable[..., Path]
+HIP = ROOT / "tests" / "proof" / "kernels.hip"
+PLANS = read_plans(ROOT / "tests" / "proof" / "kernels.toml")
+OLD = ("gfx906", "gfx90a", "gfx1030")
+"""Targets that clang 15 knows."""
+BUILDS = [
+    (target, compiler, level)
+    for compiler in (15, 22)
+    for level in ("-O0", "-O1", "-O2", "-O3")
+    for target in FAMILIES
+    if compiler > 15 or target in OLD
+]
+SHARE = 3
+"""One kernel in so many of each build."""
+
+
+def kernels_of(build: tuple[str, int, str]) -> list[str]:
+    """Other ones for each build; all of them over all builds of a level."""
+    first = (BUILDS.index(build) + zlib.crc32(build[2].encode())) % SHARE
+    return list(PLANS)[first::SHARE]
+
+
+CASES = [(*build, kernel) for build in BUILDS for kernel in kernels_of(build)]
+CASES.sort(key=lambda case: zlib.crc32(repr(case).encode()))  # a run that is ended early has seen some of all
+
+
+@pytest.mark.rotating(60)
+@pytest.mark.parametrize(("target", "compiler", "level", "kernel"), CASES)
+def test_hip(compile_object: CompileObject, target: str, compiler: int, level: str, kernel: str) -> None:
+    object = load_object(compile_object(HIP, target, level, clang=f"clang-{compiler}"))
+    name = f"{target} {kernel}"
+    seen = study(object, PLANS[kernel], f"{name} {compiler} {level}")
+    keep(f"HIP, clang {compiler} {level}", name, seen)
+
+
+APPS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
+
+
+@pytest.mark.rotating(12)
+@pytest.mark.parametrize("level", ["-O0", "-O3"])
+@pytest.mark.parametrize("target", FAMILIES)
+@pytest.mark.parametrize("name", APPS)
+def test_applications(app: CompileObject, name: str, target: str, level: str) -> None:
+    case = f"{target} {name} {level}"
+    keep("examples/apps, -O0 and -O3", case, study(load_object(app(name, target, level)), APPS[name], case))
+
+
+MATRIX = ROOT / "tests" / "hazards" / "matrix.hip"
+FLOATS = {"buffer": "float32", "count": 256, "fill": "random"}
+RESULTS = {"buffer": "float32", "count": 1024}
+MATRIX_PLANS = {
+    "small": LaunchPlan("small", (1, 1, 1), (64, 1, 1), (FLOATS, RESULTS)),
+    "large": LaunchPlan("large", (1, 1, 1), (64, 1, 1), (FLOATS, RESULTS, 3)),
+}
+
+
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("level", ["-O1", "-O3"])
+@pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942", "gfx950"])
+@pytest.mark.parametrize("name", MATRIX_PLANS)
+def test_matrix_kernels(compile_object: CompileObject, name: str, target: str, level: str) -> None:
+    case = f"{target} {name} {level}"
+    object = load_object(compile_object(MATRIX, target, level))
+    keep("matrix kernels by clang 22", case, study(object, MATRIX_PLANS[name], case))
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_random_control_flow(target: str) -> None:
+    for seed in range(2000, 2012) if EVERYTHING else sample(range(2000, 2012), 6):
+        object = random_kernel(seed, target, calls=seed % 2 == 0, saturated=seed % 5 == 0)
+        if check_hazards(lift(object, "k"), unneeded=False).findings:
+            continue  # the generator keeps nothing apart, and GFX12 has hazards between scalar instructions
+        size = object.kernels["k"].wave_size
+        plan = LaunchPlan("k", (WAVES, 1, 1), (size, 1, 1), ({"buffer": "uint32", "count": WAVES * size},))
+        keep("random control flow", f"{target} {seed}", study(object, plan, f"{target} {seed}"))
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"])
+def test_assembly_with_exact_wait_states(target: str) -> None:
+    """Random vector and matrix instructions, kept apart by as many wait states as the table asks for and no more: all
+    that is weakened by one is found."""
+    plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64},))
+    judged = 0
+    for seed in range(8) if EVERYTHING else sample(range(8), 4):
+        seen = study(padded_kernel(target, seed), plan, f"{target} {seed}")
+        assert seen["static"] == seen["dynamic"] == seen["mutants"]
+        judged += seen["mutants"]
+        keep("assembly with exact wait states", f"{target} {seed}", seen)
+    assert judged
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
+def test_a_mutant_is_the_same_lifted_anew(compile_object: CompileObject, target: str) -> None:
+    """What is only patched into a lifted kernel is judged as what its bytes say."""
+    object = load_object(compile_object(HIP, target, "-O3", clang="clang-22"))
+    lifted = lift(object, "numbers")
+    found = 0
+    for mutant in list(mutants(object, lifted))[::5]:
+        static = Static.of(mutant.lifted(lifted))
+        assert static == Static.of(lift(mutant.data, "numbers"))
+        found += bool(static.places)
+    assert found
