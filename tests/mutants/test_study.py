@@ -44,7 +44,7 @@ CASES = [(*build, kernel) for build in BUILDS for kernel in kernels_of(build)]
 CASES.sort(key=lambda case: zlib.crc32(repr(case).encode()))  # a run that is ended early has seen some of all
 
 
-@pytest.mark.rotating(60)
+@pytest.mark.rotating(90)
 @pytest.mark.parametrize(("target", "compiler", "level", "kernel"), CASES)
 def test_hip(compile_object: CompileObject, target: str, compiler: int, level: str, kernel: str) -> None:
     object = load_object(compile_object(HIP, target, level, clang=f"clang-{compiler}"))
@@ -56,7 +56,7 @@ def test_hip(compile_object: CompileObject, target: str, compiler: int, level: s
 APPS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("level", ["-O0", "-O3"])
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
@@ -74,7 +74,7 @@ MATRIX_PLANS = {
 }
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("name", MATRIX_PLANS)
@@ -84,6 +84,7 @@ def test_matrix_kernels(compile_object: CompileObject, name: str, target: str, l
     keep("matrix kernels by clang 22", case, study(object, MATRIX_PLANS[name], case))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_random_control_flow(target: str) -> None:
     for seed in range(2000, 2012) if EVERYTHING else sample(range(2000, 2012), 6):
@@ -95,6 +96,7 @@ def test_random_control_flow(target: str) -> None:
         keep("random control flow", f"{target} {seed}", study(object, plan, f"{target} {seed}"))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"])
 def test_assembly_with_exact_wait_states(target: str) -> None:
     """Random vector and matrix instructions, kept apart by as many wait states as the table asks for and no more: all
@@ -109,6 +111,7 @@ def test_assembly_with_exact_wait_states(target: str) -> None:
     assert judged
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
 def test_a_mutant_is_the_same_lifted_anew(compile_object: CompileObject, target: str) -> None:
     """What is only patched into a lifted kernel is judged as what its bytes say."""
