@@ -14,11 +14,11 @@ def reach(here: int, there: int) -> bool:
     return -BRANCH_REACH - 4 <= there - (here + 4) <= BRANCH_REACH
 
 
-def follow(layout: Layout, branch: Branch) -> int:
+def follow(layout: Layout, number: int, branch: Branch) -> int:
     """Number of hops from a branch to its target; fails when one is out of reach."""
-    here, hops = int(layout.instruction[branch.slot]), 0
+    here, hops = int(layout.instruction[branch.slot]) + branch.place, 0
     there = int(layout.entry[branch.target])
-    island = layout.hops.get(branch.slot)
+    island = layout.hops.get(number)
     while island is not None:
         place = layout.island_offset(*island)
         assert reach(here, place)
@@ -45,8 +45,14 @@ def test_every_branch_of_a_long_kernel_arrives(seed: int) -> None:
     sizes = before + np.array([randomness.choice((4, 8)) for _ in range(count)], np.int64)
     no_pool = np.array([randomness.random() < 0.1 for _ in range(count)])
     branches = [Branch(slot, randomness.randrange(count)) for slot in range(count) if randomness.random() < 0.2]
+    shared = randomness.sample(range(count), 3)  # called from payloads in many slots
+    branches += [
+        Branch(slot, randomness.choice(shared), -randomness.randrange(4, before[slot] + 1, 4))
+        for slot in range(count)
+        if before[slot] and randomness.random() < 0.5
+    ]
     layout = lay_out(sizes, before, {0: 256, count // 2: 4}, branches, no_pool)
-    longest = max(follow(layout, branch) for branch in branches)
+    longest = max(follow(layout, *one) for one in enumerate(branches))
     if layout.size > 300_000:
         assert longest > 0
     ends = layout.entry + sizes

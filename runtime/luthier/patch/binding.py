@@ -57,6 +57,9 @@ class Binding:
     """SGPR unit for the place in private memory of what is spilled."""
     kept_scc: int | None = None
     """SGPR unit that keeps SCC while `spilled_whole` are spilled, where SCC is live."""
+    link: int | None = None
+    """First of the two SGPR units with the address to go back to, of a payload that is called; its callers put its
+    inputs where it wants them, and `sources` is empty."""
 
     def __hash__(self) -> int:  # asked for at every point
         return self._hash
@@ -64,7 +67,7 @@ class Binding:
     @functools.cached_property
     def _hash(self) -> int:
         parts = self.units, self.saved, self.sources, self.temporaries, self.parked, self.parking, self.spare
-        return hash((*parts, self.spilled, self.spilled_whole, self.frame, self.kept_scc))
+        return hash((*parts, self.spilled, self.spilled_whole, self.frame, self.kept_scc, self.link))
 
     @functools.cached_property
     def fixed(self) -> list[int]:
@@ -120,13 +123,15 @@ def _find_run(free: int, count: int, alignment: int, remainder: int) -> int | No
 class _Allocator:
     """Hands out units from bit sets of free ones, the cheapest set first."""
 
-    def __init__(self, tiers: list[int]) -> None:
-        self.tiers = tiers
+    def __init__(self, dead: list[int], live: list[int] | None = None) -> None:
+        self._dead, self._all = dead, [*dead, *(live or [])]
         self.taken = 0
 
-    def take(self, count: int, alignment: int, remainder: int, below: int = VGPRS.stop) -> int | None:
+    def take(
+        self, count: int, alignment: int, remainder: int, below: int = VGPRS.stop, *, dead: bool = False
+    ) -> int | None:
         reach = _range_mask(0, below + count - 1)
-        for tier in self.tiers:
+        for tier in self._dead if dead else self._all:
             first = _find_run(tier & reach & ~self.taken, count, alignment, remainder)
             if first is not None:
                 self.taken |= _range_mask(first, count)
@@ -165,11 +170,15 @@ def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tu
     return copies
 
 
-def touched_by(template: Template, binding: Binding) -> tuple[int, int]:
-    """Bit sets of the units that a bound payload reads or writes, and of those that it writes."""
+def touched_by(template: Template, binding: Binding, sources: Iterable[int]) -> tuple[int, int]:
+    """Bit sets of the units that a bound payload reads or writes, and of those that it writes.
+
+    Args:
+        sources: application unit for each of its inputs.
+    """
     fixed = mask_of(unit for unit in template.written if unit in EXEC)
     written = binding.temporaries | template.clobber_mask | template.destinations | fixed
-    read = mask_of((*map(holder, binding.sources), *binding.fixed, *EXEC))
+    read = mask_of((*map(holder, sources), *binding.fixed, *EXEC))
     return read | written, written
 
 
@@ -192,21 +201,28 @@ def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], liv
 
 @functools.lru_cache(maxsize=4096)
 def bind(
-    template: Template, sources: tuple[int, ...], live: Live, budget: RegisterBudget, wave_size: int
+    template: Template,
+    sources: tuple[int, ...],
+    live: Live,
+    budget: RegisterBudget,
+    wave_size: int,
+    *,
+    called: bool = False,
 ) -> Binding | None:
     """Choose registers, or None when there are not enough.
 
     Args:
         template: what to bind.
-        sources: application unit for each of its inputs.
+        sources: application unit for each of its inputs; none if it is called.
         live: what must keep its value.
         budget: the kernel's register files.
         wave_size: lanes a wave.
+        called: whether it is for a payload that is called: with a `Binding.link`.
     """
     for park, spill in ((False, False), (True, False), (False, True), (True, True)):
         if spill and not budget.spill:
             break
-        binding = _bind(template, sources, live, budget, wave_size, park=park, spill=spill)
+        binding = _bind(template, sources, live, budget, wave_size, park=park, spill=spill, called=called)
         if binding is not None:
             return binding
     return None
@@ -221,8 +237,8 @@ class Choices:
         made: how many bindings there have been.
     """
 
-    def __init__(self, template: Template, budget: RegisterBudget, wave_size: int) -> None:
-        self._template, self._budget, self._wave_size = template, budget, wave_size
+    def __init__(self, template: Template, budget: RegisterBudget, wave_size: int, *, called: bool = False) -> None:
+        self._template, self._budget, self._wave_size, self._called = template, budget, wave_size, called
         self._latest: list[Binding] = []
         self.heeded = self.heeded_in_all_lanes = self.made = 0
         self._heed()
@@ -232,7 +248,7 @@ class Choices:
         for binding in self._latest:
             if is_valid(binding, self._template, sources, live, self._wave_size):
                 return binding
-        made = bind(self._template, sources, live, self._budget, self._wave_size)
+        made = bind(self._template, sources, live, self._budget, self._wave_size, called=self._called)
         if made is not None:
             self._latest.insert(0, made)
             del self._latest[8:]
@@ -260,15 +276,16 @@ def _bind(
     *,
     park: bool,
     spill: bool,
+    called: bool,
 ) -> Binding | None:
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
     fixed_places = mask_of(map(holder, sources)) | template.destinations
     keep = lanes | fixed_places
     scalars = _range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit)
     tiers = [budget.untouched & scalars[0] & ~keep, scalars[0] & ~keep, scalars[1] & ~keep]
-    scalar = _Allocator([*tiers, *([scalars[0] & ~fixed_places] if park else [])])
+    scalar = _Allocator(tiers, [scalars[0] & ~fixed_places] if park else [])
     vectors = [_range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
-    vector = _Allocator([*(mask & ~keep for mask in vectors), *([vectors[0] & ~fixed_places] if spill else [])])
+    vector = _Allocator([mask & ~keep for mask in vectors], [vectors[0] & ~fixed_places] if spill else [])
     frame = kept_scc = None
     if spill:
         if template.destinations & mask_of(EXEC):
@@ -282,11 +299,14 @@ def _bind(
             return None
         scalar.taken = dead.taken
     units: dict[int, int] = {}
+    # What callers write, nothing has saved yet.
+    handed = template.handed if called else frozenset()
     for group in template.groups:
         first = _direct_place(group, template, sources) if sources else None
         if first is None:
             allocator = scalar if group.first in SGPRS else vector
-            first = allocator.take(group.count, group.alignment, group.first % group.alignment, group.below)
+            place = group.count, group.alignment, group.first % group.alignment, group.below
+            first = allocator.take(*place, dead=not handed.isdisjoint(range(group.first, group.first + group.count)))
         if first is None:
             return None
         units.update(zip(range(group.first, group.first + group.count), range(first, first + group.count), strict=True))
@@ -300,6 +320,11 @@ def _bind(
     if template.outputs and needs_spare(last_copies(template, units, saved)):
         spare = scalar.take(1, 1, 0)
         if spare is None:
+            return None
+    link = None
+    if called:
+        link = scalar.take(2, 2, 0, dead=True)
+        if link is None:
             return None
     spilled = list(_bits(vector.taken & keep))
     spilled_whole: list[int] = []
@@ -330,6 +355,7 @@ def _bind(
         tuple(spilled_whole),
         frame,
         kept_scc,
+        link,
     )
 
 

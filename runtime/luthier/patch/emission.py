@@ -11,7 +11,7 @@ import numpy as np
 
 from luthier.errors import PatchError
 from luthier.isa import Fixup, Isa, OperandKind
-from luthier.isa.registers import mask_of
+from luthier.isa.registers import SGPRS, mask_of
 from luthier.isa.waits import Limit, wait_model
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
@@ -55,6 +55,8 @@ class BoundPayload:
     instructions: int
     immediates: tuple[int, ...] = ()
     """Byte offsets of the 32-bit numbers that each point has of its own, in the order of `Template.immediates`."""
+    call: int | None = None
+    """Byte offset of an s_call_b64 of a payload that is placed once, whose offset is not known yet."""
 
     def with_numbers(self, numbers: Sequence[int]) -> BoundPayload:
         """The payload of one point, given its own numbers."""
@@ -134,7 +136,7 @@ def emit(
     frame: int = 0,
     limits: Limits = None,
 ) -> BoundPayload:
-    """The bytes of a payload. `references` still want addresses.
+    """The bytes of a payload, or of one that is called, if its binding is for that. `references` still want addresses.
 
     Args:
         frame: byte offset, within a lane's private memory, of what the payload may use.
@@ -144,8 +146,9 @@ def emit(
     """
     body, offsets = _renamed_registers(isa, template, binding)
     units, saved = dict(binding.units), dict(binding.saved)
+    called = binding.link is not None
     taken_in: dict[int, list[str]] = {}
-    for taken, source in zip(template.inputs, binding.sources, strict=True):
+    for taken, source in zip(template.inputs if not called else (), binding.sources, strict=True):
         destination = units.get(taken.unit, taken.unit)
         # A fixed unit may already be overwritten where LLVM takes it in: its saved copy is right everywhere.
         origin = saved.get(source, source)
@@ -154,7 +157,7 @@ def emit(
             if origin in LANES:
                 taken_in[taken.position] += waits_around_outputs(isa.target.target)[1]
     numbers: dict[int, list[str]] = {}
-    for own in template.immediates:
+    for own in template.immediates if not called else ():
         name = unit_text(units.get(own.unit, own.unit))
         numbers.setdefault(own.position, []).append(f"s_mov_b32 {name}, {_PLACEHOLDER:#x}")
     # Every way through the payload comes past its outputs, and nothing but jumps to its end follows.
@@ -197,12 +200,14 @@ def emit(
         if lines:
             add(*_snippet(isa, "\n".join(lines)))
 
-    guarded = not template.runs_without_lanes
+    guarded = not template.runs_without_lanes and not called
     if guarded:
         add(*_snippet(isa, "s_cbranch_execz 0"))
     add_text(list(waits))
     skipped = 0
-    if limits is not None:
+    if called:
+        skipped = template.waits
+    elif limits is not None:
         skipped = template.waits
         add_text(list(wait_model(isa.target.target).text(limits)))
     for index in range(len(template.code) + 1):
@@ -222,6 +227,9 @@ def emit(
             size += offsets[index + 1] - offsets[index]
     instructions += len(template.code) - skipped
     add_text([*final, *after])
+    if binding.link is not None:
+        wait = target.scalar_wait  # vector instructions of the application may have read what the call wrote
+        add_text([*([] if wait is None else [wait]), f"s_setpc_b64 {_pair_text(binding.link)}"])
 
     code = bytearray(b"".join(pieces))
     for index, destination in template.branches.items():
@@ -264,10 +272,66 @@ def emit(
 
 
 @functools.lru_cache(maxsize=4096)
-def leftovers(isa: Isa, template: Template, binding: Binding) -> Leftovers:
-    """By which SGPRs a payload meets the application behind it."""
+def leftovers(isa: Isa, template: Template, binding: Binding, sources: tuple[int, ...]) -> Leftovers:
+    """By which SGPRs a payload meets the application behind it.
+
+    Args:
+        sources: application unit for each of the template's inputs.
+    """
     written = mask_of((*last_copies(template, dict(binding.units), binding.saved), *binding.parked))
-    return Leftovers.of(isa, emit(isa, template, binding).code, written)
+    code = emit(isa, template, binding).code
+    if binding.link is not None:
+        code += emit_call(isa, template, binding, sources).code
+    return Leftovers.of(isa, code, written)
+
+
+@functools.lru_cache(maxsize=65536)
+def emit_call(
+    isa: Isa,
+    template: Template,
+    binding: Binding,
+    sources: tuple[int, ...],
+    waits: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+    limits: Limits = None,
+) -> BoundPayload:
+    """What stands in the place of a payload that is called: it puts inputs where that wants them.
+
+    Args:
+        sources: application unit for each of the template's inputs.
+        waits, after, limits: as of `emit`.
+    """
+    assert binding.link is not None
+    units = dict(binding.units)
+    copies = [*waits]
+    if limits is None:
+        copies += [isa.text(template.code, index) for index in range(template.waits)]
+    else:
+        copies += wait_model(isa.target.target).text(limits)
+    for taken, source in zip(template.inputs, sources, strict=True):
+        copies.append(copy_text(units[taken.unit], source))
+        if source in LANES:
+            copies += waits_around_outputs(isa.target.target)[1]
+    numbers = [f"s_mov_b32 {unit_text(units[own.unit])}, {_PLACEHOLDER:#x}" for own in template.immediates]
+    guard = [] if template.runs_without_lanes else ["s_cbranch_execz 0"]
+    copied, count = _snippet(isa, "\n".join([*guard, *copies, *numbers]))
+    # The payload is entered with nothing on its way.
+    settling = settled(isa.target.target, [*copies, *numbers])[len(copies) + len(numbers) :]
+    waiting, waits_more = _snippet(isa, "\n".join(settling))
+    before = copied + waiting
+    call, _ = _snippet(isa, f"s_call_b64 {_pair_text(binding.link)}, 0")
+    behind, more = _snippet(isa, "\n".join(after))
+    code = bytearray(before + call + behind)
+    if guard:
+        _set_branch(code, 0, len(code))
+    first = len(copied) - 8 * len(numbers) + 4
+    immediates = tuple(range(first, first + 8 * len(numbers), 8))
+    return BoundPayload(bytes(code), (), count + waits_more + 1 + more, immediates, len(before))
+
+
+def _pair_text(unit: int) -> str:
+    first = unit - SGPRS.start
+    return f"s[{first}:{first + 1}]"
 
 
 def _mnemonics(isa: Isa, template: Template) -> list[str]:

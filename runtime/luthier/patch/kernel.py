@@ -119,8 +119,18 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
             own.append(assemble_payload(lifted.isa, settling))
         at_entry.append([*own, *splicer.entries])
     entry = entry_code(lifted, at_entry)
-    sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)[splicer.numbers]
-    placed = _Placed(lifted, splicer.indices, splicer.zones, sizes, entry, splicer.edited.replaced)
+    sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)
+    calls = _calls_of(splicer)
+    placed = _Placed(
+        lifted,
+        splicer.indices,
+        splicer.zones,
+        sizes[splicer.numbers],
+        entry,
+        splicer.edited.replaced,
+        calls,
+        sizes[calls.bodies],
+    )
     points = (splicer.indices + (splicer.zones == Zone.BEHIND))[splicer.disturbs]
     words = placed.code(np.append(points, np.array(list(splicer.edited.replaced), np.int64)))
     symbols: dict[tuple[str, int, bool, int], list[NDArray[np.int64]]] = {}
@@ -128,9 +138,10 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     ends = np.cumsum(np.bincount(splicer.numbers, minlength=len(splicer.payloads))).tolist()
     instructions = entry.instructions
     begin = 0
-    for payload, end in zip(splicer.payloads, ends, strict=True):
+    body_at = dict(zip(calls.bodies.tolist(), placed.bodies.tolist(), strict=True))
+    for number, (payload, end) in enumerate(zip(splicer.payloads, ends, strict=True)):
         which = by_payload[begin:end]
-        at = placed.payloads[which]
+        at = placed.payloads[which] if number not in body_at else np.array([body_at[number]])
         instructions += payload.instructions * len(at)
         begin = end
         code = np.frombuffer(payload.code, "<u4")
@@ -140,6 +151,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         if payload.immediates and len(which):
             mine = np.array([splicer.immediates[one] for one in which.tolist()], np.uint32)
             words[(at // 4)[:, None] + np.array(payload.immediates) // 4] = mine
+    placed.write_calls(words)
     for field in entry.references:
         symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 
@@ -159,10 +171,35 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         descriptor,
         splicer.sgprs,
         splicer.vgprs,
-        _report(task, placed, descriptor, splicer, instructions),
+        _report(task, placed, descriptor, splicer, instructions, calls),
         splicer.counting.result,
         placed.moved(),
     )
+
+
+class _Calls(NamedTuple):
+    """Payloads that are placed once, and what calls them."""
+
+    bodies: NDArray[np.int64]
+    """[b] position in `Splicer.payloads` of each."""
+    callers: NDArray[np.int64]
+    """[c] payloads that call one, among those that are spliced in."""
+    places: NDArray[np.int64]
+    """[c] byte offset of the call in each."""
+    callees: NDArray[np.int64]
+    """[c] which of the bodies it calls."""
+
+
+def _calls_of(splicer: Splicer) -> _Calls:
+    body = np.full(len(splicer.payloads), -1)
+    place = np.zeros(len(splicer.payloads), np.int64)
+    for number, callee in splicer.called.items():
+        body[number] = callee
+        place[number] = splicer.payloads[number].call or 0
+    callers = np.flatnonzero(body[splicer.numbers] >= 0)
+    numbers = splicer.numbers[callers]
+    bodies, callees = np.unique(body[numbers], return_inverse=True)
+    return _Calls(bodies, callers, place[numbers], callees)
 
 
 class _Jump(NamedTuple):
@@ -183,11 +220,15 @@ class _Placed:
             and its bytes. Payloads at one place come in the order given.
         entry: what runs before the kernel's first instruction.
         replaced: instruction -> the bytes in its place.
+        calls: calls of payloads that are placed once.
+        bodies: [b] bytes of each of these.
 
     Attributes:
         slots: [m] instruction index of each slot, in address order: the instructions that control reaches. Behind them
-            comes a slot for each stub, an s_branch with what is spliced in before it.
+            comes a slot for each stub, an s_branch with what is spliced in before it, and then one for each payload
+            that is called.
         payloads: [n] byte offset of each payload in the new code.
+        bodies: [b] that of each payload that is called.
 
     Raises:
         PatchError: a payload for those that take a branch, at an instruction that encodes no address to go to.
@@ -201,6 +242,8 @@ class _Placed:
         sizes: NDArray[np.int64],
         entry: EntryCode,
         replaced: Mapping[int, bytes],
+        calls: _Calls,
+        bodies: NDArray[np.int64],
     ) -> None:
         self.lifted = lifted
         self._entry = entry
@@ -221,17 +264,28 @@ class _Placed:
         slot = self._slot_of[indices]
         slot[zones == Zone.TAKEN] = [stubs[index] for index in indices[zones == Zone.TAKEN].tolist()]
         behind = zones == Zone.BEHIND
-        self.old_sizes = np.append(self.old_sizes, np.full(len(stubs), BRANCH_SIZE))
-        self.layout = self._lay_out(slot, behind, sizes, len(stubs))
+        body_slots = len(self.old_sizes) + len(stubs) + np.arange(len(bodies))
+        self.old_sizes = np.concatenate([self.old_sizes, np.full(len(stubs), BRANCH_SIZE), bodies])
+        whole = self.old_sizes + np.bincount(slot, sizes, len(self.old_sizes)).astype(np.int64)
+        before = np.bincount(slot, np.where(behind, 0, sizes), len(self.old_sizes)).astype(np.int64)
 
         place = 2 * slot + behind
         order = np.argsort(place, kind="stable")
         ends = np.cumsum(sizes[order])
         starts = ends - sizes[order]
         first = np.diff(place[order], prepend=-1) != 0
-        within = starts - starts[first][np.cumsum(first) - 1]
-        self.payloads = np.where(behind, (self.layout.instruction + self.old_sizes)[slot], self.layout.entry[slot])
-        self.payloads[order] += within
+        from_instruction = np.where(behind, self.old_sizes[slot], -before[slot])
+        from_instruction[order] += starts - starts[first][np.cumsum(first) - 1]
+        call_at = from_instruction[calls.callers] + calls.places
+        self._calls = [
+            Branch(*one)
+            for one in zip(
+                slot[calls.callers].tolist(), body_slots[calls.callees].tolist(), call_at.tolist(), strict=True
+            )
+        ]
+        self.layout = self._lay_out(whole, before, len(body_slots) + len(stubs))
+        self.payloads = self.layout.instruction[slot] + from_instruction
+        self.bodies = self.layout.instruction[body_slots]
 
     def moved(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """What `PatchedKernel.moved` says."""
@@ -301,25 +355,27 @@ class _Placed:
             )
         return result + onward
 
-    def _lay_out(
-        self, slot: NDArray[np.int64], behind: NDArray[np.bool_], sizes: NDArray[np.int64], stubs: int
-    ) -> Layout:
+    def _lay_out(self, whole: NDArray[np.int64], before: NDArray[np.int64], behind: int) -> Layout:
+        """Place all slots.
+
+        Args:
+            whole: [m] bytes of each with its payloads.
+            before: [m] bytes of the payloads before its instruction.
+            behind: how many slots there are behind the application's instructions.
+        """
         lifted = self.lifted
-        count = len(self.slots) + stubs
-        whole = self.old_sizes + np.bincount(slot, sizes, count).astype(np.int64)
-        before = np.bincount(slot, np.where(behind, 0, sizes), count).astype(np.int64)
         in_clause = np.zeros(len(lifted.code) + 1, np.int64)
         for clause in lifted.clauses:  # one may reach past code that is ever executed
             in_clause[clause.first] += 1
             in_clause[min(clause.last + 1, len(lifted.code))] -= 1
-        no_pool = np.append((np.cumsum(in_clause) > 0)[self.slots], np.zeros(stubs, bool))
+        no_pool = np.append((np.cumsum(in_clause) > 0)[self.slots], np.zeros(behind, bool))
         alignment = {}
         for function in lifted.functions:
             first = self._slot_at[function.entry]
             alignment[first] = ENTRY_ALIGNMENT if function.is_kernel else 4
             no_pool[first] = True
         lead = {self._slot_at[lifted.kernel.entry]: len(self._entry.code)}
-        branches = [Branch(jump.slot, jump.target) for jump in self._jumps]
+        branches = [*(Branch(jump.slot, jump.target) for jump in self._jumps), *self._calls]
         try:
             return lay_out(whole, before, alignment, branches, no_pool, lead)
         except LuthierError as problem:
@@ -372,20 +428,14 @@ class _Placed:
         entry = layout.entry.tolist()
 
         def set_offset(place: int, destination: int) -> None:
-            words = (destination - place - 4) // 4
-            if words == 0x3F and lifted.target.offset_3f_bug:
-                # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
-                raise PatchError(
-                    "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=lifted.kernel.name
-                )
-            struct.pack_into("<h", out, place, words)
+            struct.pack_into("<h", out, place, self._words(place, destination))
 
         instruction = layout.instruction.tolist()
-        for jump in self._jumps:
+        for number, jump in enumerate(self._jumps):
             place = instruction[jump.slot]
             if jump.replacement is not None:
                 out[place : place + len(jump.replacement)] = jump.replacement
-            hop = layout.hops.get(jump.slot)
+            hop = layout.hops.get(number)
             set_offset(place, entry[jump.target] if hop is None else layout.island_offset(*hop))
 
         start = self.entry_offset
@@ -404,6 +454,29 @@ class _Placed:
                 target = targets[number - 1]
                 onward = next_hop(layout, slot, target, entry[target])
                 set_offset(place, entry[target] if onward is None else layout.island_offset(*onward))
+
+    def _words(self, place: int, destination: int) -> int:
+        """The offset of a branch, in words."""
+        words = (destination - place - 4) // 4
+        if words == 0x3F and self.lifted.target.offset_3f_bug:
+            # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
+            raise PatchError(
+                "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=self.lifted.kernel.name
+            )
+        return words
+
+    def write_calls(self, words: NDArray[np.uint32]) -> None:
+        """Give the calls in payloads that have been written their offsets.
+
+        Args:
+            words: the new code.
+        """
+        layout = self.layout
+        for number, call in enumerate(self._calls, start=len(self._jumps)):
+            place = int(layout.instruction[call.slot]) + call.place
+            hop = layout.hops.get(number)
+            to = int(layout.entry[call.target]) if hop is None else layout.island_offset(*hop)
+            words[place // 4] |= self._words(place, to) & 0xFFFF
 
     def literals(self) -> Iterator[PcLiteral]:
         """What is added to what s_getpc_b64 gave.
@@ -443,6 +516,7 @@ def _report(
     after: KernelDescriptor,
     splicer: Splicer,
     added_instructions: int,
+    calls: _Calls,
 ) -> KernelReport:
     lifted, refusals = task.lifted, tuple(splicer.refusals)
     before, size = lifted.kernel.descriptor, lifted.wave_size
@@ -464,6 +538,8 @@ def _report(
         splicer.counting.counters,
         splicer.hoisted[1],
         len(task.edits),
+        len(calls.callers),
+        len(calls.bodies),
     )
 
 

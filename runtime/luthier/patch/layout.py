@@ -7,9 +7,11 @@ register and no SCC.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +37,14 @@ class Zone(IntEnum):
     """Who takes the branch runs it: in a stub behind all code, which the branch goes to instead."""
 
 
-@dataclass(frozen=True)
-class Branch:
+class Branch(NamedTuple):
     """A branch or call with a 16-bit word offset, by slot."""
 
     slot: int
     target: int
     """Slot it goes to."""
+    place: int = 0
+    """Bytes from the slot's instruction to it: 0 if it is that, else it is in a payload of the slot."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,11 @@ class Layout:
     pools: Mapping[int, tuple[int, tuple[int, ...]]]
     """Slot -> (offset of the pool before it, final target slot of each hop)."""
     hops: Mapping[int, tuple[int, int]]
-    """Branch (its slot) -> island it goes to (slot of the pool, position), for those that cannot reach their target."""
+    """Branch (its number) -> island it goes to (slot of the pool, position), for those that cannot reach their
+    target."""
     size: int
+    _onward: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict, compare=False)
+    """What `next_hop` has found."""
 
     def island_offset(self, slot: int, position: int) -> int:
         """Byte offset of one hop; the first word of a pool is the jump over it."""
@@ -85,30 +91,38 @@ def lay_out(
         PatchError: no placement found.
     """
     pool_targets: dict[int, list[int]] = {}
-    ends = np.array([(branch.slot, branch.target) for branch in branches], np.int64).reshape(-1, 2).T
+    slots, targets, places = np.array(branches, np.int64).reshape(-1, 3).T
     for _ in range(MAX_ROUNDS):
         start, pool_at, end = _place(sizes, alignment, pool_targets, lead or {})
         instruction = start + before
-        distance = start[ends[1]] - (instruction[ends[0]] + 4)
+        here = instruction[slots] + places
+        distance = start[targets] - (here + 4)
         beyond = (distance < -BRANCH_REACH - 4) | (distance > BRANCH_REACH)
-        too_far = [branches[number] for number in np.flatnonzero(beyond).tolist()]
+        too_far = np.flatnonzero(beyond).tolist()
         if not too_far:
             return Layout(start, instruction, {}, {}, end)
         if not pool_targets:
             pool_targets = {slot: [] for slot in _pool_slots(start, no_pool)}
             continue
         hops: dict[int, tuple[int, int]] = {}
+        chains = _Chains(start, pool_at)
+        position_of = {slot: {target: at for at, target in enumerate(known)} for slot, known in pool_targets.items()}
         grew = False
-        for branch in too_far:
-            chain = _chain(branch, instruction, start, pool_at)
-            for slot in chain:
-                if branch.target not in pool_targets[slot]:
-                    pool_targets[slot].append(branch.target)
+        walked: set[tuple[int, int]] = set()
+        for number, place, target in zip(too_far, here[beyond].tolist(), targets[beyond].tolist(), strict=True):
+            first = chains.first(place, target)
+            slot: int | None = first
+            while slot is not None and (slot, target) not in walked:
+                walked.add((slot, target))
+                if target not in position_of[slot]:
+                    position_of[slot][target] = len(pool_targets[slot])
+                    pool_targets[slot].append(target)
                     grew = True
-            hops[branch.slot] = (chain[0], pool_targets[chain[0]].index(branch.target))
+                slot = chains.next(slot, target)
+            hops[number] = first, position_of[first][target]
         if grew:
             continue
-        pools = {slot: (pool_at[slot], tuple(targets)) for slot, targets in pool_targets.items() if targets}
+        pools = {slot: (pool_at[slot], tuple(known)) for slot, known in pool_targets.items() if known}
         layout = Layout(start, instruction, pools, hops, end)
         _check(layout, branches)
         return layout
@@ -152,46 +166,81 @@ def _pool_slots(start: NDArray[np.int64], no_pool: NDArray[np.bool_]) -> list[in
     return slots
 
 
-def _chain(
-    branch: Branch, instruction: NDArray[np.int64], start: NDArray[np.int64], pool_at: Mapping[int, int]
-) -> list[int]:
-    """Pools to hop over on the way, nearest first: always the furthest one in reach, with room for the pools to
-    grow."""
-    here, there = int(instruction[branch.slot]), int(start[branch.target])
-    slack = 4096
-    chain: list[int] = []
-    while not _reaches(here, there) or (chain and abs(there - here) > BRANCH_REACH - slack):
+class _Chains:
+    """Pools to hop over on the way to a target: always the furthest one in reach, with room for the pools to grow.
+
+    Args:
+        start: [n] of every slot.
+        pool_at: slot -> offset of the pool before it.
+    """
+
+    _SLACK = 4096
+
+    def __init__(self, start: NDArray[np.int64], pool_at: Mapping[int, int]) -> None:
+        self._start, self._pool_at = start, pool_at
+        self._pools = sorted((at, slot) for slot, at in pool_at.items())
+        self._places = [at for at, _ in self._pools]
+        self._next: dict[tuple[int, int], int | None] = {}
+
+    def first(self, here: int, target: int) -> int:
+        """The pool to which a branch at byte `here` goes, by slot.
+
+        Raises:
+            PatchError: there is none in reach.
+        """
+        there, reach = int(self._start[target]), BRANCH_REACH - self._SLACK
         if there > here:
-            ahead = [(at, slot) for slot, at in pool_at.items() if here < at <= here + BRANCH_REACH - slack]
-            step = max(ahead, default=None)
+            number = bisect_right(self._places, here + reach) - 1
+            found = number >= 0 and self._places[number] > here
         else:
-            behind = [(at, slot) for slot, at in pool_at.items() if here - BRANCH_REACH + slack <= at < here]
-            step = min(behind, default=None)
-        if step is None or step[1] in chain:
+            number = bisect_left(self._places, here - reach)
+            found = number < len(self._places) and self._places[number] < here
+        if not found:
             raise PatchError(f"no branch island within reach of byte {here} of the new code")
-        chain.append(step[1])
-        here = step[0]
-    return chain
+        return self._pools[number][1]
+
+    def next(self, slot: int, target: int) -> int | None:
+        """The pool after the one before `slot`; None where that one's island reaches the target itself."""
+        key = slot, target
+        if key not in self._next:
+            here, there = self._pool_at[slot], int(self._start[target])
+            near = _reaches(here, there) and abs(there - here) <= BRANCH_REACH - self._SLACK
+            self._next[key] = None if near else self.first(here, target)
+        return self._next[key]
 
 
 def _check(layout: Layout, branches: Sequence[Branch]) -> None:
     """Follow every chain to its end: each hop must reach the next."""
-    for branch in branches:
-        here = int(layout.instruction[branch.slot])
-        hop = layout.hops.get(branch.slot)
+    sound: set[tuple[int, int]] = set()  # islands from which the target is reached
+    for number, first in layout.hops.items():
+        branch = branches[number]
+        here, hop = int(layout.instruction[branch.slot]) + branch.place, first
         there = int(layout.entry[branch.target])
-        while hop is not None:
+        while True:
             island = layout.island_offset(*hop)
             if not _reaches(here, island):
                 raise PatchError(f"branch at byte {here} of the new code cannot reach its island")
-            here, hop = island, next_hop(layout, hop[0], branch.target, there)
-        if not _reaches(here, there):
-            raise PatchError(f"branch at byte {here} of the new code cannot reach its target")
+            if hop in sound:
+                break
+            sound.add(hop)
+            onward = next_hop(layout, hop[0], branch.target, there)
+            if onward is None:
+                if not _reaches(island, there):
+                    raise PatchError(f"branch at byte {island} of the new code cannot reach its target")
+                break
+            here, hop = island, onward
 
 
 def next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, int] | None:
     """The island after the one for `target` in the pool before `slot`, or None when that one reaches the target
-    itself."""
+    itself, which is at byte `there`."""
+    key = slot, target
+    if key not in layout._onward:
+        layout._onward[key] = _find_next_hop(layout, slot, target, there)
+    return layout._onward[key]
+
+
+def _find_next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, int] | None:
     here = layout.island_offset(slot, layout.pools[slot][1].index(target))
     if _reaches(here, there):
         return None

@@ -77,6 +77,10 @@ class KernelReport:
     """Of `insertions`, those that do nothing but count and are counted in registers instead."""
     edits: int = 0
     """Changes of the application's own instructions."""
+    calls: int = 0
+    """Of `insertions`, those that call a payload which is placed once."""
+    shared: int = 0
+    """Payloads that are placed once."""
 
     @property
     def changed(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,10 +20,10 @@ from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_o
 from luthier.lifting import LiftedRepresentation, Live, Liveness
 from luthier.lifting.waits import Outstanding
 from luthier.patch.binding import Binding, Choices, RegisterBudget, touched_by
-from luthier.patch.copies import unit_text
+from luthier.patch.copies import holder, unit_text
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
-from luthier.patch.emission import BoundPayload, Limits, emit, leftovers
+from luthier.patch.emission import BoundPayload, Limits, emit, emit_call, leftovers
 from luthier.patch.frame import frame_place
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.layout import Zone
@@ -118,6 +120,9 @@ class Site(NamedTuple):
     use: Use
 
 
+LARGE = 32
+"""Instructions of a payload from which on it is called rather than repeated. A call costs two, and copies of inputs."""
+
 _ZONES = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
 
 
@@ -131,6 +136,9 @@ def _always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
 def _zone_of(site: Site) -> Zone | None:
     """Where a site is, seen from its instruction; None at the kernel's start."""
     return Zone.BEFORE if site.insertion is None else _ZONES.get(site.insertion.place)
+
+
+_RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
 
 
 class _Bound(NamedTuple):
@@ -175,6 +183,7 @@ class Splicer:
 
     Attributes:
         payloads: every payload that is spliced in somewhere.
+        called: of payloads that call another one: position in `payloads` -> that of the other.
         indices: [n] for each insertion that is spliced in, in their order, the index of its instruction; then for each
             addition of a counter.
         zones: [n] where it goes, seen from that.
@@ -210,7 +219,9 @@ class Splicer:
         self._seams = Seams(task.lifted)
         self._endings = Endings(task.lifted, edited=bool(task.edits))
         self.payloads: list[BoundPayload] = []
-        self._emitted: dict[tuple[Template, Binding, Seam, Limits], int] = {}
+        self.called: dict[int, int] = {}
+        self._bindings: dict[int, Binding] = {}  # of payloads in `payloads`
+        self._emitted: dict[Hashable, int] = {}
         self._counting: dict[BoundPayload, int] = {}
         self.sgprs = self.vgprs = 0
         self.state = self._plan_state(task, spill)
@@ -489,27 +500,21 @@ class Splicer:
         exec_mask = self.lifted.effect_table.exec
         while True:
             liveness, disturbing = self._with_what_hooks_do(sites)
-            reserved = self.counting.reserved | self.state.reserved
-            if self._endings.needed:  # counters do not wait for what vector instructions of hooks read beside them
-                reserved |= pairs(self.counting.reserved)
             any_lanes = {site.point for site in sites if site.use.template.destinations & exec_mask}
             self.sgprs = max(self.counting.sgprs, self.state.sgprs)
             self.vgprs = max(self.counting.vgprs, self.state.vgprs)
-            self._choices: dict[Template, Choices] = {}
-            self._known: dict[tuple[int, int, int, int, Seam], _Bound] = {}
+            self._choices: dict[tuple[Template, bool], Choices] = {}
+            self._known: dict[tuple[int, bool, int, int, int, Seam], _Bound] = {}
             bound: list[tuple[Site, int]] = []
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
+            uses = Counter(site.use.template for site in sites if _zone_of(site) is not None)
             for site in sites:
                 _, insertion, at, point, use = site
-                live = liveness.live_before(point)
-                live = Live(live.active_bits | reserved, live.inactive_bits)
-                # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
-                if point in any_lanes or use.reads >> AGPRS.start:
-                    live = live.with_any_lane_active()
-                # A branch does not change what the seam depends on.
-                seam = self._seams.at(at if insertion and insertion.place == "taken" else point, at)
+                template = use.template
+                shared = uses[template] > 1 and template.hands_in and self._may_call(site)
+                shared &= len(template.code) - template.waits >= LARGE
                 try:
-                    number = self._payload(use, live, seam, point)
+                    number = self._payload(use, *self._around(site, liveness, any_lanes), point, called=shared)
                 except LuthierError as problem:
                     if insertion is None:
                         problem.kernel, problem.offset = self.lifted.kernel.name, self.lifted.columns.address[at]
@@ -526,8 +531,59 @@ class Splicer:
                 if site.insertion is not None and (not gone or self._strict or site.number in gone):
                     self._refuse(site.number, site.insertion, kind, reason)
             if not gone:
+                bound = self._repeat_what_is_smaller(bound, liveness, any_lanes)
+                for binding in {self._bindings[number]: None for _, number in bound if number in self._bindings}:
+                    self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
                 return bound
             sites = [site for site in sites if site.number not in gone]
+
+    def _around(self, site: Site, liveness: Liveness, any_lanes: Container[int]) -> tuple[Live, Seam]:
+        """What is live at a site, and its seam.
+
+        Args:
+            any_lanes: points where other lanes may become active.
+        """
+        live = liveness.live_before(site.point)
+        reserved = self.counting.reserved | self.state.reserved
+        if self._endings.needed:  # counters do not wait for what vector instructions of hooks read beside them
+            reserved |= pairs(self.counting.reserved)
+        live = Live(live.active_bits | reserved, live.inactive_bits)
+        # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
+        if site.point in any_lanes or site.use.reads >> AGPRS.start:
+            live = live.with_any_lane_active()
+        # A branch does not change what the seam depends on.
+        taken = site.insertion is not None and site.insertion.place == "taken"
+        return live, self._seams.at(site.at if taken else site.point, site.at)
+
+    def _may_call(self, site: Site) -> bool:
+        """Whether a payload at a site may call another. The code at a kernel's entry has no place from which it could;
+        and for whoever lifts the kernel again, a half-made address must not be in registers meanwhile."""
+        return _zone_of(site) is not None and site.point not in self._half_made
+
+    @functools.cached_property
+    def _half_made(self) -> set[int]:
+        """Points between reading the program counter and having made an address of it."""
+        made = [(one.getpc, max(one.low, one.high)) for one in self.lifted.pc_references]
+        return {point for first, last in made for point in range(first + 1, last + 1)}
+
+    def _repeat_what_is_smaller(
+        self, bound: Sequence[tuple[Site, int]], liveness: Liveness, any_lanes: Container[int]
+    ) -> list[tuple[Site, int]]:
+        """The sites with their payloads: those that are called from too few sites to make the code smaller, in their
+        places instead."""
+        gain: Counter[int] = Counter()
+        for _, number in bound:
+            body = self.called.get(number)
+            if body is not None:
+                gain[body] += len(self.payloads[body].code) - len(self.payloads[number].code)
+        result = []
+        for site, number in bound:
+            body = self.called.get(number)
+            if body is not None and gain[body] <= len(self.payloads[body].code):
+                with contextlib.suppress(_TooFewRegisters):
+                    number = self._payload(site.use, *self._around(site, liveness, any_lanes), site.point)
+            result.append((site, number))
+        return result
 
     def _with_what_hooks_do(self, sites: Sequence[Site]) -> tuple[Liveness, set[int]]:
         """Liveness in which hooks take part, and the numbers of the sites that change it: a payload must not overwrite
@@ -551,43 +607,53 @@ class Splicer:
         lifted = self.lifted.also_reading(reads) if reads else self.lifted
         return (lifted.also_changing(changes) if changes else lifted).liveness, disturbing
 
-    def _payload(self, use: Use, live: Live, seam: Seam, point: int) -> int:
+    def _payload(self, use: Use, live: Live, seam: Seam, point: int, *, called: bool = False) -> int:
         """Position in `payloads` of what a point gets.
+
+        Args:
+            called: whether it is to call a payload that is placed once. Where no register is left for that it does not.
 
         Raises:
             LuthierError: it cannot have it.
         """
-        choices = self._choices.get(use.template)
+        template = use.template
+        choices = self._choices.get((template, called))
         if choices is None:
-            choices = self._choices[use.template] = Choices(use.template, self.budget, self.lifted.wave_size)
+            choices = Choices(template, self.budget, self.lifted.wave_size, called=called)
+            self._choices[template, called] = choices
+        free = live
+        if called:  # whose place must not depend on where inputs are
+            sources = mask_of(holder(source) for source in use.sources) & _RENAMED
+            free = Live(live.active_bits | sources, live.inactive_bits)
 
-        def key() -> tuple[int, int, int, int, Seam]:
+        def key() -> tuple[int, bool, int, int, int, Seam]:
             """All that matters as long as there is no other binding."""
-            active, all_lanes = live.active_bits & choices.heeded, live.all_bits & choices.heeded_in_all_lanes
-            return use.form, choices.made, active, all_lanes, seam
+            active, all_lanes = free.active_bits & choices.heeded, free.all_bits & choices.heeded_in_all_lanes
+            return use.form, called, choices.made, active, all_lanes, seam
 
         bound = self._known.get(key())
         if bound is None:
-            binding = choices.choose(use.sources, live)
+            binding = choices.choose(() if called else use.sources, free)
+            if binding is None and called:
+                return self._payload(use, live, seam, point)
             if binding is None:
                 what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
                 unspilled = "" if self.budget.spill else f", and none can be spilled: {self.state.no_frame}"
                 raise _TooFewRegisters(
                     f"not enough dead or spare registers for {what}: "
-                    f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
+                    f"it needs {sum(group.count for group in template.groups)} and the kernel may have "
                     f"{self.budget.vgpr_limit} VGPRs and {self.budget.sgpr_limit} SGPRs{unspilled}"
                 )
-            self.sgprs, self.vgprs = max(self.sgprs, binding.sgprs), max(self.vgprs, binding.vgprs)
-            bound = self._known[key()] = _Bound(binding, *touched_by(use.template, binding), {})
-        outstanding = self._outstanding if use.template.relaxed else None
+            bound = self._known[key()] = _Bound(binding, *touched_by(template, binding, use.sources), {})
+        outstanding = self._outstanding if template.relaxed else None
         limits = None if outstanding is None else outstanding.needed(point, bound.touched, bound.written)
         ending: tuple[str, ...] = ()
         if self._endings.needed:
-            ending = self._endings.at(point, leftovers(self.lifted.isa, use.template, bound.binding))
+            ending = self._endings.at(point, leftovers(self.lifted.isa, template, bound.binding, use.sources))
         number = bound.numbers.get((limits, ending))
         if number is None:
             around = seam[0], (*ending, *seam[1])
-            number = bound.numbers[limits, ending] = self._emit(use.template, bound.binding, around, limits)
+            number = bound.numbers[limits, ending] = self._emit(use, bound.binding, around, limits)
         return number
 
     @functools.cached_property
@@ -597,12 +663,30 @@ class Splicer:
             return None
         return Outstanding(self.lifted)
 
-    def _emit(self, template: Template, binding: Binding, seam: Seam, limits: Limits) -> int:
-        key = template, binding, seam, limits
+    def _emit(self, use: Use, binding: Binding, seam: Seam, limits: Limits) -> int:
+        template, isa = use.template, self.lifted.isa
+        if binding.link is None:
+            key = template, binding, seam, limits
+            return self._keep(key, template, binding, lambda: emit(isa, template, binding, *seam, self._frame, limits))
+        body = self._keep(
+            (template, binding), template, binding, lambda: emit(isa, template, binding, frame=self._frame)
+        )
+        caller = self._keep(
+            (template, binding, use.sources, seam, limits),
+            template,
+            binding,
+            lambda: emit_call(isa, template, binding, use.sources, *seam, limits),
+        )
+        self.called[caller] = body
+        return caller
+
+    def _keep(self, key: Hashable, template: Template, binding: Binding, make: Callable[[], BoundPayload]) -> int:
+        """Position in `payloads` of a payload, which is made when it is first needed."""
         number = self._emitted.get(key)
         if number is None:
-            self.payloads.append(emit(self.lifted.isa, template, binding, *seam, self._frame, limits))
+            self.payloads.append(make())
             number = self._emitted[key] = len(self.payloads) - 1
+            self._bindings[number] = binding
             if size := binding.spill_size + (template.stack.size if template.stack else 0):
                 self._frame_sizes[number] = size
         return number

@@ -99,6 +99,8 @@ class Template:
     runs_without_lanes: bool
     """It has an effect with EXEC 0, and no value in it depends on an active lane."""
     writes_inactive_lanes: bool
+    hands_in: bool
+    """Its inputs and immediates may be in their places from its beginning: nothing else uses these before."""
     stack: Stack | None = None
     plain: PlainCount | None = None
     """What it counts, if it does nothing else."""
@@ -107,6 +109,11 @@ class Template:
     def clobber_mask(self) -> int:
         """`clobbers` as a bit set."""
         return mask_of(self.clobbers)
+
+    @functools.cached_property
+    def handed(self) -> frozenset[int]:
+        """Units that inputs and immediates are put into."""
+        return frozenset([*(one.unit for one in self.inputs), *(one.unit for one in self.immediates)])
 
     @functools.cached_property
     def destinations(self) -> int:
@@ -260,6 +267,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         clobbers,
         payload.runs_without_lanes and not takes_lane_values,
         payload.writes_inactive_lanes,
+        _hands_in(code, isa, waits, taken_in, [_STACK_POINTER] if size else []),
         Stack(_STACK_POINTER, size) if size else None,
         payload.plain,
     )
@@ -309,6 +317,42 @@ def _behind_epilogue(
     return list(outputs) if idle else [replace(output, position=index) for output in outputs]
 
 
+def _hands_in(
+    code: InstructionArray,
+    isa: Isa,
+    waits: int,
+    taken_in: Sequence[TemplateInput | TemplateImmediate],
+    others: Sequence[int],
+) -> bool:
+    """What `Template.hands_in` says.
+
+    Args:
+        others: units that have a value from the beginning.
+    """
+    units = [taken.unit for taken in taken_in]
+    if len({*units, *others}) < len(units) + len(others) or not _GROUPED.issuperset(units):
+        return False
+    last = {taken.unit: taken.position for taken in taken_in}
+    used: set[int] = set()
+    for index in range(waits, max(last.values(), default=0)):
+        used |= _written_by(code, isa, index) | _named_by(code, isa, index)
+        if any(position > index and unit in used for unit, position in last.items()):
+            return False
+    return True
+
+
+def _named_by(code: InstructionArray, isa: Isa, index: int) -> set[int]:
+    """Units among one instruction's operands."""
+    operands = slice(int(code.operand_start[index]), int(code.operand_start[index + 1]))
+    values = code.operand_value[operands][code.operand_kind[operands] == OperandKind.REGISTER]
+    return {
+        unit
+        for register in values.tolist()
+        if (first := int(isa.register_first_unit[register])) >= 0
+        for unit in range(first, first + int(isa.register_unit_count[register]))
+    }
+
+
 def _written_by(code: InstructionArray, isa: Isa, index: int) -> set[int]:
     """Units that one instruction writes."""
     opcode = isa.opcode(int(code.opcode[index]))
@@ -326,6 +370,8 @@ def _written_by(code: InstructionArray, isa: Isa, index: int) -> set[int]:
     }
 
 
+_GROUPED = frozenset((*SGPRS, *VGPRS))
+"""Units that are renamed."""
 _HOLDERS = frozenset((*SGPRS, *VCC, M0, *VGPRS))
 """Units that LLVM may keep a value of a payload in."""
 

@@ -34,6 +34,9 @@ from luthier.lifting.instructions.semantics import Lanes
 
 Results: TypeAlias = dict[Key, Values | None]
 
+_TRUTH = (frozenset([Const(1)]), frozenset([Const(0)]))
+"""What SCC is when it is kept in a register."""
+
 
 class Operations:
     """The effect of scalar operations on a `State`."""
@@ -115,11 +118,22 @@ class Operations:
 
     def _conditional(self, index: int, state: State, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
+        carries = state[r.SCC]
+        sources = self.source(state, index, 1), self.source(state, index, 2)
+        if sources == _TRUTH and carries and all(isinstance(value, Carry) for value in carries):
+            return {unit: carries}  # kept meanwhile, as payloads do
         result: Results = {}
         for half in range(self.unit_count[self.columns.registers(index)[0]]):
             one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
             result[unit + half] = None if one is None or other is None else one | other
         return result
+
+    def _compare(self, index: int, state: State, notes: Notes | None) -> Results:
+        """Whether a number is another one: SCC again, where it is one that `_conditional` kept."""
+        values = self.source(state, index, 0)
+        if values and self.source(state, index, 1) == _TRUTH[1] and all(isinstance(one, Carry) for one in values):
+            return {r.SCC: values}
+        return {}
 
     def _sign_extend(self, index: int, state: State, notes: Notes | None) -> Results:
         # GFX12: the program counter comes zero-extended from 48 bits.
@@ -398,6 +412,7 @@ _ACTIONS: dict[str, Action] = {
     "S_MOVK_I32": Operations._move_short,
     "S_CSELECT_B32": Operations._conditional,
     "S_CSELECT_B64": Operations._conditional,
+    "S_CMP_LG_U32": Operations._compare,
     "S_SEXT_I32_I16": Operations._sign_extend,
     "S_ADD_U32": Operations._add,
     "S_ADD_I32": Operations._add_signed,
@@ -424,7 +439,7 @@ _LANE_LOADS = frozenset({"GLOBAL_LOAD_DWORDX2_SADDR", "V_READFIRSTLANE_B32"})
 """Whose results depend on what is known of EXEC, or that tell something of it."""
 _SAVES = frozenset({"S_AND_SAVEEXEC_B32", "S_AND_SAVEEXEC_B64"})
 _COPIES = _LANE_MOVES | _SAVES | {"S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64"}
-_CARRIES = frozenset({"S_ADDC_U32", "S_SUBB_U32"})
+_CARRIES = frozenset({"S_ADDC_U32", "S_SUBB_U32", "S_CSELECT_B32"})
 _MOVES = frozenset(
     {
         *("S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64", "S_SEXT_I32_I16"),
