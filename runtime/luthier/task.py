@@ -11,6 +11,7 @@ from typing import NamedTuple
 from luthier import arguments as computed
 from luthier import edits, points
 from luthier.arguments import Immediate, LaunchOperand, SiteValue
+from luthier.budgets import HookBudget, OnExcess
 from luthier.counts import Cell, CounterBudget, CountRequest, Granularity, Per
 from luthier.edits import Edit
 from luthier.errors import HookError, PatchError
@@ -93,6 +94,7 @@ class InstrumentationTask:
         counts: what is to be counted.
         edits: changes of the application's own instructions.
         counter_budget: registers that counters may use.
+        hook_budget: registers that hooks may cost; None: as with on_excess *keep*, and unknown to reports.
         waves_given: whether who reads what was counted into no variable knows how many waves were launched: then they
             need not be counted, and code without branches needs no counter at all.
         wave_rows: room for rows of waves (`count` with the granularity "wave"), over all launches. Waves beyond have no
@@ -110,6 +112,7 @@ class InstrumentationTask:
         self.counts: list[CountRequest] = []
         self.edits: list[Edit] = []
         self.counter_budget = CounterBudget()
+        self.hook_budget: HookBudget | None = None
         self.waves_given = False
         self.wave_rows = USUAL_ROOM
         self.hoist = self.HOIST
@@ -179,6 +182,26 @@ class InstrumentationTask:
         if not 0 <= first < every < 1 << 31:
             raise HookError(f"work-groups {first} of every {every} do not exist", kernel=self.lifted.kernel.name)
         self._groups = None if every == 1 else EveryWorkGroup(every, first)
+
+    def budget(
+        self,
+        registers: int | None = None,
+        occupancy: int | None = None,
+        on_excess: OnExcess = "keep",
+        every: int = 16,
+    ) -> None:
+        """Say how many vector registers the kernel's hooks may cost, and what becomes of those that want more.
+
+        Args:
+            registers: VGPRs a wave at most.
+            occupancy: waves a SIMD that must still have room. With neither, as many as without hooks.
+            on_excess: *keep*, *refuse*, *spill* or *sample* (`HookBudget.on_excess`).
+            every: at how many points too many are needed for one that is sampled.
+
+        Raises:
+            HookError: no such budget.
+        """
+        self.hook_budget = HookBudget(registers, occupancy, on_excess, every)
 
     @property
     def modules(self) -> list[LoadedModule]:

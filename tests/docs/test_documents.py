@@ -168,7 +168,7 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     document = ROOT / "docs/writing-tools.md"
     device, _ = blocks(document, "cpp")
-    host, arguments, points, counting, _ = blocks(document, "python")
+    host, arguments, points, careful, counting, _ = blocks(document, "python")
     (tmp_path / "device.hip").write_text(device)
     with build_folder(tmp_path / "build") as held:
         built = compile_device([tmp_path / "device.hip"], [TARGET], folder=held, report=lambda line: None)
@@ -176,7 +176,7 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     names: dict[str, object] = {"__name__": "stores"}
     monkeypatch.setitem(sys.modules, "stores", type(sys)("stores"))
     with loaded_by(lambda package, name: made):
-        for block in (host, arguments, points, counting):
+        for block in (host, arguments, points, careful, counting):
             exec(compile(block, name_of(document), "exec"), names)
     tool = names["Stores"](minimum=250.0)  # type: ignore[operator]
 
@@ -201,6 +201,9 @@ def test_writing_tools_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     entries, exits, entered, gone = module.variable("passed").read(np.uint64)[:4].tolist()
     assert entries == exits == 16
     assert entered == gone + entries  # what comes into a block comes by an edge, or starts there
+
+    patched = patch_object(load_object(app), names["Careful"]().instrument, strict=True)  # type: ignore[operator]
+    assert len(set(patched.report.kernels[0].waves_per_simd)) == 1
 
     counts = names["Counts"]()  # type: ignore[operator]
     patched = patch_object(load_object(app), counts.instrument)

@@ -284,11 +284,11 @@ def test_parked_sgprs_come_back(
     bound = []
     real = binding.bind
 
-    def few(*arguments):
-        template, sources, live, budget, wave_size = arguments
-        scarce = real(template, sources, live, RegisterBudget(8, budget.vgprs, 8, budget.vgpr_limit), wave_size)
+    def few(template, sources, live, budget, wave_size, **options):
+        few_of_them = RegisterBudget(8, budget.vgprs, 8, budget.vgpr_limit)
+        scarce = real(template, sources, live, few_of_them, wave_size, **options)
         bound.append(scarce)
-        return scarce or real(*arguments)
+        return scarce or real(template, sources, live, budget, wave_size, **options)
 
     monkeypatch.setattr(binding, "bind", few)
     assert_equal(verify_kernel(load_object(app(name, target)), counter(), PLANS[name]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from crowded import PLAN, PRIVATE, crowded
 from luthier.errors import HookError
 from luthier.isa.targets import target_named
-from luthier.launch_plan import LaunchPlan
 from luthier.objects import load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.patch import patch_object
@@ -19,8 +19,6 @@ pytestmark = pytest.mark.rotating(3)
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 """Of each family."""
-LANES = 160
-"""Of one work-group: not whole waves."""
 SITES = 4
 """Constants that hooks are given, in turn: each is compiled apart."""
 
@@ -71,30 +69,6 @@ def hooks(make_module):
     return make_module(HOOKS, *TARGETS)
 
 
-def crowded(target: str, vectors: int, scalars: int, private: str = "") -> str:
-    """A kernel in which, from its beginning to its end, so many registers of both files are live."""
-    add = "v_add_u32_e32" if target.startswith("gfx9") else "v_add_nc_u32_e32"
-    wide, narrow = range(3, vectors), range(20, scalars)
-    text = [*(f"v_mov_b32_e32 v{n}, {n}" for n in wide), *(f"s_movk_i32 s{n}, {n}" for n in narrow)]
-    text += ["s_nop 1", "v_cmp_gt_u32_e32 vcc, 100, %0", "s_cmp_lg_u32 s21, 21"]
-    text += [*(f"{add} %0, v{n}, %0" for n in wide), *(f"{add} %0, s{n}, %0" for n in narrow)]
-    text += ["s_cselect_b32 s20, 1, 3", f"{add} %0, s20, %0"]
-    code = "\\n".join(text).replace("vcc", "vcc_lo") if not target.startswith("gfx9") else "\\n".join(text)
-    clobbered = ", ".join(f'"{name}"' for name in [*(f"v{n}" for n in wide), *(f"s{n}" for n in narrow), "vcc"])
-    return f"""
-#include <hip/hip_runtime.h>
-extern "C" __global__ __launch_bounds__(1024) void crowded(unsigned *out) {{
-  unsigned i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
-  {private}
-  if (i % 3) asm volatile("{code}" : "+v"(v) :: {clobbered});
-  out[i] = v;
-}}
-"""
-
-
-PRIVATE = "volatile unsigned own[5]; for (unsigned k = 0; k < 5; ++k) own[k] = i + k; v += own[i % 5];"
-
-
 def registers_of(target: str) -> tuple[int, int]:
     """As many as a kernel may have whose work-groups have 1024 lanes."""
     family = target_named(target)
@@ -136,9 +110,6 @@ class Everywhere(Tool):
                 )
             }
         return {}
-
-
-PLAN = LaunchPlan("crowded", (3, 1, 1), (LANES, 1, 1), ({"buffer": "uint32", "count": 3 * LANES, "fill": "zero"},))
 
 
 @pytest.mark.parametrize("private", ["", PRIVATE], ids=["", "own"])

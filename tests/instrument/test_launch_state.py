@@ -17,8 +17,8 @@ from luthier.errors import HookError
 from luthier.isa.registers import VGPRS, mask_of
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, load_object
+from luthier.patch.budget import budget_of
 from luthier.patch.copies import LANES
-from luthier.patch.splicing import budget_of
 from luthier.patch.state import plan_state
 from luthier.task import InstrumentationTask
 

@@ -13,7 +13,7 @@ from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, ObjectEditor, load_object
 from luthier.patch import patch_object
-from luthier.patch.splicing import budget_of
+from luthier.patch.budget import budget_of
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
 from luthier.verify import verify_kernel

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from luthier.errors import HookError, LiftError, PatchError
 from luthier.launch_plan import LaunchPlan
+from luthier.lifting import lift
 from luthier.objects import load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.patch import RefusedError, patch_object
@@ -221,3 +222,9 @@ extern "C" __global__ void calls(uint32_t *out) { out[threadIdx.x] = pointer(thr
     assert not verdict.complete
     assert verdict.counters["total"] == verdict.instructions[0] - verdict.not_lifted
     assert verdict.to_json()["not_lifted"] == verdict.not_lifted
+    (call,) = verdict.patch.unresolved
+    assert call.text.startswith("s_swappc_b64")
+    assert (call.function, call.known_targets) == ("calls", ())
+    found = [one for one in InstrumentationTask(lift(object, "calls")).instructions if one.address == call.address]
+    assert [one.text for one in found] == [call.text]
+    assert "comes from memory" in call.reason

@@ -223,13 +223,6 @@ def test_inline_assembly_is_refused_by_file_and_line(release, tmp_path: Path) ->
     assert "inline assembly is not allowed in hooks" in errors
 
 
-@pytest.mark.parametrize("call", ["writeExec(1)"])
-def test_an_intrinsic_that_nothing_implements_is_refused_by_file_and_line(release, tmp_path: Path, call: str) -> None:
-    errors = _refused(release, f"LUTHIER_HOOK_ANNOTATE hook() {{\n  luthier::{call};\n}}\n", tmp_path)
-    assert "bad.hip:5:" in errors
-    assert "Luthier's hooks do not have this yet" in errors
-
-
 def test_rdc_is_refused(release, tmp_path: Path) -> None:
     errors = _refused(release, "LUTHIER_HOOK_ANNOTATE hook() {}\n", tmp_path, "-fgpu-rdc")
     assert "-fgpu-rdc" in errors

@@ -165,6 +165,11 @@ writeReg(int reg, const T &value) {
   writeReg(reg, raw);
 }
 
+/// Sets EXEC, the mask of active lanes, for the application's next instructions: from the end of the hook on, as
+/// `writeReg` of it, and until the application sets it again. Of wave32 the lower 32 bits count. The hook itself goes on in
+/// the lanes in which it began, and does not run where there are none.
+LUTHIER_INTRINSIC_ANNOTATE inline void writeExec(uint64_t mask) { opaque<void>(mask); }
+
 /// Adds `value` to `*address` once per wave, whatever the number of active lanes, and returns the value from before.
 /// Address and value must be the same in all lanes. `T` is a 32- or 64-bit integer.
 template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T value) {
@@ -182,12 +187,6 @@ __attribute__((device, always_inline)) inline uint32_t *implicitArgPtr() {
 __attribute__((device, always_inline)) inline uint32_t workgroupIdX() { return __builtin_amdgcn_workgroup_id_x(); }
 __attribute__((device, always_inline)) inline uint32_t workgroupIdY() { return __builtin_amdgcn_workgroup_id_y(); }
 __attribute__((device, always_inline)) inline uint32_t workgroupIdZ() { return __builtin_amdgcn_workgroup_id_z(); }
-
-/// What other versions of Luthier offer and this one does not: naming one is an error of the compiler, with its place.
-#define LUTHIER_UNAVAILABLE(instead)                                                                                   \
-  __attribute__((device, unavailable("Luthier's hooks do not have this yet; " instead)))
-LUTHIER_UNAVAILABLE("write the registers luthier::EXEC_LO and luthier::EXEC_HI") void writeExec(uint64_t mask);
-#undef LUTHIER_UNAVAILABLE
 
 } // namespace luthier
 

@@ -138,8 +138,16 @@ def print_report(report: PatchReport) -> None:
         )
         if row.hoisted:
             print(f"  {row.hoisted} hooks that do nothing but count are counted in registers, until waves end")
+        if row.calls:
+            print(f"  {row.calls} hooks call one of {row.shared} payloads that are placed once")
+        if row.spilling:
+            print(f"  {row.spilling} hooks keep registers in private memory while they run")
+        if row.excess:
+            print(f"  {row.excess} hooks have more VGPRs than the tool's budget")
         if row.counters:
             print(f"  a wave has {row.counters} counters")
         if row.unknown_calls:
             print(f"  {row.unknown_calls} calls or jumps with unknown targets: what they reach is not instrumented")
+            for call in row.unresolved:
+                print(f"    {call}")
     print("variables: " + (", ".join(f"{name} ({size} bytes)" for name, size in report.variables.items()) or "none"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luthier.patch.executable import PatchedFile, patch_executable
 from luthier.patch.object import PatchedObject, patch_object
-from luthier.patch.report import KernelReport, PatchReport, Refusal, RefusalKind, RefusedError, by_kind
+from luthier.patch.report import KernelReport, PatchReport, Refusal, RefusalKind, RefusedError, UnresolvedCall, by_kind
 
 __all__ = [
     "KernelReport",
@@ -14,6 +14,7 @@ __all__ = [
     "Refusal",
     "RefusalKind",
     "RefusedError",
+    "UnresolvedCall",
     "by_kind",
     "patch_executable",
     "patch_object",

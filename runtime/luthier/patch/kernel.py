@@ -19,7 +19,7 @@ from luthier.patch.address_map import AddressMap
 from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
 from luthier.patch.layout import Branch, Layout, Zone, lay_out, next_hop
-from luthier.patch.report import KernelReport
+from luthier.patch.report import KernelReport, UnresolvedCall
 from luthier.patch.scalar_reads import after_entry
 from luthier.patch.splicing import Splicer, splice
 from luthier.task import InstrumentationTask
@@ -540,6 +540,23 @@ def _report(
         len(task.edits),
         len(calls.callers),
         len(calls.bodies),
+        splicer.spilling,
+        splicer.excess,
+        _unresolved(lifted),
+    )
+
+
+def _unresolved(lifted: LiftedRepresentation) -> tuple[UnresolvedCall, ...]:
+    callees = {call.index: call.callees for function in lifted.functions for call in function.calls}
+    return tuple(
+        UnresolvedCall(
+            lifted.columns.address[one.index],
+            lifted.isa.text(lifted.code, one.index),
+            lifted.functions[lifted.blocks[lifted.block_of[one.index]].function].name,
+            one.reason,
+            tuple(lifted.functions[callee].name for callee in callees.get(one.index, ())),
+        )
+        for one in lifted.unknown
     )
 
 

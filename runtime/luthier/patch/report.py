@@ -11,11 +11,16 @@ from luthier.errors import LuthierError, PatchError
 from luthier.lifting import Restriction
 from luthier.table import Cell, Table
 
-RefusalKind = Literal["no such register", "too few registers", "hook", "lifting", "layout"] | Restriction
+RefusalKind = (
+    Literal["no such register", "too few registers", "over budget", "sampled", "hook", "lifting", "layout"]
+    | Restriction
+)
 """Why something was left out.
 
 - *no such register*: the hook uses a register that the kernel does not have;
 - *too few registers*: not enough are dead or spare at the point;
+- *over budget*: not enough are, within the budget that the tool gave its hooks;
+- *sampled*: so it would be here, and the tool asked for a sample of such points;
 - *hook*: the hook cannot be compiled or spliced;
 - a `Restriction`: nothing can run at the point;
 - *lifting*, *layout*: the whole kernel, since its code cannot be understood, or cannot be moved.
@@ -41,6 +46,25 @@ class Refusal:
     def of_kernel(cls, kind: RefusalKind, kernel: str, error: LuthierError) -> Refusal:
         """A kernel that `error` keeps from being patched."""
         return cls(kind, error.message, kernel, error.offset)
+
+
+@dataclass(frozen=True)
+class UnresolvedCall:
+    """A call or jump by register that may go where nobody knows: what it reaches there is not instrumented."""
+
+    address: int
+    """Virtual, in the original object."""
+    text: str
+    function: str
+    """The symbol of what it is in."""
+    reason: str
+    """Why its targets are not known, or not all of them."""
+    known_targets: tuple[str, ...] = ()
+    """Functions that it is known to reach: their copies are instrumented."""
+
+    def __str__(self) -> str:
+        known = f"; known are {', '.join(self.known_targets)}" if self.known_targets else ""
+        return f"{self.text!r} at {self.address:#x} in {self.function}: {self.reason}{known}"
 
 
 @dataclass(frozen=True)
@@ -81,6 +105,12 @@ class KernelReport:
     """Of `insertions`, those that call a payload which is placed once."""
     shared: int = 0
     """Payloads that are placed once."""
+    spilling: int = 0
+    """Of `insertions`, those that keep registers in private memory while they run."""
+    excess: int = 0
+    """Of `insertions`, those that have more VGPRs than the tool's budget, which says *keep*."""
+    unresolved: tuple[UnresolvedCall, ...] = ()
+    """The `unknown_calls`, by address."""
 
     @property
     def changed(self) -> bool:
@@ -112,17 +142,19 @@ class PatchReport:
         """A row for each kernel: what was asked for, what it costs, and why something was left out."""
         columns = (
             *("kernel", "sites", "asked for", "instructions", "added", "bytes", "patched bytes"),
-            *("VGPRs", "patched VGPRs", "SGPRs", "patched SGPRs", "waves a SIMD", "patched waves", "refused"),
+            *("VGPRs", "patched VGPRs", "SGPRs", "patched SGPRs", "waves a SIMD", "patched waves"),
+            *("called", "spilling", "over budget", "refused"),
         )
         rows: list[tuple[Cell, ...]] = [
             (
                 *(row.kernel, row.sites, row.requested_sites, row.instructions, row.added_instructions),
                 *(row.code_bytes, row.patched_bytes, *row.vgprs, *row.sgprs, *row.waves_per_simd),
+                *(row.calls, row.spilling, row.excess),
                 summary(by_kind(row.refusals)),
             )
             for row in self.kernels
         ]
-        rows += [(one.kernel, *[None] * 12, f"{one.kind}: {one.message}") for one in self.refused_kernels]
+        rows += [(one.kernel, *[None] * 15, f"{one.kind}: {one.message}") for one in self.refused_kernels]
         return Table("", columns, rows)
 
     def _repr_html_(self) -> str:

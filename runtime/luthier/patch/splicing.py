@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +14,12 @@ import numpy as np
 from luthier.counts import CELL_BYTES, Cell, CountRequest
 from luthier.edits import Edit, Edited, highest
 from luthier.errors import HookError, LuthierError, PatchError
-from luthier.isa import OperandKind
 from luthier.isa.hazard_parties import pairs
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
-from luthier.lifting import LiftedRepresentation, Live, Liveness
+from luthier.lifting import Live, Liveness
 from luthier.lifting.waits import Outstanding
-from luthier.patch.binding import Binding, Choices, RegisterBudget, touched_by
+from luthier.patch.binding import Binding, Choices, touched_by
+from luthier.patch.budget import budget_of, named_registers
 from luthier.patch.copies import holder, unit_text
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
@@ -29,114 +29,17 @@ from luthier.patch.hazards import Seam, Seams
 from luthier.patch.layout import Zone
 from luthier.patch.report import Refusal, RefusalKind
 from luthier.patch.scalar_reads import Endings
+from luthier.patch.sites import Site, Use, always_runs, cell_of, zone_of
 from luthier.patch.state import StatePlan, plan_state
 from luthier.patch.wave_rows import states_for_rows
 from luthier.payload import Template
 from luthier.payload.cache import template_for
 from luthier.payload.launch_state import STATES
-from luthier.payload.plain import PlainCount
 from luthier.points import Place
-from luthier.task import PASSES_ON, HookCall, Insertion, InstrumentationTask
-
-
-def budget_of(lifted: LiftedRepresentation) -> RegisterBudget:
-    """The registers a kernel has, and the most it may have without its largest work-group no longer fitting a
-    compute unit."""
-    kernel, target = lifted.kernel, lifted.target
-    descriptor = kernel.descriptor
-    waves = -(-(kernel.max_flat_workgroup_size or 1024) // kernel.wave_size)
-    waves_per_simd = -(-waves // 4)  # four SIMDs a compute unit, or a work-group processor in its default mode
-    granule = target.vgpr_allocation_granule(kernel.wave_size)
-    fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
-    if target.unified_vgprs:
-        fitting -= descriptor.agprs
-    limit = max(min(target.addressable_vgprs, fitting), descriptor.architected_vgprs)
-    if named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
-        # In a unified file these are AGPRs by another name. More VGPRs would move the AGPRs and part the two.
-        limit = descriptor.architected_vgprs
-    # A payload runs with upper bits of VGPR numbers that are 0.
-    vgprs, limit = min(descriptor.architected_vgprs, target.named_vgprs), min(limit, target.named_vgprs)
-    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit)
-    if target.scalar_wait is None:
-        return budget
-    # What the application does not touch meets none of its instructions.
-    native, touched = lifted.effect_table.code(lifted.columns), 0
-    for block in lifted.blocks:
-        reads, writes, _ = native.together(block.first, block.last)
-        touched |= reads | writes
-    return replace(budget, untouched=~pairs(touched))
-
-
-def named_registers(lifted: LiftedRepresentation, file: range) -> int:
-    """Registers of a file up to the last one that an instruction of the kernel names.
-
-    These can be more than the descriptor seems to give. On GFX9 SGPRs are given in steps, and kernels without
-    FLAT_SCRATCH use its place. Hand-written kernels for targets with a unified register file name VGPRs at or above the
-    first AGPR (``accum_offset``), up to all that the wave has: v(accum_offset + n) is a(n).
-    """
-    code, isa = lifted.code, lifted.isa
-    reached = np.repeat(np.array(lifted.block_of) >= 0, np.diff(code.operand_start))
-    named = np.zeros(isa.register_count, bool)
-    named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
-    registers = np.flatnonzero(named)
-    last = isa.register_first_unit[registers] + isa.register_unit_count[registers] - 1
-    return int(last[(last >= file.start) & (last < file.stop)].max(initial=file.start - 1)) - file.start + 1
-
-
-@dataclass(frozen=True, eq=False)
-class Use:
-    """A call of a hook, compiled for one kernel, or what a counter does without a register."""
-
-    call: HookCall | None
-    template: Template
-    sources: tuple[int, ...]
-    """Register unit each input of the template is read from."""
-    reads: int
-    """Bit set of those units, without launch state, which is kept everywhere."""
-    missing: str | None
-    """The first register among its inputs and outputs that the kernel does not have, in words."""
-    immediates: tuple[int, ...] = ()
-    """The numbers of its own that each of its points has."""
-    form: int = 0
-    """The same of all uses with the same template and sources."""
-
-
-def _cell(call: HookCall, plain: PlainCount) -> Cell:
-    """The number that a hook counts into."""
-    return Cell(call.hook.module, plain.symbol, plain.offset // CELL_BYTES)
-
-
-class Site(NamedTuple):
-    """One insertion."""
-
-    number: int
-    """Among the task's insertions."""
-    insertion: Insertion | None
-    """None of a counter."""
-    at: int
-    """Index of the instruction it belongs to."""
-    point: int
-    """Index of the instruction it runs before."""
-    use: Use
-
+from luthier.task import HookCall, Insertion, InstrumentationTask
 
 LARGE = 32
 """Instructions of a payload from which on it is called rather than repeated. A call costs two, and copies of inputs."""
-
-_ZONES = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
-
-
-def _always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
-    """Whether a hook runs as often as its instruction."""
-    if insertion.place == "after":
-        return not lifted.code.flags[insertion.at] & PASSES_ON
-    return insertion.place == "before"
-
-
-def _zone_of(site: Site) -> Zone | None:
-    """Where a site is, seen from its instruction; None at the kernel's start."""
-    return Zone.BEFORE if site.insertion is None else _ZONES.get(site.insertion.place)
-
 
 _RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
 
@@ -163,15 +66,24 @@ class _TooFewRegisters(PatchError):
 
 def splice(task: InstrumentationTask, *, strict: bool) -> Splicer:
     """Compile and bind the insertions of one task. Where registers are too few at some point, payloads of that kernel
-    may spill.
+    may spill, unless the task's budget says otherwise.
 
     Args and errors as of `Splicer`.
     """
+    on_excess = "keep" if task.hook_budget is None else task.hook_budget.on_excess
+    if on_excess == "refuse":
+        return Splicer(task, strict=strict, spill=False)
     try:
-        splicer = Splicer(task, strict=strict, spill=False)
+        splicer = Splicer(task, strict=strict and on_excess != "sample", spill=False)
     except _TooFewRegisters:
         return Splicer(task, strict=strict, spill=True)
-    return Splicer(task, strict=strict, spill=True) if splicer.starved else splicer
+    if not splicer.starved:
+        return Splicer(task, strict=True, spill=False) if strict and splicer.refusals else splicer
+    left_out: set[int] = set()
+    if on_excess == "sample" and task.hook_budget is not None:
+        every = task.hook_budget.every
+        left_out = {number for count, number in enumerate(sorted(splicer.starved)) if count % every}
+    return Splicer(task, strict=strict, spill=True, left_out=left_out)
 
 
 class Splicer:
@@ -180,6 +92,7 @@ class Splicer:
     Args:
         strict: whether an insertion that cannot be spliced in is an error; else it is in `refusals`.
         spill: whether payloads may keep live VGPRs in private memory.
+        left_out: insertions that are sampled out, by their numbers.
 
     Attributes:
         payloads: every payload that is spliced in somewhere.
@@ -197,17 +110,22 @@ class Splicer:
         refusals: what was left out.
         state: where launch state is, for the hooks that use it.
         sgprs, vgprs: registers the kernel needs for what was spliced.
-        starved: whether there were too few registers at a point.
+        starved: insertions, by their numbers, at whose points there were too few registers.
+        spilling: how many insertions keep registers in private memory.
+        excess: how many have more VGPRs than the task's budget.
 
     Raises:
         LuthierError: the first insertion that is refused, if `strict`; something cannot be counted.
     """
 
-    def __init__(self, task: InstrumentationTask, *, strict: bool, spill: bool) -> None:
+    def __init__(
+        self, task: InstrumentationTask, *, strict: bool, spill: bool, left_out: Container[int] = frozenset()
+    ) -> None:
         self.edited = Edited(task.lifted, task.edits)
         self.lifted = self.edited.seen_by_liveness(task.lifted)
-        self.budget = budget_of(task.lifted)
-        self.starved = False
+        self._asked, self._left_out = task.hook_budget, left_out
+        self.budget = budget_of(task.lifted, task.hook_budget)
+        self.starved: set[int] = set()
         sgprs = max(self.budget.sgprs, named_registers(task.lifted, SGPRS[: self.budget.sgpr_limit]))
         vgprs = max(task.lifted.kernel.descriptor.architected_vgprs, named_registers(task.lifted, VGPRS))
         agprs = task.lifted.kernel.descriptor.agprs
@@ -241,12 +159,12 @@ class Splicer:
             sites.append(Site(hooks + number, None, one.at, one.at, use))
         bound = self._bind_all(sites)
         self.entries = [
-            self.payloads[number].with_numbers(site.use.immediates) for site, number in bound if _zone_of(site) is None
+            self.payloads[number].with_numbers(site.use.immediates) for site, number in bound if zone_of(site) is None
         ]
         spliced: list[_Placement] = [
             (site.at, zone, number, site.use.immediates, True)
             for site, number in bound
-            if (zone := _zone_of(site)) is not None
+            if (zone := zone_of(site)) is not None
         ]
         added: list[_Placement] = [
             (one.at, one.zone, self._number(one.payload), (), True) for one in self._added(task.edits)
@@ -264,6 +182,10 @@ class Splicer:
         self.indices, self.zones, self.numbers = (np.array(one, np.int64) for one in (indices, zones, numbers))
         self.immediates, self.disturbs = immediates, np.array(disturbs, bool)
         counted = [site.at for site in hoisted] if self.hoisted[1] else []
+        soft = self._asked.vgpr_limit(task.lifted) if self._asked else self.budget.vgpr_limit
+        bindings = [self._bindings[number] for site, number in bound if site.insertion is not None]
+        self.spilling = sum(binding.spill_size > 0 for binding in bindings)
+        self.excess = sum(binding.vgprs > soft for binding in bindings)
         self.sites = len({*(site.at for site, _ in bound if site.insertion is not None), *counted})
         self.refusals.sort(key=lambda refusal: refusal.insertion or 0)
 
@@ -275,6 +197,9 @@ class Splicer:
         sites = []
         for number, insertion in enumerate(insertions):
             index, place, call = insertion
+            if number in self._left_out:
+                self._leave_out(number, insertion, "sampled", "one of those that are sampled out")
+                continue
             point = self._point(index, place)
             if point >= len(block_of) or block_of[point] < 0:
                 behind = PatchError("control does not come back to behind this instruction")
@@ -315,14 +240,14 @@ class Splicer:
             plain, call = site.use.template.plain, site.use.call
             if plain is None or call is None or plain.offset % CELL_BYTES:
                 return False
-            if site.insertion is None or not _always_runs(self.lifted, site.insertion):
+            if site.insertion is None or not always_runs(self.lifted, site.insertion):
                 return False
             if plain.lanes and not abs(plain.weight) < LARGEST_LANE_WEIGHT:
                 return False
             if not -(1 << 31) <= plain.weight < 1 << 31 or (plain.lanes and block_of[site.at] != block_of[site.point]):
                 return False
             try:
-                _cell(call, plain).check()
+                cell_of(call, plain).check()
             except HookError:
                 return False
             return True
@@ -348,7 +273,7 @@ class Splicer:
             call, plain = site.use.call, site.use.template.plain
             assert call is not None
             assert plain is not None
-            key = _cell(call, plain), plain.weight, plain.lanes
+            key = cell_of(call, plain), plain.weight, plain.lanes
             together.setdefault(key, []).append(site.point if plain.lanes else site.at)
         requests = [
             CountRequest(tuple((index, weight) for index in indices), "lane" if lanes else "wave", cell)
@@ -459,9 +384,11 @@ class Splicer:
             error.object = error.object or self.lifted.object.name
             error.kernel, error.offset = kernel, address
             raise error
-        self.refusals.append(
-            Refusal(kind, error.message, kernel, address, insertion.hook.name, insertion.place, number)
-        )
+        self._leave_out(number, insertion, kind, error.message)
+
+    def _leave_out(self, number: int, insertion: Insertion, kind: RefusalKind, why: str) -> None:
+        kernel, address = self.lifted.kernel.name, self.lifted.columns.address[insertion.at]
+        self.refusals.append(Refusal(kind, why, kernel, address, insertion.hook.name, insertion.place, number))
 
     def _added(self, edits: Sequence[Edit]) -> list[Splice]:
         """Instructions that tools add to the application's."""
@@ -507,7 +434,7 @@ class Splicer:
             self._known: dict[tuple[int, bool, int, int, int, Seam], _Bound] = {}
             bound: list[tuple[Site, int]] = []
             failed: list[tuple[Site, RefusalKind, LuthierError]] = []
-            uses = Counter(site.use.template for site in sites if _zone_of(site) is not None)
+            uses = Counter(site.use.template for site in sites if zone_of(site) is not None)
             for site in sites:
                 _, insertion, at, point, use = site
                 template = use.template
@@ -519,8 +446,11 @@ class Splicer:
                     if insertion is None:
                         problem.kernel, problem.offset = self.lifted.kernel.name, self.lifted.columns.address[at]
                         raise
-                    self.starved |= isinstance(problem, _TooFewRegisters)
-                    kind: RefusalKind = "too few registers" if isinstance(problem, _TooFewRegisters) else "hook"
+                    kind: RefusalKind = "hook"
+                    if isinstance(problem, _TooFewRegisters):
+                        self.starved.add(site.number)
+                        over = self._asked is not None and self._asked.on_excess != "keep"
+                        kind = "over budget" if over else "too few registers"
                     failed.append((site, kind, problem))
                 else:
                     bound.append((site, number))
@@ -558,7 +488,7 @@ class Splicer:
     def _may_call(self, site: Site) -> bool:
         """Whether a payload at a site may call another. The code at a kernel's entry has no place from which it could;
         and for whoever lifts the kernel again, a half-made address must not be in registers meanwhile."""
-        return _zone_of(site) is not None and site.point not in self._half_made
+        return zone_of(site) is not None and site.point not in self._half_made
 
     @functools.cached_property
     def _half_made(self) -> set[int]:
@@ -638,7 +568,11 @@ class Splicer:
                 return self._payload(use, live, seam, point)
             if binding is None:
                 what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
-                unspilled = "" if self.budget.spill else f", and none can be spilled: {self.state.no_frame}"
+                unspilled = ""
+                if not self.budget.spill:
+                    refused = self._asked is not None and self._asked.on_excess == "refuse"
+                    why = "its budget says so" if refused else self.state.no_frame
+                    unspilled = f", and none can be spilled: {why}"
                 raise _TooFewRegisters(
                     f"not enough dead or spare registers for {what}: "
                     f"it needs {sum(group.count for group in template.groups)} and the kernel may have "

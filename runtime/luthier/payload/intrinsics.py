@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from luthier.errors import HookError
 from luthier.isa import registers as r
 from luthier.isa.hazard_model import hazard_model
@@ -109,6 +111,17 @@ def _write_register(call: Call, lowering: Lowering) -> list[str]:
     return text
 
 
+def _write_exec(call: Call, lowering: Lowering) -> list[str]:
+    """`_write_register` of EXEC, as wide as it is."""
+    ((kind, mask),) = call.arguments
+    register = ("i32", str(r.EXEC_LO))
+    if lowering.wave_size == 64:
+        return _write_register(replace(call, arguments=(register, (kind, mask))), lowering)
+    low = lowering.fresh()
+    write = _write_register(replace(call, arguments=(register, ("i32", low))), lowering)
+    return [f"{low} = trunc {kind} {mask} to i32", *write]
+
+
 _ATOMIC_ADD = {
     # type: (GFX9 and GFX10 mnemonic, GFX11 and later mnemonic, type of the data registers)
     "i32": ("global_atomic_add", "global_atomic_add_u32", "i32"),
@@ -189,6 +202,12 @@ BUILT_IN: dict[str, Intrinsic] = {
             "writeReg<T>(reg, value)",
             "changes it for the application and for later hooks",
             _write_register,
+        ),
+        Intrinsic(
+            "luthier::writeExec",
+            "writeExec(mask)",
+            "sets EXEC for the application's next instructions; of wave32 its lower 32 bits",
+            _write_exec,
         ),
         Intrinsic(
             "luthier::sAtomicAdd",

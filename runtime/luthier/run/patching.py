@@ -25,7 +25,7 @@ from luthier.errors import LuthierError, ToolError
 from luthier.lifting import lift
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject
-from luthier.patch import KernelReport, Refusal, RefusedError
+from luthier.patch import KernelReport, Refusal, RefusedError, UnresolvedCall
 from luthier.patch.companion import Companion, VariableBlock, cell_modules, patch_task
 from luthier.store import Store
 from luthier.task import InstrumentationTask
@@ -164,8 +164,12 @@ class Patcher:
         head = json.loads(kept[8 : 8 + size])
         fields: dict[str, Any] = head["report"]
         refusals = tuple(Refusal(**refusal) for refusal in fields.pop("refusals"))
+        unresolved = tuple(
+            UnresolvedCall(**{**call, "known_targets": tuple(call["known_targets"])})
+            for call in fields.pop("unresolved", ())
+        )
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
-        report = KernelReport(**values, refusals=refusals)
+        report = KernelReport(**values, refusals=refusals, unresolved=unresolved)
         modules = task.modules
         counters = None
         if head["counters"] is not None:

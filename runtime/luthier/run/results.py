@@ -41,7 +41,8 @@ def coverage(results: Iterable[KernelResult]) -> Table:
                 f"{count} refused ({kind}: {one.message})" for kind, (count, one) in by_kind(report.refusals).items()
             ]
             if report.unknown_calls:
-                notes.append(f"{report.unknown_calls} calls with unknown targets, which run uninstrumented")
+                first = f": {report.unresolved[0]}" if report.unresolved else ""
+                notes.append(f"{report.unknown_calls} calls with unknown targets, which run uninstrumented{first}")
         sites = "" if report is None else f"{report.sites}/{report.requested_sites}"
         rows.append((kernel.name, f"{kernel.instrumented}/{kernel.launches}", sites, "; ".join(notes)))
     return Table("", ("kernel", "launches", "sites", ""), rows)

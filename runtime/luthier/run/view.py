@@ -59,6 +59,7 @@ class KernelResult:
             "sites": None if report is None else report.sites,
             "hooks": None if report is None else report.insertions,
             "unknown_calls": None if report is None else report.unknown_calls,
+            "unresolved": [] if report is None else [str(call) for call in report.unresolved],
             "refused": {}
             if report is None
             else {

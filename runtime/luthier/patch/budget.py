@@ -1,0 +1,60 @@
+"""How many registers a kernel has, and how many it may have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from luthier.budgets import HookBudget
+from luthier.isa import OperandKind
+from luthier.isa.hazard_parties import pairs
+from luthier.isa.registers import VGPRS
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.binding import RegisterBudget
+
+
+def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> RegisterBudget:
+    """The registers a kernel has, and the most it may have without its largest work-group no longer fitting a
+    compute unit, or within the budget that is asked for."""
+    kernel, target = lifted.kernel, lifted.target
+    descriptor = kernel.descriptor
+    waves = -(-(kernel.max_flat_workgroup_size or 1024) // kernel.wave_size)
+    waves_per_simd = -(-waves // 4)  # four SIMDs a compute unit, or a work-group processor in its default mode
+    granule = target.vgpr_allocation_granule(kernel.wave_size)
+    fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
+    if target.unified_vgprs:
+        fitting -= descriptor.agprs
+    if asked is not None and asked.on_excess != "keep":
+        fitting = min(fitting, asked.vgpr_limit(lifted))
+    limit = max(min(target.addressable_vgprs, fitting), descriptor.architected_vgprs)
+    if named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
+        # In a unified file these are AGPRs by another name. More VGPRs would move the AGPRs and part the two.
+        limit = descriptor.architected_vgprs
+    # A payload runs with upper bits of VGPR numbers that are 0.
+    vgprs, limit = min(descriptor.architected_vgprs, target.named_vgprs), min(limit, target.named_vgprs)
+    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit)
+    if target.scalar_wait is None:
+        return budget
+    # What the application does not touch meets none of its instructions.
+    native, touched = lifted.effect_table.code(lifted.columns), 0
+    for block in lifted.blocks:
+        reads, writes, _ = native.together(block.first, block.last)
+        touched |= reads | writes
+    return replace(budget, untouched=~pairs(touched))
+
+
+def named_registers(lifted: LiftedRepresentation, file: range) -> int:
+    """Registers of a file up to the last one that an instruction of the kernel names.
+
+    These can be more than the descriptor seems to give. On GFX9 SGPRs are given in steps, and kernels without
+    FLAT_SCRATCH use its place. Hand-written kernels for targets with a unified register file name VGPRs at or above the
+    first AGPR (``accum_offset``), up to all that the wave has: v(accum_offset + n) is a(n).
+    """
+    code, isa = lifted.code, lifted.isa
+    reached = np.repeat(np.array(lifted.block_of) >= 0, np.diff(code.operand_start))
+    named = np.zeros(isa.register_count, bool)
+    named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
+    registers = np.flatnonzero(named)
+    last = isa.register_first_unit[registers] + isa.register_unit_count[registers] - 1
+    return int(last[(last >= file.start) & (last < file.stop)].max(initial=file.start - 1)) - file.start + 1
