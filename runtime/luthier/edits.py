@@ -1,8 +1,8 @@
 """Changes of an application's own instructions: added, removed, replaced, with other operands.
 
-What is added runs as part of the application: nothing is saved around it. Its author answers for what it does to
-registers, for wait states and for waits before what it reads. What would break control flow, addresses or modes is
-refused.
+What is added runs as part of the application: nothing is saved around it. It gets waits and wait states where it meets
+the application's instructions (`luthier.patch.edit_seams`); its author answers for what it does to registers, and for
+those among its own instructions. What would break control flow, addresses or modes is refused.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Edited:
         self.units = 0
         for edit in edits:
             point = edit.at + (edit.place == "after")
-            for effects in _effects_of(lifted, edit.code):
+            for effects in effects_of(lifted, edit.code):
                 self.reads[point] = self.reads.get(point, 0) | effects.reads
                 self.writes[point] = self.writes.get(point, 0) | effects.writes
                 self.units |= effects.reads | effects.writes
@@ -217,7 +217,8 @@ class Edited:
         return lifted.without_kills(self.replaced) if self.replaced else lifted
 
 
-def _effects_of(lifted: LiftedRepresentation, code: bytes) -> list[Effects]:
+def effects_of(lifted: LiftedRepresentation, code: bytes) -> list[Effects]:
+    """Of each of some instructions."""
     columns = Columns(lifted.isa.decode(code))
     return [lifted.effect_table.of(columns, number) for number in range(len(columns.code))]
 

@@ -48,6 +48,12 @@ def copies_settled(target: Target, lines: Iterable[str]) -> list[str]:
     return found
 
 
+def scalars_ready(target: Target, reads: int) -> list[str]:
+    """Assembly before some of the units in a bit set are read: what the application has just written must be there."""
+    wait = target.lane_mask_wait
+    return [wait] if wait is not None and target.scalar_wait is not None and reads & _KEPT else []
+
+
 def forget_reads(target: Target, wave_size: int) -> tuple[str, ...]:
     """Assembly behind which no SGPR counts as read by vector instructions."""
     return () if target.scalar_wait is None else ("ds_nop",) * DS_NOPS[wave_size]

@@ -23,6 +23,7 @@ from luthier.patch.budget import budget_of, named_registers
 from luthier.patch.copies import holder, unit_text
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
+from luthier.patch.edit_seams import with_waits
 from luthier.patch.emission import BoundPayload, Limits, emit, emit_call, leftovers
 from luthier.patch.frame import frame_place
 from luthier.patch.hazards import Seam, Seams
@@ -121,7 +122,8 @@ class Splicer:
     def __init__(
         self, task: InstrumentationTask, *, strict: bool, spill: bool, left_out: Container[int] = frozenset()
     ) -> None:
-        self.edited = Edited(task.lifted, task.edits)
+        edits = with_waits(task.lifted, task.edits)
+        self.edited = Edited(task.lifted, edits)
         self.lifted = self.edited.seen_by_liveness(task.lifted)
         self._asked, self._left_out = task.hook_budget, left_out
         self.budget = budget_of(task.lifted, task.hook_budget)
@@ -167,7 +169,7 @@ class Splicer:
             if (zone := zone_of(site)) is not None
         ]
         added: list[_Placement] = [
-            (one.at, one.zone, self._number(one.payload), (), True) for one in self._added(task.edits)
+            (one.at, one.zone, self._number(one.payload), (), True) for one in self._added(edits)
         ]
         # A counter on the way to a branch's target needs no vector registers, so it undoes no release of them.
         counters: list[_Placement] = [

@@ -108,10 +108,11 @@ class Steps:
     """The steps of all blocks of a kernel; made for a block when it is first asked for.
 
     Rules of which a party is missing in the kernel, and instructions that are far from all others of their rules, are
-    left out at once.
+    left out at once, unless instructions of others are to be among them (`everything`).
     """
 
-    def __init__(self, lifted: LiftedKernel) -> None:
+    def __init__(self, lifted: LiftedKernel, everything: bool = False) -> None:
+        self._everything = everything
         self.lifted = lifted
         self.model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
         self._native = lifted.effect_table.code(lifted.columns)
@@ -181,7 +182,8 @@ class Steps:
         without_nops[self._all_nops, 0] = 0
         near = _Near(lifted, _sums(without_nops))
         for rule in self.model.rules:
-            if not all((rule.number, name) in members for name in NEEDED if rule.hazard.parties(name)):
+            parties = [(rule.number, name) for name in NEEDED if rule.hazard.parties(name)]
+            if not self._everything and not all(party in members for party in parties):
                 continue
             places = {
                 name: members[rule.number, name][which] & reached for name in PARTS if (rule.number, name) in members
@@ -191,7 +193,8 @@ class Steps:
                 if number >= 0:
                     roles = self.model.parts(lifted.isa.opcode(number)).get((rule.number, "cleared_by"), ())
                     sure[position] = ALWAYS in roles
-            near.only(rule, places, sure[which])
+            if not self._everything:
+                near.only(rule, places, sure[which])
             for name, here in places.items():
                 place = rule.number, name
                 for index in np.flatnonzero(here).tolist():
