@@ -39,6 +39,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table", metavar="NAME", help="csv and json: this table alone; csv needs it, or a folder to write all to"
     )
+    trace = parser.add_argument_group("a table that need not fit into memory, such as a trace (text and json)")
+    trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")
+    trace.add_argument(
+        "--by",
+        metavar="COLUMN[/SIZE][+…]",
+        action="append",
+        help="group by these columns, or ranges of SIZE values, e.g. kernel+pc or address/4096; may be repeated",
+    )
+    trace.add_argument("--sum", metavar="COLUMN[+…]", help="add these columns up in each group, e.g. size")
+    trace.add_argument("--top", metavar="N", type=int, default=20, help="so many groups, 0: all (default: 20)")
+    trace.add_argument(
+        "--memory", metavar="MIB", type=int, help="what grouping may use; the rest goes to disk (default: 256)"
+    )
     parser.add_argument(
         "-o", "--output", metavar="OUT", help="where it goes (default: standard output); a folder for all tables as csv"
     )
@@ -50,6 +63,12 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("--table is for the formats csv and json")
     if args.against is not None and (args.format not in ("text", "json", "html") or args.table is not None):
         raise LuthierError("a comparison (--against) has the formats text, json and html, and no --table")
+    if args.trace is None and (args.by or args.sum or args.memory is not None):
+        raise LuthierError("--by, --sum and --memory are for --trace")
+    if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
+        raise LuthierError("a summary (--trace) has the formats text and json, and neither --table nor --against")
+    if args.top < 0:
+        raise LuthierError(f"--top {args.top} is no number of groups")
     with _folder(args.folder) as folder:
         return _report(folder, args)
 
@@ -71,6 +90,8 @@ def _report(folder: RunFolder, args: argparse.Namespace) -> int:
     }
     if args.against is not None:
         write = {args.format: lambda out: _write_comparison(folder, args, out)}
+    if args.trace is not None:
+        write = {args.format: lambda out: _write_summaries(folder, args, out)}
     if args.output:
         with writing_atomically(args.output) as file:
             write[args.format](file)
@@ -118,6 +139,19 @@ def _write_comparison(folder: RunFolder, args: argparse.Namespace, out: IO[bytes
     tables = [changed(table) for table in compared(folder, against) if table.rows]
     text = "\n\n".join(table.text(_width(args)) for table in tables)
     out.write(f"{text or 'the runs have neither kernels nor variables'}\n".encode())
+
+
+def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
+    from luthier.report.traces import MEMORY, Key, summaries
+
+    by = [[Key.parse(one) for one in text.split("+")] for text in args.by or ()] or [[]]
+    sums = args.sum.split("+") if args.sum else []
+    memory = MEMORY if args.memory is None else args.memory
+    tables = summaries(folder, args.trace, by, sums, args.top, memory)
+    if args.format == "json":
+        out.write(json.dumps([table.to_json() for table in tables], indent=2, default=str).encode() + b"\n")
+        return
+    out.write(("\n\n".join(table.text(_width(args)) for table in tables) + "\n").encode())
 
 
 def _width(args: argparse.Namespace) -> int:

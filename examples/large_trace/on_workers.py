@@ -1,0 +1,39 @@
+"""Ask several processes for what one has no room for: `on_workers.py RUN [WORKERS] [MEMORY]` (4 workers of 500MB).
+
+How often is each cache line touched? There are tens of millions of lines, so a table of all of them, and the addresses
+it is made of, are more than one worker may have. Dask reads the run directory's Parquet file as it stands, deals the
+lines out to workers by their number, and each counts its own. On a cluster, give `Client` the address of its scheduler.
+Needs dask[dataframe,distributed].
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+LINE = 64
+"""Bytes."""
+
+
+def reuse(run: Path, workers: int, memory: str) -> dict[int, int]:
+    """Number of accesses of a line -> lines that have so many."""
+    import dask
+    import dask.dataframe as dd
+    from dask.distributed import Client, LocalCluster
+
+    dask.config.set({"dataframe.convert-string": False, "distributed.worker.memory.pause": 0.9})
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        trace = dd.read_parquet(run / "trace-accesses.parquet", columns=["address"], split_row_groups=16)
+        lines = (trace["address"] // LINE).to_frame(name="line")
+        touched = lines.groupby("line", sort=False).size(split_out=8 * workers)
+        counts = touched.value_counts().compute()
+    return {int(times): int(many) for times, many in sorted(counts.items())}
+
+
+if __name__ == "__main__":
+    number, limit = (sys.argv[2:] + ["4", "500MB"][len(sys.argv) - 2 :])[:2]
+    for times, many in reuse(Path(sys.argv[1]), int(number), limit).items():
+        print(f"{many} lines were touched {times} times")

@@ -1,0 +1,169 @@
+"""Summaries of tables that need not fit into memory: records by kernel, instruction, page, or any other column.
+
+DuckDB groups what pyarrow reads batch by batch; what does not fit into its share of memory it keeps in a temporary
+folder. The file itself it never sees, so what a stranger's run directory holds is checked as everywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from luthier.errors import LuthierError
+from luthier.run.folder import RunFolder
+from luthier.run.tables import TableReader
+from luthier.table import Table
+
+MEMORY = 256
+"""MiB that grouping may use, besides some 150 for the programs and what is being read."""
+LEAST = 64
+"""MiB without which DuckDB does nothing."""
+_KEY = re.compile(r"(?P<column>.+?)(?:/(?P<size>0x[0-9a-fA-F]+|[0-9]+))?")
+_IN_HEX = ("address", "pc")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column to group by, or ranges of it."""
+
+    column: str
+    size: int = 1
+    """Values of so many in a row are one group, which is called by its first: 4096 for pages."""
+
+    @classmethod
+    def parse(cls, text: str) -> Key:
+        """A key from ``COLUMN`` or ``COLUMN/SIZE``.
+
+        Raises:
+            LuthierError: it is neither.
+        """
+        match = _KEY.fullmatch(text)
+        size = int(match["size"] or "1", 0) if match else 0
+        if match is None or not 0 < size < 1 << 63:
+            raise LuthierError(f"{text!r} is no column, nor COLUMN/SIZE")
+        return cls(match["column"], size)
+
+    def __str__(self) -> str:
+        return self.column if self.size == 1 else f"{self.column}/{self.size}"
+
+
+def table_name(run: RunFolder, name: str) -> str:
+    """The table that people call `name`: a channel's without ``trace-``, too.
+
+    Raises:
+        LuthierError: there is none.
+    """
+    for known in (name, f"trace-{name}"):
+        if known in run.names:
+            return known
+    raise LuthierError(f"{run.path} has no table {name!r}; it has {', '.join(run.names)}")
+
+
+def summaries(
+    run: RunFolder,
+    name: str,
+    by: Sequence[Sequence[Key]],
+    sums: Sequence[str] = (),
+    top: int = 20,
+    memory: int = MEMORY,
+) -> list[Table]:
+    """For each of `by` a table of its groups, those with most rows first.
+
+    Args:
+        name: of the table, as `table_name` takes it.
+        by: columns, whose values together are a group; none: everything is one.
+        sums: columns to add up in each group.
+        top: groups that are shown; 0: all.
+        memory: MiB that grouping may use.
+
+    Raises:
+        LuthierError: there is no such table or column, it is damaged, its values cannot be grouped or added up, or
+            memory or disk do not suffice.
+    """
+    if memory < LEAST:
+        raise LuthierError(f"{memory} MiB of memory are too little to group anything: give {LEAST} or more")
+    return [_summary(run, table_name(run, name), keys, sums, top, memory) for keys in by]
+
+
+def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str], top: int, memory: int) -> Table:
+    import duckdb
+    import pyarrow as pa
+
+    with run.table(name) as reader, tempfile.TemporaryDirectory(prefix="luthier-groups-") as spilled:
+        types = _types(reader, keys, sums)
+        columns = list(dict.fromkeys([*(key.column for key in keys), *sums])) or reader.columns[:1]
+        schema = pa.schema([reader.arrow.field(column) for column in columns])
+        settings = {
+            "memory_limit": f"{memory}MiB",
+            "temp_directory": spilled,
+            "threads": 2,
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        selected = [_value(key, types) for key in keys]
+        counted = [*selected, "count(*)", *(f"sum({_quoted(column)})" for column in sums)]
+        groups = f"GROUP BY {', '.join(str(at + 1) for at in range(len(selected)))}" if selected else ""
+        order = ", ".join([f"{len(selected) + 1} DESC", *(str(at + 1) for at in range(len(selected)))])
+        query = f"SELECT {', '.join(counted)} FROM rows {groups} ORDER BY {order}" + (f" LIMIT {top}" if top else "")
+        try:
+            with duckdb.connect(":memory:", config=settings) as database:
+                rows = pa.RecordBatchReader.from_batches(schema, reader.batches(columns))
+                database.register("rows", rows)
+                found = database.execute(query).fetchall()
+        except duckdb.Error as problem:
+            # Of a file that is damaged, DuckDB tells what pyarrow's reader said.
+            reason = str(problem).splitlines()[0]
+            raise LuthierError(f"{reader.path} cannot be summarised by {_words(keys)}: {reason}") from None
+        total = reader.rows
+    cells = [
+        [*(_shown(key, value) for key, value in zip(keys, row, strict=False)), row[len(keys)], *row[len(keys) + 1 :]]
+        for row in found
+    ]
+    shares = [[*row, round(100 * row[len(keys)] / total, 2) if total else None] for row in cells]
+    heads = (*map(str, keys), "rows", *(f"sum of {column}" for column in sums), "%")
+    return Table(f"{name} by {_words(keys)}, {total} rows", heads, shares)
+
+
+def _types(reader: TableReader, keys: Sequence[Key], sums: Sequence[str]) -> dict[str, Any]:
+    import pyarrow as pa
+
+    types = {field.name: field.type for field in reader.arrow}
+    for column in [*(key.column for key in keys), *sums]:
+        if column not in types:
+            raise LuthierError(f"{reader.path} has no column {column!r}; it has {', '.join(reader.columns)}")
+        if pa.types.is_nested(types[column]):
+            raise LuthierError(f"the column {column} of {reader.path} has several values in each row")
+    for column in sums:
+        if not (pa.types.is_integer(types[column]) or pa.types.is_floating(types[column])):
+            raise LuthierError(f"the column {column} of {reader.path} holds no numbers to be added up")
+    for key in keys:
+        if key.size > 1 and not pa.types.is_integer(types[key.column]):
+            raise LuthierError(f"the column {key.column} of {reader.path} holds no integers, which {key} is of")
+    return types
+
+
+def _value(key: Key, types: dict[str, Any]) -> str:
+    column = _quoted(key.column)
+    if key.size == 1:
+        return column
+    # As 128-bit numbers: sizes may be beyond what small columns hold. Ranges of negative numbers begin below them.
+    wide = f"CAST({column} AS HUGEINT)"
+    return f"{wide} - (({wide} % {key.size}) + {key.size}) % {key.size}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _words(keys: Sequence[Key]) -> str:
+    return ", ".join(map(str, keys)) or "nothing"
+
+
+def _shown(key: Key, value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and (key.column in _IN_HEX or key.size > 1):
+        return hex(value)
+    return value.hex() if isinstance(value, bytes) else value
