@@ -1,12 +1,16 @@
-"""What the tools that ship cost: wave-instructions of patched kernels over those of the originals, and registers.
+"""What the tools that ship cost, of patched kernels over the originals: wave-instructions, time, registers, occupancy.
 
-The kernels are those of examples/apps, on the emulated device. `make setup` installs the tools.
+The kernels are those of examples/apps, on the emulated device. `make setup` installs the tools. The tables go into
+docs/tools.md, too.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
@@ -20,11 +24,18 @@ from run import Row
 
 from luthier_build.compile import compile_application
 
-APPS = Path(__file__).parents[1] / "examples" / "apps"
+ROOT = Path(__file__).parents[1]
+APPS = ROOT / "examples" / "apps"
+PAGE = ROOT / "docs" / "tools.md"
+MARKS = "<!-- costs: made by make bench -->\n", "<!-- end of costs -->\n"
+TIMES = 3
+"""Launches, of which the fastest counts."""
 TARGETS = ("gfx90a", "gfx1201")
 TOOLS = {
     "address_heatmap": "address_heatmap",
     "block_profile": "block_profile",
+    "block_timing": "block_timing",
+    "block_timing of waves": "block_timing:what=waves",
     "coalescing": "coalescing",
     "divergence": "divergence",
     "divergence, blocks alone": "divergence:histogram=false,branches=false",
@@ -32,6 +43,7 @@ TOOLS = {
     "instruction_mix": "instruction_mix",
     "launch_log": "launch_log",
     "lds_bank_conflicts": "lds_bank_conflicts",
+    "lds_race": "lds_race",
     "mem_trace": "mem_trace",
     "opcode_histogram": "opcode_histogram",
     "value_log of stores": "value_log:at=global_store_*",
@@ -39,18 +51,49 @@ TOOLS = {
 """As shown, and as given on the command line."""
 
 
-def _executed(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> int:
+@dataclass
+class Cost:
+    """Of one tool on one target, over the kernels in which it does something."""
+
+    instructions: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    vgprs: int = 0
+    sgprs: int = 0
+    occupancy: tuple[int, int] = (0, 0)
+    """Waves a SIMD, before and after, of the kernel that loses most."""
+
+    def line(self, shown: str) -> str:
+        """A row of the page's table."""
+        before, after = self.occupancy
+        cells = (
+            *(shown, str(len(self.instructions)), f"{_mean(self.instructions):.2f}x", f"{max(self.instructions):.1f}x"),
+            *(f"{_mean(self.seconds):.1f}x", str(self.vgprs), str(self.sgprs)),
+            "same" if before == after else f"{before} → {after}",
+        )
+        return f"| {' | '.join(cells)} |\n"
+
+
+def _mean(ratios: list[float]) -> float:
+    return float(prod(ratios) ** (1 / len(ratios)))
+
+
+def _run(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> tuple[int, float]:
+    """Instructions that are executed, and CPU seconds of a launch."""
     module = device.load(data)
     for channel in module.channels.values():
         channel.listen(lambda records: None)
-    arguments = plan.materialise()
-    module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
-    return device.stats.instructions
+    arguments, fastest = plan.materialise(), float("inf")
+    for _ in range(TIMES):
+        began = time.process_time()
+        module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+        fastest = min(fastest, time.process_time() - began)
+    return device.stats.instructions, fastest
 
 
 def measure() -> Iterable[Row]:
-    """Yield the rows: geometric means over the kernels in which a tool does something, and their VGPRs."""
+    """Yield the rows: geometric means over the kernels in which a tool does something, and what it takes of them."""
     installed, plans = find_entry_points(), read_plans(APPS / "launch.toml")
+    tables: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for target in TARGETS:
             device = open_device(f"emu:{target}")
@@ -58,19 +101,37 @@ def measure() -> Iterable[Row]:
             objects = {}
             for name, plan in plans.items():
                 path = compile_application(APPS / f"{name}.hip", target, Path(folder) / f"{name}-{target}.hsaco")
-                objects[name] = load_object(path), plan
+                object = load_object(path)
+                objects[name] = object, plan, _run(device, object.data, plan)
             for shown, given in TOOLS.items():
                 if given.partition(":")[0] not in installed:
                     continue
-                ratios, registers = [], 0
-                for object, plan in objects.values():
+                cost = Cost()
+                for object, plan, (before, seconds) in objects.values():
                     patched = patch_object(object, parse_tool(given).instrument, [plan.kernel])
                     report = next((kernel for kernel in patched.report.kernels if kernel.changed), None)
                     if report is None:
                         continue
-                    before = _executed(device, object.data, plan)
-                    ratios.append(_executed(device, patched.data, plan) / before)
-                    registers = max(registers, report.vgprs[1] - report.vgprs[0])
-                mean = prod(ratios) ** (1 / len(ratios))
-                yield Row(f"{shown}, {target}, {len(ratios)} kernels, worst {max(ratios):.1f}x", mean, "x instructions")
-                yield Row(f"{shown}, {target}, VGPRs more, at most", registers, "")
+                    after, took = _run(device, patched.data, plan)
+                    cost.instructions.append(after / before)
+                    cost.seconds.append(took / seconds)
+                    cost.vgprs = max(cost.vgprs, report.vgprs[1] - report.vgprs[0])
+                    cost.sgprs = max(cost.sgprs, report.sgprs[1] - report.sgprs[0])
+                    cost.occupancy = max(cost.occupancy, report.waves_per_simd, key=lambda pair: pair[0] - pair[1])
+                tables.setdefault(target, []).append(cost.line(shown))
+                what = f"{shown}, {target}, {len(cost.instructions)} kernels"
+                worst = f"{what}, worst {max(cost.instructions):.1f}x"
+                yield Row(worst, _mean(cost.instructions), "x instructions")
+                yield Row(f"{what}, time", _mean(cost.seconds), "x CPU time, emulated")
+                yield Row(f"{what}, VGPRs more, at most", cost.vgprs, "")
+    _write(tables)
+
+
+def _write(tables: dict[str, list[str]]) -> None:
+    """Put the tables into the page."""
+    head = "| tool | kernels | instructions | worst | time | VGPRs more | SGPRs more | waves a SIMD |\n"
+    parts = [f"\n{target}:\n\n{head}|{' --- |' * 8}\n{''.join(lines)}" for target, lines in tables.items()]
+    begin, end = (re.escape(mark) for mark in MARKS)
+    page = PAGE.read_text()
+    fresh = re.sub(f"{begin}.*{end}", lambda _: f"{MARKS[0]}{''.join(parts)}\n{MARKS[1]}", page, flags=re.DOTALL)
+    PAGE.write_text(fresh)
