@@ -96,7 +96,7 @@ def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str]
         types = _types(reader, keys, sums)
         columns = list(dict.fromkeys([*(key.column for key in keys), *sums])) or reader.columns[:1]
         schema = pa.schema([reader.arrow.field(column) for column in columns])
-        settings = {
+        settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{memory}MiB",
             "temp_directory": spilled,
             "threads": 2,
