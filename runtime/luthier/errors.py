@@ -33,6 +33,8 @@ class LuthierError(Exception):
         self.kernel = kernel
         self.offset = offset
         self.target = target
+        self.source: str | None = None
+        """Source line of the instruction at `offset`, where it is known."""
 
     def __str__(self) -> str:
         place = [
@@ -41,6 +43,7 @@ class LuthierError(Exception):
                 ("object", self.object),
                 ("kernel", self.kernel),
                 ("offset", None if self.offset is None else f"{self.offset:#x}"),
+                ("source", self.source),
                 ("target", self.target),
             )
             if value is not None

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from luthier.cli.selection import add_object_arguments
 from luthier.isa.listing import Row, instruction_rows
 from luthier.objects import CodeObject, load_objects
 from luthier.objects.names import select
+
+if TYPE_CHECKING:
+    from luthier.objects import SourceLocation
 
 _PADDING = {"s_nop", "s_code_end", ".long", ".byte"}
 """What fills the space between functions."""
@@ -32,6 +36,7 @@ class Part:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options. Without --target, all code objects are shown."""
     add_object_arguments(parser)
+    parser.add_argument("-l", "--lines", action="store_true", help="source lines, where debug information has them")
     parser.add_argument("--json", action="store_true", help="the same for programs")
 
 
@@ -43,11 +48,13 @@ def run(args: argparse.Namespace) -> int:
         chosen = set(select(sorted({name for found in objects for name in found.kernels}), args.kernel, file=args.file))
         objects = [found for found in objects if chosen & found.kernels.keys()]
     if args.json:
-        print(json.dumps([describe(found, chosen) for found in objects], indent=1))
+        print(json.dumps([describe(found, chosen, lines=args.lines) for found in objects], indent=1))
     else:
         for found in objects:
-            for line in listing(found, chosen):
+            for line in listing(found, chosen, lines=args.lines):
                 print(line)
+            for problem in found.source.problems if args.lines else ():
+                print(f"{found.name}: {problem}", file=sys.stderr)
     return 0
 
 
@@ -92,8 +99,12 @@ def with_label(row: Row, names: dict[int, str]) -> str:
     return f"{row.text.rpartition(' ')[0]} {names[row.target]}"
 
 
-def listing(found: CodeObject, chosen: Collection[str] | None = None) -> Iterator[str]:
-    """The lines of one code object."""
+def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> Iterator[str]:
+    """The lines of one code object.
+
+    Args:
+        lines: tell of each instruction that comes from another source line than the one before where that is.
+    """
     listed = [(part, rows(found, part)) for part in parts(found, chosen)]
     names = labels(listed)
     yield f"{found.name}: {found.target}, code object v{found.abi}"
@@ -103,9 +114,13 @@ def listing(found: CodeObject, chosen: Collection[str] | None = None) -> Iterato
         kind = f"kernel, wave{part.wave_size}" if part.kernel else "function" if part.name else "no function"
         yield ""
         yield f"{part.address:016x} <{part.name or '?'}>: // {kind}, {part.size} bytes, {len(every)} instructions"
-        for row in every:
+        before: SourceLocation | None = None
+        for row, source in zip(every, sources(found, every, lines=lines), strict=True):
             if row.address in names and row.address != part.address:
                 yield f"{names[row.address]}:"
+            if source is not None and source != before:
+                yield f"; {source}"
+            before = source or before
             yield f"  {row.address:8x}  {_words(row.encoding):26}  {with_label(row, names)}"
     yield ""
 
@@ -120,7 +135,16 @@ def _is_padding(every: list[Row]) -> bool:
     return all(row.text.split()[0] in _PADDING for row in every)
 
 
-def describe(found: CodeObject, chosen: Collection[str] | None = None) -> dict[str, Any]:
+def sources(found: CodeObject, every: list[Row], *, lines: bool) -> list[SourceLocation | None]:
+    """Where each instruction comes from, if that is asked for and known."""
+    if not lines:
+        return [None] * len(every)
+    source = found.source
+    numbers = source.numbers([row.address for row in every]).tolist()
+    return [None if number < 0 else source.locations[number] for number in numbers]
+
+
+def describe(found: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> dict[str, Any]:
     """What `--json` says of one code object; addresses are numbers, encodings are hexadecimal in memory order."""
     listed = [(part, rows(found, part)) for part in parts(found, chosen)]
     names = labels(listed)
@@ -141,8 +165,9 @@ def describe(found: CodeObject, chosen: Collection[str] | None = None) -> dict[s
                         "text": row.text,
                         **({"label": names[row.address]} if row.address in names else {}),
                         **({} if row.target is None else {"target": row.target, "target_label": names[row.target]}),
+                        **({} if source is None else {"source": source.to_json()}),
                     }
-                    for row in every
+                    for row, source in zip(every, sources(found, every, lines=lines), strict=True)
                 ],
             }
             for part, every in listed

@@ -406,11 +406,15 @@ class EmulatedDevice:
                 result = launch.run(self.memory, self._executor)
             self._stats = result.stats
             if self._checks is not None:
-                from luthier.emulator.inspection.checks import warn
+                from luthier.emulator.inspection.checks import warn, with_sources
 
                 self._findings = () if checker is None else checker.findings()
                 self._findings += () if watch is None else watch.findings()
+                self._findings = with_sources(self._findings, handle.module.object.source)
                 warn(self._findings)
             if result.fault is not None:
+                fault, source = result.fault, handle.module.object.source
+                if fault.offset is not None and source.present and (line := source.at(fault.offset)) is not None:
+                    fault.source = str(line)
                 raise result.fault
             return result.stats

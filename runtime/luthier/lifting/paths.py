@@ -9,9 +9,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from luthier.lifting.model import CallSite, LiftedKernel
+from luthier.objects.source import in_source
+
+if TYPE_CHECKING:
+    from luthier.objects import SourceLocation
 
 MOST_CONTEXTS = 64
 """Keys for which a function is followed apart; further ones are joined."""
@@ -26,18 +30,22 @@ class Place:
     address: int
     """Virtual."""
     text: str
+    source: SourceLocation | None = None
+    """Where it comes from, if debug information says so."""
 
     def __str__(self) -> str:
-        return f"{self.address:#x} ({self.text})"
+        return f"{self.address:#x} ({self.text}){in_source(self.source)}"
 
     def to_json(self) -> dict[str, Any]:
         """For JSON."""
-        return {"address": self.address, "text": self.text}
+        source = None if self.source is None else self.source.to_json()
+        return {"address": self.address, "text": self.text, "source": source}
 
 
 def place_of(lifted: LiftedKernel, index: int) -> Place:
     """The place of an instruction."""
-    return Place(lifted.columns.address[index], lifted.isa.text(lifted.code, index))
+    address, source = lifted.columns.address[index], lifted.object.source
+    return Place(address, lifted.isa.text(lifted.code, index), source.at(address) if source.present else None)
 
 
 def successors(lifted: LiftedKernel) -> list[list[int]]:

@@ -79,6 +79,11 @@ class SourceLocation:
         return [{**frame._asdict(), "name": frame.name} for frame in self.frames]
 
 
+def in_source(location: SourceLocation | None) -> str:
+    """A location as what is said of an instruction ends with it; empty if it is not known."""
+    return "" if location is None else f" [{location}]"
+
+
 class SourceMap:
     """The source of one code object, read as far as it is asked for.
 

@@ -28,6 +28,7 @@ from luthier.emulator.running.executor import Block
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.emulator.running.worker import Access
 from luthier.errors import DeviceError
+from luthier.objects.source import SourceLocation, SourceMap, in_source
 
 UNINITIALISED, RACES = "uninitialised", "races"
 CHECKS = (UNINITIALISED, RACES, WAITS, HAZARDS)
@@ -86,6 +87,8 @@ class Finding:
     """Of a race."""
     count: int = 1
     """Lane accesses of which this is the first."""
+    source: SourceLocation | None = None
+    """Of the instruction, if debug information says so."""
 
     def __str__(self) -> str:
         who = f"work-group {self.workgroup} wave {self.wave}" + ("" if self.lane is None else f" lane {self.lane}")
@@ -94,8 +97,17 @@ class Finding:
         more = f"; {self.count} such accesses" if self.count > 1 else ""
         return (
             f"{what} in {self.kernel} at {self.address:#x} ({self.text}): "
-            f"{who} {_VERBS[self.kind]} {self.where}{second}{more}"
+            f"{who} {_VERBS[self.kind]} {self.where}{second}{more}{in_source(self.source)}"
         )
+
+
+def with_sources(
+    findings: Iterable[Finding | WaitFinding | LaunchHazard], source: SourceMap
+) -> tuple[Finding | WaitFinding | LaunchHazard, ...]:
+    """The findings with the source lines of their instructions."""
+    if not source.present:
+        return tuple(findings)
+    return tuple(replace(finding, source=source.at(finding.address)) for finding in findings)
 
 
 def warn(findings: Iterable[object]) -> None:

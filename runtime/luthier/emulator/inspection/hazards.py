@@ -29,6 +29,7 @@ from luthier.lifting.hazards.findings import lacking
 from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State
 from luthier.lifting.hazards.steps import Step, instance_of, step_of
 from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.objects.source import SourceLocation, in_source
 
 HAZARDS = "hazards"
 MOST = 1 << 14
@@ -73,6 +74,8 @@ class LaunchHazard:
     workgroup: int
     wave: int
     check: str = HAZARDS
+    source: SourceLocation | None = None
+    """Of the instruction, if debug information says so."""
 
     def __str__(self) -> str:
         by = f" by {self.registers}" if self.registers else ""
@@ -80,7 +83,7 @@ class LaunchHazard:
         what = lacking(self.there, self.needed, self.clock, self.remedy)
         return (
             f"hazard in {self.kernel} at {self.address:#x} ({self.text}): work-group {self.workgroup} wave {self.wave}"
-            f"{behind}: {self.hazard}; {what}"
+            f"{behind}: {self.hazard}; {what}{in_source(self.source)}"
         )
 
 

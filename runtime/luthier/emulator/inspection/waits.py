@@ -20,6 +20,7 @@ from luthier.isa import registers as r
 from luthier.isa.waits import WaitModel, wait_model
 from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.waits.steps import HALVES, Step, fills_half, step_of
+from luthier.objects.source import SourceLocation, in_source
 
 WAITS = "waits"
 POISON = 0x7FF7A5A5
@@ -69,12 +70,15 @@ class WaitFinding:
     lane: int | None
     """None of a scalar register."""
     check: str = WAITS
+    source: SourceLocation | None = None
+    """Of the instruction, if debug information says so."""
 
     def __str__(self) -> str:
         who = f"work-group {self.workgroup} wave {self.wave}" + ("" if self.lane is None else f" lane {self.lane}")
         return (
             f"missing wait in {self.kernel} at {self.address:#x} ({self.text}): {who} {self.access} {self.register} "
             f"before {self.producer:#x} ({self.producer_text}) need be done; {self.counter}({self.enough}) is enough"
+            f"{in_source(self.source)}"
         )
 
 
