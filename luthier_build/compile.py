@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,7 +63,9 @@ def copy_headers(folder: Path) -> Path:
 def _compile(unit: Unit, output: Path, label: str, settings: Settings, report: Report) -> None:
     report(f"{label} {unit.module}: compiling for {unit.target}")
     forget(output)
-    remember(output, unit.key, compile_unit(unit, output, verbose=settings.verbose, report=report))
+    start = time.time_ns()
+    inputs = compile_unit(unit, output, verbose=settings.verbose, report=report)
+    remember(output, unit.key, inputs, start)
 
 
 def _bundle(name: str, objects: Mapping[str, Path], folder: Path, settings: Settings, toolchain: Toolchain) -> Path:

@@ -21,9 +21,11 @@ from luthier.module.packages import RECORD
 
 from luthier_build.package import BuiltModule, compile_tool
 from luthier_build.settings import Settings, load_settings, read_table
-from luthier_build.workspace import write_atomic
+from luthier_build.workspace import write_atomic, written_since
 
 VARIABLE = "LUTHIER_EDITABLE_REBUILD"
+UNCERTAIN = [-1, -1]
+"""In a record, the state of a file that was written while the modules were built: the next use builds them again."""
 _FILES_OF_SETTINGS = ("pyproject.toml", "setup.py")
 
 
@@ -63,6 +65,14 @@ def write_record(
         for name, origin in settings.origins.items()
         if origin.startswith(("flag", "config setting", "environment"))
     }
+    sources = {project / name for name in _FILES_OF_SETTINGS}
+    sources.update(path for module in built for path in module.device.dependencies)
+    states = _states(sources | {path for module in built for path in module.artefacts})
+    start = min((module.start for module in built), default=None)
+    for path in sources:
+        own = path.is_relative_to(project / settings.build_dir)  # copies of Luthier's headers
+        if start is not None and not own and path.exists() and written_since(path, start):
+            states[str(path)] = UNCERTAIN
     record = {
         "luthier": __version__,
         "project": str(project),
@@ -71,10 +81,7 @@ def write_record(
         "table": table,
         "setup": _digest(project / "setup.py"),
         "rebuild": settings.editable_rebuild,
-        "inputs": _states(
-            [project / name for name in _FILES_OF_SETTINGS]
-            + [path for module in built for path in (*module.device.dependencies, *module.artefacts)]
-        ),
+        "inputs": states,
     }
     write_atomic(destination / RECORD, json.dumps(record, indent=0) + "\n")
 

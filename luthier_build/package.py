@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -42,6 +43,8 @@ class BuiltModule:
     device: DeviceModule
     manifest: Manifest
     artefacts: tuple[Path, ...]
+    start: int
+    """When (`time.time_ns`) its sources began to be read."""
 
 
 def artefact_names(module: ModuleSettings) -> tuple[str, ...]:
@@ -120,12 +123,13 @@ def compile_tool(
             report(f"{name.replace('_', '-')} = {getattr(settings, name)!r} (from {origin})")
     chosen = toolchain or find_toolchain(settings)
     built = []
+    start = time.time_ns()
     with build_folder((project / settings.build_dir).resolve()) as folder:
         devices = compile_modules(settings.modules, settings, chosen, project=project, folder=folder, report=report)
         for device in devices:
             manifest = describe_module(device, settings.package, chosen, project.resolve(), folder)
             paths = tuple(destination / name for name in artefact_names(settings.module(device.name)))
-            built.append(BuiltModule(device, manifest, paths))
+            built.append(BuiltModule(device, manifest, paths, start))
             if settings.check_hooks:
                 check_hooks(device, folder, settings.jobs)
         # Only now, and together, so that an error in any module leaves the package as it was.

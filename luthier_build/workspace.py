@@ -14,6 +14,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -153,16 +154,33 @@ def is_current(output: Path, key: str) -> bool:
         return False  # never made, half made, or an input is gone: make it
 
 
+def written_since(path: Path, start: int) -> bool:
+    """Whether a file was written or removed between `start` (`time.time_ns`) and now: who read it meanwhile may have
+    read what it was before. A time still to come tells of a wrong clock, not of that."""
+    try:
+        return start <= path.stat().st_mtime_ns <= time.time_ns()
+    except OSError:
+        return True
+
+
 def forget(output: Path) -> None:
     """Drop the record before `output` is made anew, so that an interrupted build cannot pass for a finished one."""
     with writing(output):
         _record_of(output).unlink(missing_ok=True)
 
 
-def remember(output: Path, key: str, inputs: Iterable[Path]) -> None:
-    """Record that `output` is now complete, made by `key` from `inputs`."""
+def remember(output: Path, key: str, inputs: Iterable[Path], start: int | None = None) -> None:
+    """Record that `output` is now complete, made by `key` from `inputs`.
+
+    Args:
+        start: when (`time.time_ns`) they began to be read. One that was written since may be in `output` as it was
+            before or as it is now: the record then fits neither.
+    """
     with writing(output):
-        record = {"key": key, "output": digest(output), "inputs": {os.fspath(path): digest(path) for path in inputs}}
+        states = {
+            os.fspath(path): "" if start is not None and written_since(path, start) else digest(path) for path in inputs
+        }
+        record = {"key": key, "output": digest(output), "inputs": states}
     write_atomic(_record_of(output), json.dumps(record, indent=0))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -127,6 +128,38 @@ def test_what_the_build_was_given_counts_in_the_next(project: Path) -> None:
     edit(project / "followed/device.hip", "step", "stride")
     assert python(project, "from followed import device; print(*device.targets)")[0] == "gfx1100\n"
     assert json.loads((project / "followed/device.json").read_text())["hooks"][0]["parameters"][0]["name"] == "stride"
+
+
+def started(project: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(project)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", HOOKS], cwd="/", env=environment, text=True, **pipes)
+
+
+def test_an_edit_while_the_compiler_runs_reaches_the_next_program(project: Path) -> None:
+    edit(project / "followed/device.hip", "step", "stride")
+    first = started(project)
+    # clang writes its dependency file when it has read everything, long before its code object.
+    while not any(path.stat().st_size for path in project.glob("build/luthier/device/.device-*.d")):
+        assert first.poll() is None
+        time.sleep(0.001)
+    edit(project / "followed/device.hip", "stride", "pace")
+    output, told = first.communicate()
+    assert first.returncode == 0, told
+    assert output in ("count ['stride']\n", "count ['pace']\n")  # libclang may have read it after the compiler
+    output, told = python(project, HOOKS)
+    assert output == "count ['pace']\n"
+    assert "compiling for gfx942" in told
+    assert python(project, HOOKS) == ("count ['pace']\n", "")
+
+
+def test_of_several_programs_one_builds_and_the_others_wait(project: Path) -> None:
+    edit(project / "followed/device.hip", "step", "stride")
+    programs = [started(project) for _ in range(3)]
+    told = [program.communicate() for program in programs]
+    assert [program.returncode for program in programs] == [0, 0, 0], told
+    assert {output for output, _ in told} == {"count ['stride']\n"}
+    assert sum(error.count("compiling for gfx942") for _, error in told) == 1
 
 
 def test_a_damaged_record_is_an_error(project: Path) -> None:
