@@ -346,7 +346,9 @@ def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: st
     elif show == ["--luthier-showme:link"]:
         print()  # the embedded bitcode needs nothing of the linker
     elif show == ["--luthier-cmakedir"]:
-        print(Path(__file__).resolve().parent / "cmake")
+        from luthier_build.__main__ import cmake_dir
+
+        print(cmake_dir())
     else:
         known = "--luthier-show, --luthier-showme:compile, --luthier-showme:link, --luthier-cmakedir"
         print(f"{name}: error: {' '.join(show)}: choose one of {known}", file=sys.stderr)

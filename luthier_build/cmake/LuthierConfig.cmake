@@ -1,6 +1,6 @@
 # CMake package of Luthier.
 #
-#   find_package(Luthier REQUIRED)      # -DLuthier_DIR=$(luthier-cc --luthier-cmakedir)
+#   find_package(Luthier REQUIRED)      # -DLuthier_DIR=$(python -m luthier_build cmake-dir)
 #
 #   luthier_add_tool(<target> SOURCES <file.hip>...
 #                    [NAME <module>] [PACKAGE <python package>] [TARGETS <gfx942>...]
@@ -9,13 +9,17 @@
 #     Builds one device module: <folder>/<module>.hipfb with its manifest, Python module and stub. The files are in
 #     the target's property LUTHIER_ARTEFACTS.
 #
+#   luthier_install_tool(<target> DESTINATION <folder> [COMPONENT <component>])
+#     Installs those files, as install(FILES) does.
+#
 #   luthier_instrument_flags(<variable> [COMPILER <clang++ or hipcc>])
 #     The flags that embed hooks where device code is compiled, as a list; default compiler: CMAKE_HIP_COMPILER.
 #
 #   luthier_instrument(<target>...)
 #     Adds those flags to the HIP sources of targets. Not needed with -DCMAKE_HIP_COMPILER_LAUNCHER=luthier-cc.
 #
-# Luthier_CC and Luthier_EXECUTABLE are the programs used.
+# Luthier_CC and Luthier_EXECUTABLE are the programs used; the target Luthier::headers has the folder with
+# luthier/luthier.h, Luthier_INCLUDE_DIR.
 
 cmake_minimum_required(VERSION 3.20)
 
@@ -27,6 +31,16 @@ if(NOT Luthier_EXECUTABLE OR NOT Luthier_CC)
   set(Luthier_FOUND FALSE)
   set(Luthier_NOT_FOUND_MESSAGE "the programs luthier and luthier-cc were not found: put them on the PATH")
   return()
+endif()
+
+find_path(
+  Luthier_INCLUDE_DIR luthier/luthier.h
+  PATHS "${CMAKE_CURRENT_LIST_DIR}/../compiler_plugin/include" "${CMAKE_CURRENT_LIST_DIR}/../../compiler_plugin/include"
+  NO_DEFAULT_PATH DOC "the folder with Luthier's device headers")
+mark_as_advanced(Luthier_INCLUDE_DIR Luthier_EXECUTABLE Luthier_CC)
+if(NOT TARGET Luthier::headers)
+  add_library(Luthier::headers INTERFACE IMPORTED)
+  set_target_properties(Luthier::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${Luthier_INCLUDE_DIR}")
 endif()
 
 function(luthier_add_tool target)
@@ -86,6 +100,23 @@ function(luthier_add_tool target)
     VERBATIM)
   add_custom_target(${target} ALL DEPENDS ${stamp})
   set_target_properties(${target} PROPERTIES LUTHIER_ARTEFACTS "${artefacts}")
+endfunction()
+
+function(luthier_install_tool target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DESTINATION;COMPONENT" "")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_DESTINATION)
+    message(FATAL_ERROR "luthier_install_tool(${target}): takes DESTINATION <folder> [COMPONENT <component>]")
+  endif()
+  if(TARGET ${target})
+    get_target_property(artefacts ${target} LUTHIER_ARTEFACTS)
+  endif()
+  if(NOT artefacts)
+    message(FATAL_ERROR "luthier_install_tool(${target}): ${target} was not made by luthier_add_tool")
+  endif()
+  if(arg_COMPONENT)
+    list(APPEND arg_DESTINATION COMPONENT "${arg_COMPONENT}")
+  endif()
+  install(FILES ${artefacts} DESTINATION ${arg_DESTINATION})
 endfunction()
 
 function(luthier_instrument_flags variable)

@@ -1,0 +1,78 @@
+"""``python -m luthier_build``: where other build systems find what they need of this installation.
+
+``cmake-dir`` has ``LuthierConfig.cmake``, for ``-DLuthier_DIR``; ``pkgconfig-dir`` has ``luthier.pc``, for
+``PKG_CONFIG_PATH``; ``include-dir`` has ``luthier/luthier.h``, for ``-I``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+from luthier import __version__
+from luthier.errors import LuthierError
+
+from luthier_build.cache import cache_dir
+from luthier_build.plugin import include_dir
+from luthier_build.workspace import digest_text, write_atomic
+
+_PKGCONFIG = """\
+includedir={include}
+bindir={commands}
+cc=${{bindir}}/luthier-cc
+hipcc=${{bindir}}/luthier-hipcc
+
+Name: luthier
+Description: Headers for hooks; its variables cc and hipcc name what compiles them
+Version: {version}
+Cflags: -I${{includedir}}
+"""
+
+
+def cmake_dir() -> Path:
+    """The folder with ``LuthierConfig.cmake``."""
+    return Path(__file__).resolve().parent / "cmake"
+
+
+def pkgconfig_dir() -> Path:
+    """A folder with ``luthier.pc`` for this installation, written into the user's cache.
+
+    Raises:
+        BuildError: the cache cannot be written.
+    """
+    include, commands = (_escaped(path) for path in (include_dir(), Path(sysconfig.get_path("scripts"))))
+    text = _PKGCONFIG.format(include=include, commands=commands, version=__version__)
+    folder = cache_dir(f"pkgconfig/{digest_text(text)[:16]}")
+    write_atomic(folder / "luthier.pc", text)
+    return folder
+
+
+def _escaped(path: Path) -> str:
+    return re.sub(r"([\s\"'\\$#])", r"\\\1", str(path))
+
+
+_FOLDERS: dict[str, Callable[[], Path]] = {
+    "cmake-dir": cmake_dir,
+    "pkgconfig-dir": pkgconfig_dir,
+    "include-dir": include_dir,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print a folder; the exit status."""
+    parser = argparse.ArgumentParser("python -m luthier_build", description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", choices=[*_FOLDERS])
+    try:
+        print(_FOLDERS[parser.parse_args(arguments).folder]())
+    except LuthierError as problem:
+        print(f"luthier_build: error: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

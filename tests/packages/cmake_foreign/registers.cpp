@@ -1,0 +1,3 @@
+#include <luthier/registers.h>
+
+int vcc() { return luthier::VCC; }
