@@ -1,0 +1,123 @@
+"""What leaves the house: the source distribution is whole, wheels run elsewhere, releases are checked before."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from effort import EVERYTHING
+
+ROOT = Path(__file__).parents[2]
+CHANGELOG = """\
+# Changelog
+
+## Unreleased
+
+## 1.2.3 - 2030-01-01
+
+### Added
+
+- Something.
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=Nobody", "-c", "user.email=nobody@localhost")
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    """A repository that is ready for release 1.2.3, as far as the release script looks before it builds."""
+    folder = tmp_path / "repository"
+    (folder / "scripts").mkdir(parents=True)
+    shutil.copy2(ROOT / "scripts/release", folder / "scripts/release")
+    (folder / "runtime/luthier").mkdir(parents=True)
+    (folder / "runtime/luthier/__init__.py").write_text('"""Text."""\n\n__version__ = "1.2.3"\n')
+    (folder / "CHANGELOG.md").write_text(CHANGELOG)
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "All")
+    return folder
+
+
+def release(folder: Path, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run([folder / "scripts/release", *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_dry_run_checks_and_changes_nothing(ready: Path) -> None:
+    code, told = release(ready, "1.2.3", "--dry-run", "--without", "3.14")
+    assert code == 0, told
+    assert "would build dist/luthier-1.2.3.tar.gz and wheels for CPython 3.11 3.12 3.13 (" in told
+    assert git(ready, "status", "--porcelain", "--ignored") == ""
+
+
+def commit(folder: Path, path: str, old: str, new: str) -> None:
+    text = (folder / path).read_text()
+    assert old in text
+    (folder / path).write_text(text.replace(old, new))
+    git(folder, "commit", "-qam", "Change")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (
+            lambda folder: commit(folder, "runtime/luthier/__init__.py", "1.2.3", "1.2.4"),
+            "has version 1.2.4, not 1.2.3",
+        ),
+        (lambda folder: (folder / "new").write_text(""), "changes that are not committed:\n?? new"),
+        (lambda folder: git(folder, "tag", "v1.2.3"), "a tag v1.2.3 already"),
+        (lambda folder: commit(folder, "CHANGELOG.md", "## 1.2.3", "## 1.2.30"), 'no section "## 1.2.3 - DATE"'),
+        (lambda folder: commit(folder, "CHANGELOG.md", "### Added\n\n- Something.\n", ""), "with something in it"),
+        (lambda folder: commit(folder, "CHANGELOG.md", "Unreleased\n", "Unreleased\n\n- More.\n"), "changes under"),
+    ],
+    ids=["version", "tree", "tag", "section", "empty", "unreleased"],
+)
+def test_what_is_not_ready(ready: Path, spoil: Callable[[Path], object], message: str) -> None:
+    spoil(ready)
+    code, told = release(ready, "1.2.3")  # fails before anything is built
+    assert code == 1
+    assert message in told
+
+
+def test_wrong_arguments(ready: Path) -> None:
+    assert release(ready) == (2, "usage: scripts/release VERSION [--dry-run] [--without PYTHON_VERSION]...\n")
+    assert release(ready, "1.2.3", "1.2.4")[0] == 2
+    assert release(ready, "--upload")[0] == 2
+    assert "1.2 is no version" in release(ready, "1.2", "--dry-run")[1]
+
+
+@pytest.mark.rotating(3)
+def test_the_source_distribution_has_all_that_is_built_from(tmp_path: Path) -> None:
+    parts = ("runtime", "luthier_build", "compiler_plugin")
+    tracked = git(ROOT, "ls-files", *parts, "pyproject.toml", "setup.py", "README.md", "LICENSE").splitlines()
+    copy = tmp_path / "copy"
+    for name in tracked:
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path / "dist", copy]
+    subprocess.run(command, check=True, capture_output=True)
+    (archive,) = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        packed = {name.partition("/")[2] for name in opened.getnames()}
+    missing = {name for name in tracked if (ROOT / name).is_file()} - packed
+    assert {name for name in missing if not name.endswith(("README.md", ".clang-format"))} == set()
+
+
+@pytest.mark.skipif(not EVERYTHING, reason="takes minutes; under make test-all")
+def test_a_wheel_from_the_source_distribution_runs_elsewhere() -> None:
+    """Built for glibc 2.28, installed outside the checkout, and used without a compiler."""
+    subprocess.run([ROOT / "scripts/wheels", sys.executable], check=True)
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    (wheel,) = (ROOT / "dist").glob(f"*-{tag}-{tag}-manylinux_2_28_x86_64.whl")
+    subprocess.run([ROOT / "build/release/tools/bin/twine", "check", "--strict", wheel], check=True)
+    subprocess.run([ROOT / "scripts/try-wheel", wheel, sys.executable], check=True)
