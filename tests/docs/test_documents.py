@@ -34,8 +34,8 @@ DOCUMENTS = [
 BIN = Path(sys.executable).parent
 FILE = re.compile(r"^(?:runtime|docs|examples|tests|luthier_build|compiler_plugin|scripts)/[\w./-]+$")
 NO_MODULES = {
-    *("luthier.tools", "luthier.intrinsics", "luthier.commands", "luthier.refreshers"),
-    *("luthier.NAME", "luthier.manifest", "luthier.so", "luthier.h"),
+    *("luthier.tools", "luthier.intrinsics", "luthier.commands", "luthier.refreshers", "luthier.compilers"),
+    *("luthier.NAME", "luthier.manifest", "luthier.so", "luthier.h", "luthier.pc"),
 }
 """Dotted names in documents that are none of Python's: entry-point groups, settings, metadata in bitcode, files."""
 
