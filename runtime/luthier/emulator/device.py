@@ -103,7 +103,7 @@ class Module:
         found = self._codes.get(wave_size)
         if found is None:
             isa = Isa.of(replace(self.object.target, target=self.device.target.target), wave_size)
-            ranges = [(start, self.object.read(start, size)) for start, size in self.object.text_ranges]
+            ranges = self.object.text_as_loaded(self.image.address_of)
             found = self._codes[wave_size] = Code(isa, ranges)
         return found
 

@@ -172,6 +172,9 @@ class Generation:
     clears_high_half: bool = False
     """A 16-bit result of most vector operations sets the other half of its register to 0; later it is kept."""
 
+    moves_twice: bool = False
+    """Waves of 32 lanes can move to two VGPRs at once (GFX11 ISA, "Dual Issue VALU")."""
+
     # Memory instructions
     sized_memory_names: bool = True
     """Memory instructions are called by bits, ``global_load_b32``, not ``global_load_dword``."""
@@ -236,6 +239,10 @@ class Generation:
         """The subtarget features that make LLVM address private memory by FLAT_SCRATCH, which needs no descriptor in
         SGPRs."""
         return () if self.architected_flat_scratch else ("+enable-flat-scratch",)
+
+    def moves_two(self, wave_size: int) -> bool:
+        """Whether one instruction moves to two VGPRs, an even one and an odd one."""
+        return self.moves_twice and wave_size == 32
 
     def vgpr_encoding_granule(self, wave_size: int) -> int:
         """VGPRs per step of GRANULATED_WORKITEM_VGPR_COUNT in the kernel descriptor."""
@@ -340,6 +347,7 @@ GFX11 = replace(
     cycle_counter_bits=20,
     architected_flat_scratch=True,
     packed_work_item_ids=True,
+    moves_twice=True,
     scratch_per_wave=256 * 0x7FFF,
     sized_memory_names=True,
     lane_mask_wait="s_waitcnt_depctr 0x0",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -71,6 +72,9 @@ class Symbol(NamedTuple):
     def defined(self) -> bool:
         """Whether the object holds what it names."""
         return self.section != ""
+
+
+_SHIFT_OF_HALF = {E.R_AMDGPU_ABS32_LO: 0, E.R_AMDGPU_ABS32_HI: 32}
 
 
 @dataclass(frozen=True)
@@ -246,6 +250,37 @@ class CodeObject:
             if s.flags & E.SHF_EXECINSTR and s.flags & E.SHF_ALLOC and s.type == E.SHT_PROGBITS
         ]
         return tuple(sorted(found or [(s.vaddr, s.filesz) for s in self.segments if s.flags & E.PF_X]))
+
+    @functools.cached_property
+    def text_relocations(self) -> tuple[Relocation, ...]:
+        """Those of its code: no compiler makes such, patched kernels have them."""
+        return tuple(relocation for relocation in self.relocations if self._is_code(relocation.offset))
+
+    def text_as_loaded(self, address_of: Callable[[str], int | None]) -> list[tuple[int, bytes]]:
+        """Virtual address and bytes of each of `text_ranges`, as the loader has written them.
+
+        Args:
+            address_of: address in memory of a symbol that relocations name.
+
+        Raises:
+            ObjectError: a relocation of another kind than of the halves of an address, or of an unknown symbol.
+        """
+        ranges = [(start, bytearray(self.read(start, size))) for start, size in self.text_ranges]
+        for relocation in self.text_relocations:
+            symbol = address_of(relocation.symbol)
+            if relocation.type not in _SHIFT_OF_HALF or symbol is None:
+                raise ObjectError(
+                    f"code with a relocation of type {relocation.type} to {relocation.symbol or 'nothing'}, "
+                    "which is not known",
+                    object=self.name,
+                    offset=relocation.offset,
+                )
+            half = symbol + relocation.addend >> _SHIFT_OF_HALF[relocation.type] & 0xFFFFFFFF
+            for start, data in ranges:
+                at = relocation.offset - start
+                if 0 <= at <= len(data) - 4:
+                    data[at : at + 4] = half.to_bytes(4, "little")
+        return [(start, bytes(data)) for start, data in ranges]
 
     @functools.cached_property
     def _code_ends(self) -> list[int]:

@@ -192,7 +192,8 @@ def _external(
         if symbol not in places:
             raise PatchError(f"a hook refers to {symbol}, which the tool does not define", kernel=patched.name)
         name, start = places[symbol]
-        counters.update((offsets - distance).tolist())
+        if distance:
+            counters.update((offsets - distance).tolist())
         fields += [(offset, high, name, start + addend - distance) for offset in offsets.tolist()]
     for counter in counters:
         words[counter // 4 - 1] = _zero_instead(int(words[counter // 4 - 1]), isa)

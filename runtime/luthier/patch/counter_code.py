@@ -176,41 +176,49 @@ class CounterCode:
     # At the end of a wave
 
     def flush(
-        self, batch: Batch, vectors: tuple[int, int, int], scalars: int, waits: Sequence[str], *, fresh: bool
+        self, batch: Batch, vectors: tuple[int, int, int, int], scalars: int, waits: Sequence[str], *, fresh: bool
     ) -> BoundPayload:
         """Add counters to cells in memory, all by one atomic operation. Nothing but the end of the wave follows: EXEC,
         SCC and all other registers are free.
 
         Args:
-            vectors: VGPR units: one, and two neighbours.
+            vectors: VGPR units: twice two neighbours.
             scalars: first unit of two aligned SGPRs.
             waits: assembly to begin with.
             fresh: whether nothing but scalar instructions has ever used `scalars`.
         """
         count, wave = len(batch.held), self._isa.wave_size
-        at, low, high = map(unit_text, vectors)
+        if count == 1:
+            return self._flush_one(batch, vectors, waits)
+        low, high, at, _ = map(unit_text, vectors)
         first, pair = unit_text(scalars), f"s[{scalars}:{scalars + 1}]"
         base = min(batch.offsets)  # the register that is added to an address has no sign
         mask = f"s_mov_b{wave} {self._exec}, -1" if count == wave else f"s_bfm_b{wave} {self._exec}, {count}, 0"
         lines = [*waits, mask]
-        if count == 1:
-            lines += self._only_one(batch, at, low, high)
+        lines += [f"v_mbcnt_lo_u32_b32 {at}, -1, 0"]
+        lines += [f"v_mbcnt_hi_u32_b32 {at}, -1, {at}"] if count > 32 else []
+        lines += self._lanes_of(batch, at, low, high)
+        if batch.in_a_row:
+            lines.append(f"v_lshlrev_b32 {at}, 3, {at}")
         else:
-            lines += [f"v_mbcnt_lo_u32_b32 {at}, -1, 0"]
-            lines += [f"v_mbcnt_hi_u32_b32 {at}, -1, {at}"] if count > 32 else []
-            lines += self._lanes_of(batch, at, low, high)
-            if batch.in_a_row:
-                lines.append(f"v_lshlrev_b32 {at}, 3, {at}")
-            else:
-                for lane, offset in enumerate(batch.offsets):
-                    lines += [f"s_mov_b32 {first}, {hex(offset - base)}", *self._settle]
-                    lines += [f"v_writelane_b32 {at}, {first}, {lane}", *self._settle]
-                fresh = False
+            for lane, offset in enumerate(batch.offsets):
+                lines += [f"s_mov_b32 {first}, {hex(offset - base)}", *self._settle]
+                lines += [f"v_writelane_b32 {at}, {first}, {lane}", *self._settle]
+            fresh = False
         lines += self.address(scalars, base, fresh=fresh)
         lines.append(self._atomic(at, low, pair))
         return self.assemble(lines, {"luthier_cell": batch.symbol})
 
-    def _only_one(self, batch: Batch, at: str, low: str, high: str) -> list[str]:
+    def _flush_one(self, batch: Batch, vectors: Sequence[int], waits: Sequence[str]) -> BoundPayload:
+        """A batch of one counter: by lane 0, without SGPRs."""
+        low, high, to, above = map(unit_text, vectors)
+        lines = [*waits, f"s_mov_b{self._isa.wave_size} {self._exec}, 1", *self._only_one(batch, low, high)]
+        halves = zip((to, above), _halves(batch.offsets[0]), strict=True)
+        lines += [f"v_mov_b32 {unit}, {half}" for unit, half in halves]
+        lines.append(self._atomic(f"v[{to[1:]}:{above[1:]}]", low, "off"))
+        return self.assemble(lines, {"luthier_cell": batch.symbol})
+
+    def _only_one(self, batch: Batch, low: str, high: str) -> list[str]:
         """A batch of one counter, as lane 0 of VGPRs."""
         (held,) = batch.held
         if held is None or batch.bits is not None:
@@ -219,7 +227,9 @@ class CounterCode:
         else:
             top = "0" if held.high is None else unit_text(held.high)
             sources = f"v_mov_b32 {low}, {unit_text(held.low)}", f"v_mov_b32 {high}, {top}"
-        return [*sources, f"v_mov_b32 {at}, 0"]
+        if self._target.moves_two(self._isa.wave_size) and (held is None or held.lane is None):
+            return [" :: ".join(source.replace("v_mov", "v_dual_mov") for source in sources)]
+        return list(sources)
 
     def _lanes_of(self, batch: Batch, at: str, low: str, high: str) -> list[str]:
         """The counters of a batch, one a lane of VGPRs; `at` holds the lane's number."""
@@ -237,13 +247,19 @@ class CounterCode:
         return lines
 
     def address(self, scalars: int, offset: int, *, fresh: bool = False) -> list[str]:
-        """The address of `luthier_cell` + `offset`.
+        """The address of `luthier_cell` + `offset`, which the loader fills in.
 
         Args:
             scalars: first unit of two aligned SGPRs that get it.
             fresh: whether vector instructions have never read these registers: else scalar writes to them must settle
                 before they are read (RDNA4 ISA, "Manually Inserted Wait States").
         """
+        settle = [] if fresh else self._settle
+        halves = zip((scalars, scalars + 1), _halves(offset), strict=True)
+        return [line for unit, half in halves for line in (f"s_mov_b32 {unit_text(unit)}, {half}", *settle)]
+
+    def _relative_address(self, scalars: int, offset: int) -> list[str]:
+        """The same, made of the program counter, as payloads like those of hooks need it."""
         first, second = unit_text(scalars), unit_text(scalars + 1)
         pair = f"s[{scalars}:{scalars + 1}]"
         low, high = 4, 12
@@ -251,7 +267,7 @@ class CounterCode:
             lines = [f"s_getpc_b64 {pair}"]
             settle: list[str] = []
         else:
-            settle = [] if fresh else self._settle
+            settle = self._settle
             low += 4 + 4 * len(settle)
             high = low + 8 + 4 * len(settle)
             lines = [f"s_getpc_b64 {pair}", *settle, f"s_sext_i32_i16 {second}, {second}"]
@@ -289,7 +305,7 @@ class CounterCode:
             low, high = "s10", "s11"
         lines += [f"{move} {self._exec}, 1", *self._settle, "v_mov_b32 v2, 0"]
         lines += [f"v_mov_b32 v0, {low}", f"v_mov_b32 v1, {high}"]
-        lines += self.address(4, offset)
+        lines += self._relative_address(4, offset)
         lines += [self._atomic("v2", "v0", "s[4:5]"), f"{move} {self._exec}, {saved}", "s_setpc_b64 s[30:31]"]
         body = "\n".join(f"\t{line}" for line in lines)
         text = f"{_FUNCTION}{body}\n.Lfunc_end0:\n{_NO_STACK}"
@@ -311,6 +327,11 @@ _NO_STACK = "".join(
     for name in ("private_seg_size", "has_dyn_sized_stack", "has_recursion", "has_indirect_call")
 )
 """What LLVM says of a function's private memory."""
+
+
+def _halves(offset: int) -> tuple[str, str]:
+    """Both 32 bits of the address of `luthier_cell` + `offset`, as assembly takes them."""
+    return f"luthier_cell@abs32@lo+{offset}", f"luthier_cell@abs32@hi+{offset}"
 
 
 def _word(value: int) -> str:
@@ -341,6 +362,10 @@ def _assemble(isa: Isa, text: str, symbols: tuple[tuple[str, str], ...]) -> Boun
     code, references = assembly.instructions, []
     for fixup in assembly.fixups:
         field = int(code.offset[fixup.instruction]) + fixup.byte
+        if fixup.modifier.startswith("abs32"):
+            high = fixup.modifier == "abs32@hi"
+            references.append(Reference(field, names[fixup.symbol], fixup.addend, high, 0))
+            continue
         counter = next(
             index
             for index in range(fixup.instruction, -1, -1)

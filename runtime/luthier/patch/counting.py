@@ -484,17 +484,15 @@ class _Planner:
             return outstanding.model.text(limits)
         return self.lifted.target.wait_for_every_load if used & self.loaded else ()
 
-    def _vectors(self, storage: Storage) -> tuple[int, int, int]:
-        """VGPRs for the end of a wave, one and two neighbours."""
+    def _vectors(self, storage: Storage) -> tuple[int, int, int, int]:
+        """VGPRs for the end of a wave, twice two neighbours."""
         lifted, loaded = self.lifted, self.loaded
         free = [unit for unit in VGPRS[: self.budget.vgpr_limit] if not storage.reserved >> unit & 1]
         here = [unit for unit in free if unit < VGPRS.start + self._allocated()]
-        alignment = lifted.target.tied_vector_alignment
         for units in ([unit for unit in here if not loaded >> unit & 1], here, free):
-            for low in units:
-                others = [unit for unit in units if unit not in (low, low + 1)]
-                if low % alignment == 0 and low + 1 in units and others:
-                    return others[0], low, low + 1
+            pairs = [low for low in units if low % 2 == 0 and low + 1 in units]
+            if len(pairs) >= 2:
+                return pairs[0], pairs[0] + 1, pairs[1], pairs[1] + 1
         raise PatchError("no vector registers to give counters to memory with", kernel=lifted.kernel.name)
 
     def _allocated(self) -> int:

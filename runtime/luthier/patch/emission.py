@@ -30,7 +30,8 @@ Limits = tuple[Limit, ...] | None
 
 @dataclass(frozen=True)
 class Reference:
-    """A 32-bit PC-relative field of a payload: ``symbol + addend - address of the field``, its low or high half."""
+    """A 32-bit field of a payload: the low or high half of ``symbol + addend``, less the address of the field if it is
+    PC-relative."""
 
     offset: int
     """Byte offset of the field in the payload."""
@@ -38,7 +39,8 @@ class Reference:
     addend: int
     high: bool
     distance: int
-    """Bytes from what the payload's s_getpc_b64 gives, which the field is added to, to the field."""
+    """Bytes from what the payload's s_getpc_b64 gives, which the field is added to, to the field; 0 if the field is not
+    PC-relative."""
 
     @property
     def key(self) -> tuple[str, int, bool, int]:

@@ -31,13 +31,14 @@ PREFETCH_PADDING = 256
 
 
 class SymbolFields(NamedTuple):
-    """Fields that hold one half of ``symbol + addend - address of the field``."""
+    """Fields that hold one half of ``symbol + addend``, less the address of the field if they are PC-relative."""
 
     symbol: str
     addend: int
     high: bool
     distance: int
-    """Bytes from what the s_getpc_b64 gives that the field is added to, to the field."""
+    """Bytes from what the s_getpc_b64 gives that the field is added to, to the field; 0 if it is not PC-relative: then
+    the loader fills it."""
     offsets: NDArray[np.uint32]
     """[n] byte offset of each in the kernel's new code."""
 
@@ -576,6 +577,8 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
     for field in kernel.symbols:
         if field.symbol not in symbols:
             raise PatchError(f"a hook refers to {field.symbol}, which the tool does not define", kernel=kernel.name)
+        if not field.distance:
+            continue
         values = symbols[field.symbol] + field.addend - (base + field.offsets.astype(np.int64))
         words[field.offsets // 4] = (values >> 32 if field.high else values) & 0xFFFFFFFF
     written: dict[int, int] = {}

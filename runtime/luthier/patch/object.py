@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from luthier.counts import CELL_BYTES, KernelCounters
 from luthier.errors import LuthierError, PatchError, ToolError
 from luthier.isa.targets import Target
 from luthier.lifting import lift
 from luthier.module import DeviceVariable, LoadedModule, qualified
 from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
+from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
 from luthier.objects.metadata import KERNELS
 from luthier.patch.address_map import AddressMap
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.patch.report import PatchReport, Refusal, RefusedError
 from luthier.task import InstrumentationTask
-
-R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 3, 13
 
 
 @dataclass(frozen=True)
@@ -121,17 +122,14 @@ class _Work:
             editor = ObjectEditor(self.object)
             modules = list(self._modules.values())
             variables, places = _place_variables(editor, modules)
-            symbols = {
-                qualified(module, name): places[name]
-                for module in modules
-                for name in module.variables
-                if name in places
-            }
-            symbols |= _place_cells(editor, list(counters.values()))
+            names = {qualified(module, name): name for module in modules for name in module.variables if name in places}
+            cells = _place_cells(editor, list(counters.values()))
+            names |= {name: name for name in cells}
+            places |= cells
             maps: tuple[AddressMap, ...] = ()
             try:
                 if changed:
-                    maps = _place_code(editor, self.object, changed, symbols)
+                    maps = _place_code(editor, self.object, changed, names, places)
                 break
             except _CannotWrite as problem:
                 if self.strict:
@@ -202,8 +200,18 @@ def _place_cells(editor: ObjectEditor, counters: list[KernelCounters]) -> dict[s
 
 
 def _place_code(
-    editor: ObjectEditor, object: CodeObject, patched: list[PatchedKernel], symbols: Mapping[str, int]
+    editor: ObjectEditor,
+    object: CodeObject,
+    patched: list[PatchedKernel],
+    names: Mapping[str, str],
+    places: Mapping[str, int],
 ) -> tuple[AddressMap, ...]:
+    """
+    Args:
+        names: symbol in the object of what patched code refers to.
+        places: address of each symbol.
+    """
+    symbols = {called: places[name] for called, name in names.items()}
     offsets, size = [], 0
     for kernel in patched:
         size = -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
@@ -220,6 +228,11 @@ def _place_code(
         except LuthierError as problem:
             raise _CannotWrite(kernel.name, problem) from problem
         editor.write(address, code)
+        for field in kernel.symbols:
+            if not field.distance:
+                kind = R_AMDGPU_ABS32_HI if field.high else R_AMDGPU_ABS32_LO
+                for place in (address + field.offsets.astype(np.int64)).tolist():
+                    editor.add_relocation(place, kind, field.addend, names[field.symbol])
         for targets, place in zip(kernel.tables, moved, strict=True):
             for number, target in enumerate(targets):
                 editor.add_relocation(place + 8 * number, R_AMDGPU_RELATIVE64, address + target)

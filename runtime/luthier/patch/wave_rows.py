@@ -103,15 +103,15 @@ class RowCode:
 
     Args:
         places: where launch state is (`luthier.patch.state.StatePlan.places`).
-        vectors: VGPR units: one, and two neighbours.
+        vectors: VGPR units: twice two neighbours.
         scalars: first unit of two aligned SGPRs.
     """
 
     def __init__(
-        self, isa: Isa, code: CounterCode, places: Mapping[Part, int], vectors: tuple[int, int, int], scalars: int
+        self, isa: Isa, code: CounterCode, places: Mapping[Part, int], vectors: Sequence[int], scalars: int
     ) -> None:
         self._target, self._wave, self._code, self._places = isa.target.target, isa.wave_size, code, places
-        self._at, self._low, self._high = map(unit_text, vectors)
+        self._low, self._high, self._at, _ = map(unit_text, vectors)
         self._data = f"v[{self._low[1:]}:{self._high[1:]}]"
         self._scalars = scalars
         self._first, self._second = unit_text(scalars), unit_text(scalars + 1)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from luthier.errors import DeviceError
 from luthier.objects import CodeObject, Kernel
-from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO
-
-_SHIFT = {R_AMDGPU_ABS32_LO: 0, R_AMDGPU_ABS32_HI: 32}
 
 
 @dataclass(frozen=True)
@@ -36,20 +32,10 @@ class LoadedCompanion:
         """Addresses and bytes of all code that it can reach, as the loader has written it.
 
         Raises:
-            DeviceError: the object is no such one.
+            ObjectError: the object is no such one.
         """
-        ranges = [(start, bytearray(self.object.read(start, size))) for start, size in self.object.text_ranges]
-        for relocation in self.object.relocations:
-            for start, data in ranges:
-                at = relocation.offset - start
-                if 0 <= at < len(data):
-                    if relocation.type not in _SHIFT or relocation.symbol not in self.symbols:
-                        raise DeviceError(
-                            "a patched object with a relocation that is not known", object=self.object.name
-                        )
-                    address = self.symbols[relocation.symbol] + relocation.addend
-                    data[at : at + 4] = (address >> _SHIFT[relocation.type] & 0xFFFFFFFF).to_bytes(4, "little")
-        code = [(start + self.delta, bytes(data)) for start, data in ranges]
+        text = self.object.text_as_loaded(self.symbols.get)
+        code = [(start + self.delta, data) for start, data in text]
         if self.goes_back:
             original = self.original
             code += [(start + self.original_delta, original.read(start, size)) for start, size in original.text_ranges]

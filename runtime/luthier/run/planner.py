@@ -84,7 +84,9 @@ class Planner:
             data = contents or _read_file(uri)
             digest = hashlib.blake2b(data).digest()
             virtual = address - load_address
-            found = self._plans.get((target, digest, virtual))
+            found = self._plans.get((target, digest, virtual)) or self._plans.get(
+                (target, digest, virtual, load_address)
+            )
             if found is not None:
                 return found
             object = self._objects.get((target, digest))
@@ -99,9 +101,16 @@ class Planner:
             kernel = next((k for k in object.kernels.values() if k.descriptor_address == virtual), None)
             if kernel is None:
                 return None
-            ranges = [(start, object.read(start, size)) for start, size in object.text_ranges]
-            code = self._code((target, digest, kernel.wave_size), target, kernel.wave_size, ranges, object)
-            plan = self._plans[target, digest, virtual] = self._make(target, kernel, object.name, code)
+
+            def address_of(name: str) -> int | None:
+                symbol = object.symbol(name)
+                return None if symbol is None or not symbol.defined else symbol.address + load_address
+
+            # Code that the loader has written addresses into is another one wherever it is loaded.
+            place = (load_address,) if object.text_relocations else ()
+            ranges = object.text_as_loaded(address_of)
+            code = self._code((target, digest, kernel.wave_size, *place), target, kernel.wave_size, ranges, object)
+            plan = self._plans[target, digest, virtual, *place] = self._make(target, kernel, object.name, code)
             return plan
 
     def plan_memory(self, target: TargetId, address: int, descriptor: bytes, start: int, contents: bytes) -> Plan:

@@ -83,6 +83,11 @@ class Image:
         target = next(a for a in self.allocations if a.address <= place and place + size <= a.end)
         target.view()[place - target.address :][:size] = np.frombuffer(raw, np.uint8)
 
+    def address_of(self, name: str) -> int | None:
+        """Host address of a symbol that the object defines."""
+        found = self.code.symbol(name)
+        return None if found is None or not found.defined else self.host(found.address)
+
     def _value_of(self, name: str, offset: int, resolve: Callable[[str], int | None]) -> int:
         if not name:
             return 0
