@@ -104,7 +104,7 @@ def _hook(hook: Hook, declaration: SourceDeclaration | None, targets: tuple[str,
             f"parameters and compiled with {len(hook.parameters)}: take numbers, pointers or vectors"
         )
     return Hook(
-        declaration.name.rpartition("::")[2],
+        declaration.name,
         hook.symbol,
         tuple(
             Parameter(told.name, told.type, told.kind, told.size, parameter.llvm)

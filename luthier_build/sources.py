@@ -108,8 +108,8 @@ def read_declarations(
     except (cindex.LibclangError, cindex.TranslationUnitLoadError) as problem:
         raise BuildError(f"libclang cannot read {source}: {problem}", object=str(source)) from problem
     found: dict[str, SourceDeclaration] = {}
-    for cursor, prefix, comment in _walk(unit.cursor, "", "", cindex):
-        declaration = _declaration(cursor, prefix, comment, project, cindex)
+    for cursor, comment in _walk(unit.cursor, "", cindex):
+        declaration = _declaration(cursor, comment, project, cindex)
         known = found.get(cursor.mangled_name, declaration)
         documentation = declaration.documentation or known.documentation
         best = declaration if cursor.is_definition() else known
@@ -126,20 +126,30 @@ def _from_project(argument: str, previous: str, project: Path) -> str:
     return argument
 
 
-def _walk(parent: Cursor, prefix: str, outer_comment: str, cindex: Any) -> Iterator[tuple[Cursor, str, str]]:
-    """(cursor, qualifier, comment) of functions and variables, through namespaces, classes and ``extern "C"``."""
+def _walk(parent: Cursor, outer_comment: str, cindex: Any) -> Iterator[tuple[Cursor, str]]:
+    """(cursor, comment) of functions and variables, through namespaces, classes and ``extern "C"``."""
     kinds = cindex.CursorKind
     for cursor in parent.get_children():
         if cursor.location.is_in_system_header:
             continue
-        comment = cursor.raw_comment or outer_comment
         kind = _known_kind(cursor)
-        if kind in (kinds.FUNCTION_DECL, kinds.VAR_DECL):
-            yield cursor, prefix, comment
+        if kind in (kinds.FUNCTION_DECL, kinds.CXX_METHOD, kinds.VAR_DECL):
+            yield cursor, cursor.raw_comment or outer_comment
         elif kind in (kinds.LINKAGE_SPEC, kinds.UNEXPOSED_DECL):
-            yield from _walk(cursor, prefix, cursor.raw_comment or "", cindex)
+            yield from _walk(cursor, cursor.raw_comment or "", cindex)
         elif kind in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL):
-            yield from _walk(cursor, f"{prefix}{cursor.spelling}::" if cursor.spelling else prefix, "", cindex)
+            yield from _walk(cursor, "", cindex)
+
+
+def _qualified(cursor: Cursor, cindex: Any) -> str:
+    """The name with those of the namespaces and classes it is in, wherever it is defined."""
+    kinds = cindex.CursorKind
+    name, parent = str(cursor.spelling), cursor.semantic_parent
+    while parent is not None and _known_kind(parent) != kinds.TRANSLATION_UNIT:
+        if _known_kind(parent) in (kinds.NAMESPACE, kinds.STRUCT_DECL, kinds.CLASS_DECL) and parent.spelling:
+            name = f"{parent.spelling}::{name}"
+        parent = parent.semantic_parent
+    return name
 
 
 def _known_kind(item: Cursor | Type) -> Any:
@@ -158,11 +168,9 @@ def _place(cursor: Cursor, project: Path) -> str:
     return f"{path}:{location.line}:{location.column}"
 
 
-def _declaration(cursor: Cursor, prefix: str, comment: str, project: Path, cindex: Any) -> SourceDeclaration:
-    parent = cursor.semantic_parent
+def _declaration(cursor: Cursor, comment: str, project: Path, cindex: Any) -> SourceDeclaration:
     kinds = cindex.CursorKind
-    if parent is not None and parent.kind in (kinds.STRUCT_DECL, kinds.CLASS_DECL) and not prefix:
-        prefix = f"{parent.spelling}::"  # a static member defined outside its class
+    functions = (kinds.FUNCTION_DECL, kinds.CXX_METHOD)
     parameters = tuple(
         SourceParameter(
             argument.spelling or f"arg{position}",
@@ -171,11 +179,11 @@ def _declaration(cursor: Cursor, prefix: str, comment: str, project: Path, cinde
             argument.type.get_size(),
             _place(argument, project),
         )
-        for position, argument in enumerate(cursor.get_arguments() if cursor.kind == kinds.FUNCTION_DECL else ())
+        for position, argument in enumerate(cursor.get_arguments() if cursor.kind in functions else ())
     )
-    spelled = cursor.result_type.spelling if cursor.kind == kinds.FUNCTION_DECL else cursor.type.spelling
+    spelled = cursor.result_type.spelling if cursor.kind in functions else cursor.type.spelling
     return SourceDeclaration(
-        prefix + cursor.spelling, spelled, parameters, clean_comment(comment), _place(cursor, project)
+        _qualified(cursor, cindex), spelled, parameters, clean_comment(comment), _place(cursor, project)
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
+from collections.abc import Sequence
 
 from luthier.module import DeviceVariable, Hook, Manifest
 
@@ -40,14 +42,21 @@ def stub(manifest: Manifest) -> str:
         "hooks: Mapping[str, Hook]\nvariables: Mapping[str, DeviceVariable]\n"
         + _docstring("\n".join(_variable_line(variable) for variable in manifest.variables)),
         "targets: tuple[TargetId, ...]\n",
-        *(_hook(hook) for hook in manifest.hooks if is_attribute(hook.name)),
+        *(_hook(hook, name) for hook, name in attributes(manifest.hooks)),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-def is_attribute(name: str) -> bool:
-    """True if a hook of that name is an attribute; others, such as ``lambda``, are found by `ToolModule.hook` alone."""
-    return is_python_name(name) and not name.startswith("_")
+def attributes(hooks: Sequence[Hook]) -> list[tuple[Hook, str]]:
+    """The hooks that are attributes, with the name of each: the last part of its own. Others, such as ``lambda`` or one
+    of two members of the same name, are found by `ToolModule.hook` alone."""
+    named = [(hook, hook.name.rpartition("::")[2]) for hook in hooks]
+    known = Counter(name for _, name in named)
+    return [
+        (hook, name)
+        for hook, name in named
+        if is_python_name(name) and not name.startswith("_") and (known[name] == 1 or hook.name == name)
+    ]
 
 
 def signature(hook: Hook) -> str:
@@ -55,10 +64,10 @@ def signature(hook: Hook) -> str:
     return str(hook)
 
 
-def _hook(hook: Hook) -> str:
+def _hook(hook: Hook, name: str) -> str:
     only = f"Only for {', '.join(hook.targets)}." if hook.targets else ""
     text = "\n\n".join(part for part in (f"``{signature(hook)}``", hook.documentation, only) if part)
-    return f"{hook.name}: Hook\n{_docstring(text)}"
+    return f"{name}: Hook\n{_docstring(text)}"
 
 
 def _variable_line(variable: DeviceVariable) -> str:

@@ -36,8 +36,61 @@ bool isLuthierDeviceModule(const Module &M) {
 namespace {
 
 //===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+/// How the source names a function.
+struct SourceName {
+  std::string Qualified; ///< `namespace::name`, without template arguments
+  std::string Full;      ///< `namespace::name<arguments>(parameters)`
+};
+
+/// Reads an Itanium name; a C name stays as it is.
+SourceName sourceName(const std::string &Symbol) {
+  ItaniumPartialDemangler Demangler; // refers to the text of `Symbol`
+  if (Demangler.partialDemangle(Symbol.c_str()) || !Demangler.isFunction())
+    return {Symbol, Symbol};
+  auto Take = [](char *Text) {
+    std::string Result = Text ? Text : "";
+    std::free(Text);
+    return Result;
+  };
+  std::string Context = Take(Demangler.getFunctionDeclContextName(nullptr, nullptr));
+  std::string Base = Take(Demangler.getFunctionBaseName(nullptr, nullptr));
+  return {Context.empty() ? Base : Context + "::" + Base,
+          Take(Demangler.getFunctionName(nullptr, nullptr)) + Take(Demangler.getFunctionParameters(nullptr, nullptr))};
+}
+
+//===----------------------------------------------------------------------===//
 // Annotations
 //===----------------------------------------------------------------------===//
+
+bool isKernel(const Function &F) { return F.getCallingConv() == CallingConv::AMDGPU_KERNEL; }
+
+bool canBeHook(const Function &F) {
+  return F.getReturnType()->isVoidTy() && !F.isVarArg() && !isKernel(F) && !F.isDeclaration();
+}
+
+/// `Tool` of `luthier::detail::membersAreHooks<Tool>()`.
+std::string classOfMarker(const Function &Marker) {
+  std::string Name = sourceName(Marker.getName().str()).Full;
+  size_t Open = Name.find('<'), Close = Name.rfind('>');
+  return Open < Close && Close != std::string::npos ? Name.substr(Open + 1, Close - Open - 1) : "";
+}
+
+/// Adds the hooks that are no more than `__attribute__((device, used)) static void` members of a class that `Marker` is for.
+void addMembers(Module &M, const Function &Marker, SmallPtrSetImpl<const Function *> &Seen, Annotations &Result) {
+  std::string Prefix = classOfMarker(Marker) + "::";
+  SmallVector<GlobalValue *, 16> Used;
+  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/false);
+  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/true);
+  SmallPtrSet<const GlobalValue *, 16> IsUsed(Used.begin(), Used.end());
+  for (Function &F : M) {
+    bool IsMember = sourceName(F.getName().str()).Qualified.compare(0, Prefix.size(), Prefix) == 0;
+    if (IsMember && IsUsed.count(&F) && canBeHook(F) && Seen.insert(&F).second)
+      Result.Hooks.push_back({&F, /*File=*/"", /*Line=*/0});
+  }
+}
 
 StringRef stringConstant(const Constant *Pointer) {
   auto *Global = dyn_cast<GlobalVariable>(Pointer->stripPointerCasts());
@@ -45,13 +98,14 @@ StringRef stringConstant(const Constant *Pointer) {
   return Data && Data->isCString() ? Data->getAsCString() : StringRef();
 }
 
-Annotations readAnnotations(const Module &M) {
+Annotations readAnnotations(Module &M) {
   Annotations Result;
   auto *Table = M.getGlobalVariable("llvm.global.annotations");
   auto *Rows = Table && Table->hasInitializer() ? dyn_cast<ConstantArray>(Table->getInitializer()) : nullptr;
   if (!Rows)
     return Result;
   SmallPtrSet<const Function *, 16> Seen;
+  SmallVector<const Function *, 2> Markers;
   for (const Use &Row : Rows->operands()) {
     // { annotated value, annotation, file, line, arguments }
     auto *Fields = dyn_cast<ConstantStruct>(Row);
@@ -59,6 +113,8 @@ Annotations readAnnotations(const Module &M) {
       continue;
     auto *Annotated = dyn_cast<Function>(Fields->getOperand(0)->stripPointerCastsAndAliases());
     StringRef Kind = stringConstant(Fields->getOperand(1));
+    if (Annotated && Kind == MembersAnnotation)
+      Markers.push_back(Annotated);
     if (!Annotated || (Kind != HookAttribute && Kind != IntrinsicAttribute) || !Seen.insert(Annotated).second)
       continue;
     auto *Line = dyn_cast<ConstantInt>(Fields->getOperand(3));
@@ -66,6 +122,8 @@ Annotations readAnnotations(const Module &M) {
                             Line ? unsigned(Line->getZExtValue()) : 0};
     (Kind == HookAttribute ? Result.Hooks : Result.Intrinsics).push_back(std::move(Entry));
   }
+  for (const Function *Marker : Markers)
+    addMembers(M, *Marker, Seen, Result);
   return Result;
 }
 
@@ -174,30 +232,6 @@ void resolveAliases(Module &M, Manifest &Record) {
     Alias.replaceAllUsesWith(Alias.getAliasee());
     Alias.eraseFromParent();
   }
-}
-
-bool isKernel(const Function &F) { return F.getCallingConv() == CallingConv::AMDGPU_KERNEL; }
-
-/// How the source names a function.
-struct SourceName {
-  std::string Qualified; ///< `namespace::name`, without template arguments
-  std::string Full;      ///< `namespace::name<arguments>(parameters)`
-};
-
-/// Reads an Itanium name; a C name stays as it is.
-SourceName sourceName(const std::string &Symbol) {
-  ItaniumPartialDemangler Demangler; // refers to the text of `Symbol`
-  if (Demangler.partialDemangle(Symbol.c_str()) || !Demangler.isFunction())
-    return {Symbol, Symbol};
-  auto Take = [](char *Text) {
-    std::string Result = Text ? Text : "";
-    std::free(Text);
-    return Result;
-  };
-  std::string Context = Take(Demangler.getFunctionDeclContextName(nullptr, nullptr));
-  std::string Base = Take(Demangler.getFunctionBaseName(nullptr, nullptr));
-  return {Context.empty() ? Base : Context + "::" + Base,
-          Take(Demangler.getFunctionName(nullptr, nullptr)) + Take(Demangler.getFunctionParameters(nullptr, nullptr))};
 }
 
 /// `<namespace::name>[.<return type>].<argument types…>` in LLVM's type spelling.
@@ -408,8 +442,7 @@ bool prepareDeviceModule(Module &M) {
 
   bool Failed = false;
   for (const AnnotatedFunction &Hook : Found.Hooks) {
-    if (Hook.Function->getReturnType()->isVoidTy() && !Hook.Function->isVarArg() && !isKernel(*Hook.Function) &&
-        !Hook.Function->isDeclaration())
+    if (canBeHook(*Hook.Function))
       continue;
     reportError(M, Twine(Hook.File) + ":" + Twine(Hook.Line) + ": hook '" + demangle(Hook.Function->getName().str()) +
                        "' must be a device function, defined here, that returns nothing and has a fixed number of "

@@ -23,17 +23,19 @@ constexpr char CuidPrefix[] = "__hip_cuid_";
 /// Function attributes, and the annotations they come from.
 constexpr char HookAttribute[] = "luthier_hook";
 constexpr char IntrinsicAttribute[] = "luthier_intrinsic";
+/// Annotation of instances of a function template for the class whose static members are hooks where they are `used`.
+constexpr char MembersAnnotation[] = "luthier_members";
 /// In place of `noinline` on functions that hooks call.
 constexpr char NoInlineWish[] = "luthier_noinline";
 
 /// A function with the source place of its annotation.
 struct AnnotatedFunction {
   llvm::Function *Function;
-  std::string File;
+  std::string File; ///< empty where nothing was annotated
   unsigned Line;
 };
 
-/// What `llvm.global.annotations` says, without duplicates, in module order.
+/// What `llvm.global.annotations` says, without duplicates, in module order; then the hooks among members of classes.
 struct Annotations {
   llvm::SmallVector<AnnotatedFunction, 8> Hooks;
   llvm::SmallVector<AnnotatedFunction, 8> Intrinsics;

@@ -164,16 +164,16 @@ class HipModule:
         return HipKernel(self, self.object.kernels[name])
 
     def variable(self, name: str) -> HipVariable:
-        """The variable called `name`.
+        """The variable called `name`, by its symbol or as the source names it.
 
         Raises:
             ObjectError: no such symbol, or one without storage.
         """
-        symbol = self.object.symbol(name)
-        if symbol is None or not symbol.defined or symbol.size == 0:
+        symbol = self.object.variable(name)
+        if symbol is None:
             raise ObjectError(f"no variable {name!r}", object=self.object.name)
         self._live()
-        address = int(self.hip.call("hipModuleGetGlobal", self.handle, name.encode()))
+        address = int(self.hip.call("hipModuleGetGlobal", self.handle, symbol.name.encode()))
         return HipVariable(self.hip, name, address, symbol.size, lambda: self.handle is not None)
 
     def _live(self) -> None:

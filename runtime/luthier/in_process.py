@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from luthier.counts import KernelCounts
+from luthier.module.embedded import plain_name
 from luthier.observation import LaunchedKernel, LiveChannel
 from luthier.patch import PatchedObject
 from luthier.storage import Variable
@@ -58,7 +59,7 @@ class HereRun:
 
     def variables(self, name: str | None = None) -> list[Any]:
         """The tools' variables of that name, or all."""
-        names = [one for one in self._patched.report.variables if name in (None, one)]
+        names = [one for one in self._patched.report.variables if name in (None, one, plain_name(one))]
         return [_HereVariable(self._module.variable(one)) for one in names]
 
     def channels(self, name: str | None = None) -> list[LiveChannel]:

@@ -26,6 +26,9 @@ HOOKS = (
     Hook("count", "count", (Parameter("step", "uint32_t", "uint", 4, "i32"),), 'Says """hi""" and C:\\new.\n\nMore.'),
     Hook("quiet", "quiet", (), targets=("gfx942",)),
     Hook("odd<int>", "_Z3oddIiEvv", ()),
+    Hook("Tool::member", "_ZN4Tool6memberEv", ()),
+    Hook("Tool::both", "_ZN4Tool4bothEv", ()),
+    Hook("Other::both", "_ZN5Other4bothEv", ()),
 )
 VARIABLES = (
     DeviceVariable("total", "total", "uint64_t", 8, True, False, "Where\nit goes."),
@@ -48,6 +51,7 @@ def test_stub_text() -> None:
         "``blob``: bytes, 12 bytes.\n",
         "count": '``count(uint32_t step)``\n\nSays """hi""" and C:\\new.\n\nMore.\n',
         "quiet": "``quiet()``\n\nOnly for gfx942.\n",
+        "member": "``Tool::member()``",
     }
     ast.parse(python_module(MANIFEST))
     assert GENERATED in text

@@ -69,16 +69,16 @@ class Module:
         return KernelHandle(self, self.object.kernels[name])
 
     def variable(self, name: str) -> Variable:
-        """The variable called `name`.
+        """The variable called `name`, by its symbol or as the source names it (``counters::total``).
 
         Raises:
             ObjectError: no such symbol, or one without storage.
         """
-        if name in self.image.managed:
-            storage = self.image.managed[name]
+        symbol = self.object.variable(name)
+        storage = self.image.managed.get(name if symbol is None else symbol.name)
+        if storage is not None:
             return Variable(name, storage.address, storage.size, self.device.memory, storage)
-        symbol = self.object.symbol(name)
-        if symbol is None or not symbol.defined or symbol.size == 0:
+        if symbol is None:
             raise ObjectError(f"no variable {name!r}", object=self.object.name)
         address = self.image.host(symbol.address)
         holder = self.device.memory.find(address)

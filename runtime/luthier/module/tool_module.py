@@ -118,14 +118,15 @@ class ToolModule:
         self._told = {variable.symbol: variable for variable in manifest.variables}
 
     def hook(self, name: str) -> Hook:
-        """The hook with this symbol or source name.
+        """The hook with this symbol or source name (``Counter::count``), or with its last part (``count``).
 
         Raises:
-            HookError: none, or several instances of a template.
+            HookError: none, or several: instances of a template, members of several classes.
         """
         if name in self.hooks:
             return self.hooks[name]
         found = [hook for hook in self.hooks.values() if hook.name == name]
+        found = found or [hook for hook in self.hooks.values() if hook.name.rpartition("::")[2] == name]
         if len(found) == 1:
             return found[0]
         if found:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from luthier import _mc
 from luthier.errors import LuthierError, ObjectError
 from luthier.isa.targets import TargetId, target_of_mach
 from luthier.objects import elf as E
@@ -224,6 +225,14 @@ class CodeObject:
     def symbol(self, name: str) -> Symbol | None:
         """The symbol called exactly `name`: a defined one before an undefined, a global before a local."""
         return self._by_name.get(name)
+
+    def variable(self, name: str) -> Symbol | None:
+        """The variable `name`, by its symbol or as the source names it (``counters::total``); None if there is none, or
+        none with storage."""
+        symbol = self.symbol(name)
+        if symbol is None and "::" in name:
+            symbol = next((one for one in self.symbols if one.name and _mc.demangle(one.name) == name), None)
+        return symbol if symbol is not None and symbol.defined and symbol.size else None
 
     def section_data(self, name: str) -> bytes | None:
         """Contents of the first section called `name`, e.g. ``.llvmbc``; None if there is none."""
