@@ -189,7 +189,9 @@ class Patcher:
                 raise ToolError(problem, object=module.name)
             for variable in module.variables.values():
                 describe(variable.name, variable.storage.initial)  # a channel must be one that a run can open
-            described = repr((module.name, [(one, one.storage) for one in module.variables.values()]))
+            # Of nothing that the source alone says: where it is changed and the code is not, kept kernels are still good.
+            variables = [(name, one.size, one.storage) for name, one in module.variables.items()]
+            described = repr((module.name, variables))
             name = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
             block = self._blocks[id(module)] = VariableBlock.of(module, f"luthier.variables.{name}")
         return block
