@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help setup demo test test-all check format bench clean
+.PHONY: help setup demo test test-all check docs newcomer format bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,7 +15,7 @@ demo: setup ## build the instr_count tool, instrument real kernels, prove output
 	@$(PYTHON) examples/demo.py
 
 test: setup ## run the tests, of the largest tables a sample that changes daily
-	@scripts/bootstrap build dev scons test hip
+	@scripts/bootstrap build dev scons test hip docs
 	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 
 test-all: export LUTHIER_TEST_ALL = 1
@@ -27,6 +27,14 @@ check: setup ## lint, format, types, rules of the house
 	@$(PYTHON) -m mypy
 	@$(PYTHON) scripts/house_rules.py
 	@.venv/bin/lint-imports --no-cache
+
+docs: setup ## make a site of the documents and the Python API, in build/docs
+	@scripts/bootstrap build dev scons docs
+	@.venv/bin/sphinx-build -q -W --keep-going -b html -c docs -d build/docs.cache . build/docs
+	@echo "open build/docs/index.html"
+
+newcomer: ## do what the tutorial says in a clean clone, and tell how long it took
+	@scripts/newcomer
 
 format: setup ## format the Python sources
 	@$(PYTHON) -m ruff check --fix-only -q .

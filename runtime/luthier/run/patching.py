@@ -189,7 +189,7 @@ class Patcher:
                 raise ToolError(problem, object=module.name)
             for variable in module.variables.values():
                 describe(variable.name, variable.storage.initial)  # a channel must be one that a run can open
-            # Of nothing that the source alone says: where it is changed and the code is not, kept kernels are still good.
+            # Of nothing that the source alone says: kept kernels stay good where it changes and the code does not.
             variables = [(name, one.size, one.storage) for name, one in module.variables.items()]
             described = repr((module.name, variables))
             name = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,87 @@
+"""What a newcomer reads first, done: the tutorial, by the script that follows it, and the README's first example."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def newcomer() -> ModuleType:
+    """scripts/newcomer as a module."""
+    loader = importlib.machinery.SourceFileLoader("newcomer", str(ROOT / "scripts/newcomer"))
+    spec = importlib.util.spec_from_loader("newcomer", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("newcomer")
+    (made / "examples").symlink_to(ROOT / "examples")
+    return made
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A reader's shell: an environment above the one that the tests run in, so that pip changes that alone."""
+    own = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", own], check=True)
+    packages = own / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (packages / "base.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    for name, module in (("luthier", "luthier.cli.main"), ("pip", "pip._internal.cli.main")):
+        start = f"#!{own}/bin/python\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
+        (own / "bin" / name).write_text(start)
+        (own / "bin" / name).chmod(0o755)
+    clean = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    return {
+        **clean,
+        "PATH": f"{own / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "LUTHIER_TARGETS": "gfx90a",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+
+
+@pytest.mark.rotating(2)
+def test_the_tutorial(newcomer: ModuleType, folder: Path, environment: dict[str, str]) -> None:
+    """Every step does what the tutorial shows, down to the tables that it prints."""
+    walk = newcomer.Walk(folder, environment, skip=("make setup", ". .venv/bin/activate"))
+    walk.follow(TUTORIAL)
+    assert [title for title, *_ in walk.times] == re.findall(r"^## (.*)$", TUTORIAL, re.MULTILINE)
+    assert (folder / "vector_add.html").stat().st_size > 10000
+    assert (folder / "store_sizes/store_sizes/device.hip").read_text() in TUTORIAL
+
+
+@pytest.mark.rotating(2)
+def test_the_first_example_of_the_readme(newcomer: ModuleType, folder: Path, environment: dict[str, str]) -> None:
+    (shown,) = re.findall(r"^```text\n\$ (.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    command, _, output = shown.partition("\n")
+    walk = newcomer.Walk(folder, environment)
+    walk.run("HIP_PLATFORM=amd hipcc --offload-arch=gfx90a examples/apps/divergent_loop.hip -o divergent_loop")
+    walk.run(command)
+    walk.check(output)
+
+
+def test_what_is_not_printed_is_noticed(newcomer: ModuleType, tmp_path: Path) -> None:
+    walk = newcomer.Walk(tmp_path, dict(os.environ))
+    walk.run("printf 'a  1\\nb 2\\n'")
+    walk.check("a 1\n  b 2\n")
+    for wrong in ("a 2\n", "b 2\na 1\n"):
+        with pytest.raises(SystemExit, match="not printed"):
+            walk.check(wrong)
+    with pytest.raises(SystemExit, match="ended with 3"):
+        walk.run("exit 3")
