@@ -1,7 +1,7 @@
-"""Ask several processes for what one has no room for: `on_workers.py RUN [WORKERS] [MEMORY]` (4 workers of 500MB).
+"""Ask several processes for what one has no room for: `on_workers.py RUN [WORKERS] [MEMORY]` (4 workers of 2GB).
 
 How often is each cache line touched? There are tens of millions of lines, so a table of all of them, and the addresses
-it is made of, are more than one worker may have. Dask reads the run directory's Parquet file as it stands, deals the
+it is made of, may be more than one process has room for. Dask reads the run directory's Parquet file as it stands, deals the
 lines out to workers by their number, and each counts its own. On a cluster, give `Client` the address of its scheduler.
 Needs dask[dataframe,distributed].
 """
@@ -19,6 +19,7 @@ def reuse(run: Path, workers: int, memory: str) -> dict[int, int]:
     """Number of accesses of a line -> lines that have so many."""
     import dask
     import dask.dataframe as dd
+    import pandas as pd
     from dask.distributed import Client, LocalCluster
 
     dask.config.set({"dataframe.convert-string": False, "distributed.worker.memory.pause": 0.9})
@@ -29,11 +30,11 @@ def reuse(run: Path, workers: int, memory: str) -> dict[int, int]:
         trace = dd.read_parquet(run / "trace-accesses.parquet", columns=["address"], split_row_groups=16)
         lines = (trace["address"] // LINE).to_frame(name="line")
         touched = lines.groupby("line", sort=False).size(split_out=8 * workers)
-        counts = touched.value_counts().compute()
-    return {int(times): int(many) for times, many in sorted(counts.items())}
+        counts = touched.map_partitions(pd.Series.value_counts, meta=("lines", "int64")).compute()
+    return {int(times): int(many) for times, many in counts.groupby(level=0).sum().items()}
 
 
 if __name__ == "__main__":
-    number, limit = (sys.argv[2:] + ["4", "500MB"][len(sys.argv) - 2 :])[:2]
+    number, limit = (sys.argv[2:] + ["4", "2GB"][len(sys.argv) - 2 :])[:2]
     for times, many in reuse(Path(sys.argv[1]), int(number), limit).items():
         print(f"{many} lines were touched {times} times")

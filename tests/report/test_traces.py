@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from luthier.cli.main import main
 from luthier.errors import LuthierError
@@ -124,3 +125,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert f"{rows} rows" in done.stdout
     assert int(done.stderr.split()[-1]) < 500
+
+
+def test_what_was_read_is_not_kept(tmp_path: Path) -> None:
+    """While 16 MB of addresses pass by, a fraction of them is in memory."""
+    trace(tmp_path / "run", 2_000_000, pages=1 << 30)
+    most, before = 0, pa.total_allocated_bytes()
+    with RunFolder(tmp_path / "run").table("trace-accesses") as reader:
+        for _ in reader.batches(["address"]):
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 8_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ def check(ran: RunUnderTools, program: str) -> dict[str, Any]:
     return own
 
 
+def run_folder(path: Path, names: Sequence[str]) -> Path | None:
+    """The run directory, for tools that need one."""
+    return path / "run" if "lift_dump" in names else None
+
+
 def made(make_module: Callable[..., ToolModule], name: str) -> Tool:
     return tool_of(make_module, name, TARGETS, **OPTIONS.get(name, {}))
 
@@ -52,17 +57,27 @@ def made(make_module: Callable[..., ToolModule], name: str) -> Tool:
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_alone(
-    build_program: Build, under_tools: UnderTools, make_module: Callable[..., ToolModule], name: str, program: str
+    build_program: Build,
+    under_tools: UnderTools,
+    make_module: Callable[..., ToolModule],
+    tmp_path: Path,
+    name: str,
+    program: str,
 ) -> None:
     """On each target for some programs."""
     target = TARGETS[(NAMES.index(name) + PROGRAMS.index(program)) % len(TARGETS)]
-    ran = under_tools(f"emu:{target}", [made(make_module, name)], build_program(program))
+    folder = run_folder(tmp_path, [name])
+    ran = under_tools(f"emu:{target}", [made(make_module, name)], build_program(program), folder=folder)
     own = check(ran, program)
     (tool,) = ran.summary["tools"]
     assert tool["tool"] == name
     rows = [row for table in tool["tables"] for row in table["rows"]]
     has_sites = any(kernel["sites"] or kernel["instrumented"] for kernel in own.values())
     assert rows or not has_sites
+    if folder is not None:
+        assert {Path(row[1]).parent for row in rows} == {folder / "lifted"}
+        assert {row[0] for row in rows} == own.keys()
+        assert all(Path(row[1]).read_text().startswith(("kernel", "function", row[0])) for row in rows)
 
 
 @pytest.mark.rotating(24)
@@ -73,13 +88,15 @@ def test_two_at_once(
     build_program: Build,
     under_tools: UnderTools,
     make_module: Callable[..., ToolModule],
+    tmp_path: Path,
     pair: tuple[str, str],
     program: str,
     target: str,
 ) -> None:
     """Every program under every tool, on three targets."""
     names = [name for name in pair if name not in UNORDERED.get(program, ())]
-    ran = under_tools(f"emu:{target}", [made(make_module, name) for name in names], build_program(program))
+    tools, folder = [made(make_module, name) for name in names], run_folder(tmp_path, names)
+    ran = under_tools(f"emu:{target}", tools, build_program(program), folder=folder)
     check(ran, program)
     assert [tool["tool"] for tool in ran.summary["tools"]] == names
 

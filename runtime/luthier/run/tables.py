@@ -281,7 +281,8 @@ class TableReader:
         self.path = folder / f"{name}{SUFFIX}"
         self._open = open_regular(self.path)
         with self._reading():
-            self._file = pq.ParquetFile(self._open, page_checksum_verification=True)
+            # Buffering ahead would keep all of the file that was read.
+            self._file = pq.ParquetFile(self._open, page_checksum_verification=True, pre_buffer=False)
             self.arrow = self._file.schema_arrow
             self.rows = int(self._file.metadata.num_rows)
             metadata = self._file.metadata
