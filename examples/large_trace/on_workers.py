@@ -2,8 +2,8 @@
 
 How often is each cache line touched? There are tens of millions of lines, so a table of all of them, and the addresses
 it is made of, may be more than one process has room for. Dask reads the run directory's Parquet file as it stands,
-deals the lines out to workers by their number, and each counts its own. On a cluster, give `Client` the address of its scheduler.
-Needs dask[dataframe,distributed].
+deals the lines out to workers by their number, and each counts its own. On a cluster, give
+`Client` the address of its scheduler. Needs dask[dataframe,distributed].
 """
 
 from __future__ import annotations
