@@ -63,8 +63,21 @@ def toctree(caption: str, documents: list[str]) -> str:
     return "\n\n```{toctree}\n" + "\n".join(lines) + "\n```\n"
 
 
+def without_folders(document: str, text: str) -> str:
+    """Links to folders, which a site has no pages for, go to the README in them, or are text alone."""
+
+    def replaced(link: re.Match[str]) -> str:
+        folder = (ROOT / document).parent / link[2]
+        if not folder.is_dir():
+            return link[0]
+        return f"[{link[1]}]({link[2]}/README.md)" if (folder / "README.md").is_file() else link[1]
+
+    return re.sub(r"\[([^\]\n]*)\]\(([\w./-]+)\)", replaced, text)
+
+
 def add_navigation(app: Sphinx, document: str, source: list[str]) -> None:
     """Every document has its place in the navigation: those of the contents below the first, tools below theirs."""
+    source[0] = without_folders(document, source[0])
     if document == root_doc:
         source[0] += "".join(toctree(caption, names) for caption, names in contents().items())
         source[0] += toctree("", ["docs/README"])
