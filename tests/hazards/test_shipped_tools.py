@@ -1,0 +1,52 @@
+"""What the tools of examples/tools patch has no hazard and no missing wait that the original has not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
+from luthier.lifting.waits import check_waits
+from luthier.module import ToolModule
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from shipped import NAMES, tool_of
+
+TARGETS = ("gfx942", "gfx1030", "gfx1100", "gfx1200", "gfx1201")
+APPLICATIONS = ("vector_add", "reduction")
+OPTIONS: Mapping[str, Mapping[str, object]] = {
+    "instruction_replace": {"find": "v_mov_b32_e32", "put": "v_mov_b32_e32"},
+    "register_write": {"at": "v_*", "flip": 1},
+    "value_log": {"at": "global_*+s_endpgm+v_cmp*", "values": "vdata+exec+sdst"},
+}
+NOTHING_INSERTED = {"instruction_replace", "lift_dump"}
+"""Tools that change or read kernels only."""
+
+
+def findings(object: CodeObject, kernel: str) -> Counter[str]:
+    """How many findings a kernel has, by kind."""
+    lifted = lift(object, kernel)
+    waits = (f"{one.access} {one.counter}" for one in check_waits(lifted, unneeded=False).findings)
+    return Counter([*waits, *(hazard for _, hazard in check_hazards(lifted, unneeded=False, searches=0).consumers)])
+
+
+@pytest.mark.rotating(16)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_added(
+    make_module: Callable[..., ToolModule], app: Callable[..., Path], tmp_path: Path, name: str, target: str
+) -> None:
+    options = {"to": str(tmp_path)} if name == "lift_dump" else OPTIONS.get(name, {})
+    tool = tool_of(make_module, name, [target], **options)
+    inserted = 0
+    for application in APPLICATIONS:
+        object = load_object(app(application, target))
+        patched = patch_object(object, tool.instrument, strict=True)
+        inserted += sum(kernel.added_instructions for kernel in patched.report.kernels)
+        after = load_object(patched.data)
+        for kernel in object.kernels:
+            assert not findings(after, kernel) - findings(object, kernel), (application, kernel)
+    assert (inserted > 0) == (name not in NOTHING_INSERTED)
