@@ -146,6 +146,26 @@ def test_any_code(make_module, seed: int) -> None:
     assert not device.findings
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_counters_beside_hooks(make_module, hooked: bool) -> None:
+    """What a hook has read may be where counters put an address when the wave ends: then it waits, else not."""
+    module = make_module(HOOKS, "gfx1201")
+    branches = "; ".join(f"s_cmp_eq_u32 s4, {at}; s_cbranch_scc1 to{at}; s_nop 0; to{at}: ; s_nop 1" for at in range(4))
+    object = kernel("gfx1201", branches)
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.count(task.instructions)
+        if hooked:
+            task.insert_hook_before(0, module.see, reg("s4"))
+
+    patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
+    assert found(patched) == []
+    lifted = lift(patched, "k")
+    texts = [lifted.isa.text(lifted.code, index) for index in range(len(lifted.code))]
+    flush = max(at for at, text in enumerate(texts) if text.startswith("global_atomic_add_u64"))
+    assert texts[flush - 1].startswith("s_wait_alu" if hooked else "s_mov_b32")
+
+
 def test_verification_tells_what_is_added(make_module) -> None:
     """What the original lacks is told, what only the patched kernel lacks is a problem: here among instructions that
     the tool adds."""

@@ -466,12 +466,13 @@ class _Planner:
         return [*waits, *target.wait_for_everything] if target.waits_free_sgprs else waits
 
     def _address_registers(self, storage: Storage) -> tuple[int, bool]:
-        """First of two SGPRs for addresses when a wave ends, and whether nothing else ever used them."""
+        """First of two SGPRs for addresses when a wave ends, and whether nothing else ever used them: payloads of hooks
+        get their registers later, and may use them."""
         limit = self.budget.sgpr_limit - 1
         pairs = [unit for unit in SGPRS[:limit:2] if not storage.reserved >> unit & 3]
         for unit in pairs:
             if unit < self.budget.sgprs - 1 and not self.touched >> unit & 3:
-                return unit, True
+                return unit, not self.hooks.points
         if not pairs:
             raise NoRoom
         return pairs[0], False
