@@ -73,6 +73,13 @@ class HazardModel:
         return self._most("states", lambda one: one.kind.startswith("VALU") and one.role in SCALAR_WRITERS)
 
     @cached_property
+    def between_vectors(self) -> int:
+        """Most wait states that an SGPR written by a vector instruction needs before any other one reads it."""
+        return self._most(
+            "states", lambda one: one.kind == "VALU" and one.role == "writes SGPRs", lambda one: one.kind == "VALU"
+        )
+
+    @cached_property
     def behind_matrix(self) -> int:
         """Most wait states that any instruction may need behind a matrix instruction of GFX9."""
         return self._most("states", lambda one: one.kind in MATRIX_KINDS)

@@ -154,7 +154,9 @@ class PatchReport:
             )
             for row in self.kernels
         ]
-        rows += [(one.kernel, *[None] * 15, f"{one.kind}: {one.message}") for one in self.refused_kernels]
+        rows += [
+            (one.kernel, *[None] * (len(columns) - 2), f"{one.kind}: {one.message}") for one in self.refused_kernels
+        ]
         return Table("", columns, rows)
 
     def _repr_html_(self) -> str:

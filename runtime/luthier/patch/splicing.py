@@ -52,8 +52,8 @@ class _Bound(NamedTuple):
     touched: int
     """Bit set of the units that it reads or writes."""
     written: int
-    numbers: dict[tuple[Limits, tuple[str, ...]], int]
-    """Position in `Splicer.payloads`, by what it waits for and what else it ends with."""
+    numbers: dict[tuple[Limits, tuple[str, ...], tuple[str, ...]], int]
+    """Position in `Splicer.payloads`, by what it waits for and what else it begins and ends with."""
 
 
 _Placement = tuple[int, Zone, int, tuple[int, ...], bool]
@@ -469,8 +469,8 @@ class Splicer:
                 return bound
             sites = [site for site in sites if site.number not in gone]
 
-    def _around(self, site: Site, liveness: Liveness, any_lanes: Container[int]) -> tuple[Live, Seam]:
-        """What is live at a site, and its seam.
+    def _around(self, site: Site, liveness: Liveness, any_lanes: Container[int]) -> tuple[Live, Seam, int]:
+        """What is live at a site, its seam, and which SGPRs vector instructions have just written (`fresh_scalars`).
 
         Args:
             any_lanes: points where other lanes may become active.
@@ -485,7 +485,8 @@ class Splicer:
             live = live.with_any_lane_active()
         # A branch does not change what the seam depends on.
         taken = site.insertion is not None and site.insertion.place == "taken"
-        return live, self._seams.at(site.at if taken else site.point, site.at)
+        place = site.at if taken else site.point, site.at
+        return live, self._seams.at(*place), self._seams.fresh_scalars(*place)
 
     def _may_call(self, site: Site) -> bool:
         """Whether a payload at a site may call another. The code at a kernel's entry has no place from which it could;
@@ -541,10 +542,11 @@ class Splicer:
         lifted = self.lifted.also_reading(reads) if reads else self.lifted
         return (lifted.also_changing(changes) if changes else lifted).liveness, disturbing
 
-    def _payload(self, use: Use, live: Live, seam: Seam, point: int, *, called: bool = False) -> int:
+    def _payload(self, use: Use, live: Live, seam: Seam, fresh: int, point: int, *, called: bool = False) -> int:
         """Position in `payloads` of what a point gets.
 
         Args:
+            live, seam, fresh: as of `_around`.
             called: whether it is to call a payload that is placed once. Where no register is left for that it does not.
 
         Raises:
@@ -569,7 +571,7 @@ class Splicer:
         if bound is None:
             binding = choices.choose(() if called else use.sources, free)
             if binding is None and called:
-                return self._payload(use, live, seam, point)
+                return self._payload(use, live, seam, fresh, point)
             if binding is None:
                 what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
                 unspilled = ""
@@ -588,10 +590,11 @@ class Splicer:
         ending: tuple[str, ...] = ()
         if self._endings.needed:
             ending = self._endings.at(point, leftovers(self.lifted.isa, template, bound.binding, use.sources))
-        number = bound.numbers.get((limits, ending))
+        lead = self._seams.for_fresh_scalars if fresh & bound.touched else ()
+        number = bound.numbers.get((limits, lead, ending))
         if number is None:
-            around = seam[0], (*ending, *seam[1])
-            number = bound.numbers[limits, ending] = self._emit(use, bound.binding, around, limits)
+            around = (*seam[0], *lead), (*ending, *seam[1])
+            number = bound.numbers[limits, lead, ending] = self._emit(use, bound.binding, around, limits)
         return number
 
     @functools.cached_property
