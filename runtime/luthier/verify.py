@@ -59,7 +59,7 @@ class KernelVerdict:
     results."""
     hazards: tuple[str, ...] = ()
     """Where the original does not keep apart what hardware does not, on any path. What only the patched kernel does not
-    is among the `problems`."""
+    is among the `problems`; if it cannot be lifted again, and so was not checked, that stands here."""
 
     @property
     def equal(self) -> bool:
@@ -219,13 +219,13 @@ MOST_SEARCHES = 30
 
 def _hazards(object: CodeObject, patched: PatchedObject, kernel: str) -> tuple[tuple[str, ...], list[str]]:
     """Hazards on any path of the original, and those that only the patched kernel has: at instructions that were
-    inserted, or at such of the application's that did not have it before. None of a patched kernel that cannot be
-    lifted again."""
+    inserted, or at such of the application's that did not have it before. Of a patched kernel that cannot be lifted
+    again the first say so."""
     before = check_hazards(lift(object, kernel), unneeded=False, searches=MOST_SEARCHES)
     try:
         lifted = lift(load_object(patched.data), kernel)
-    except LiftError:
-        return tuple(_told(before)), []
+    except LiftError as problem:
+        return (*_told(before), f"{kernel}: hazards of the patched kernel were not looked for: {problem.message}"), []
     new_address = {one.kernel: one for one in patched.maps}.get(kernel)
     known: set[tuple[int, str]] = set()
     for place, hazard in before.consumers:

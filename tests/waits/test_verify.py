@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from luthier.errors import LiftError
 from luthier.launch_plan import LaunchPlan
+from luthier.lifting import LiftedRepresentation, lift
+from luthier.objects import CodeObject
 from luthier.task import InstrumentationTask
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
@@ -46,3 +49,20 @@ def test_a_loop_that_counts_to_what_is_not_there_yet(make_module) -> None:
     assert verdict.equal
     assert "reads s4" in verdict.missing_waits[0]
     assert verdict.instructions[0] < 100
+
+
+def test_a_patched_kernel_that_cannot_be_lifted_again(make_module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That its hazards were not looked for is told."""
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
+    object = kernel("gfx942", f"{BEGIN}; {LOAD}; s_waitcnt vmcnt(0); {USE}")
+
+    def only_the_original(lifted: CodeObject, name: str) -> LiftedRepresentation:
+        if lifted is not object:
+            raise LiftError("an address that nobody follows")
+        return lift(lifted, name)
+
+    assert verify_kernel(object, First(module), PLAN).hazards == ()
+    monkeypatch.setattr("luthier.verify.lift", only_the_original)
+    verdict = verify_kernel(object, First(module), PLAN)
+    assert verdict.equal
+    assert verdict.hazards == ("k: hazards of the patched kernel were not looked for: an address that nobody follows",)
