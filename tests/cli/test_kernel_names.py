@@ -12,7 +12,8 @@ from kept import compiled, kept
 from luthier.cli.main import COMMANDS, main
 from luthier.errors import ObjectError
 from luthier.objects import load_object
-from luthier.objects.names import is_selected, matches, select, spellings
+from luthier.objects.names import as_in_source, is_selected, matches, select, spellings
+from luthier.table import Table
 from luthier.tool import Tool
 
 SOURCE = """
@@ -69,6 +70,23 @@ def test_spellings(path: Path) -> None:
     assert {name: set(spellings(name)) for name in load_object(path).kernels} == {
         name: {name, *others} for name, others in KERNELS.items()
     }
+
+
+def test_tables_for_people() -> None:
+    """Names without parameters, but of overloads with them; also inside other texts, and in no number."""
+    first, second, box = (list(KERNELS)[at] for at in (1, 2, 4))
+    tables = [
+        Table(f"{box}: waves", ("kernel", "n"), [(first, 1), ("plain", None), ("_Z", 0.5)]),
+        Table("", ("what",), [(f"calls {second}, {box} and _Znonsense",)]),
+    ]
+    shown = as_in_source(tables)
+    assert (shown[0].title, shown[1].title) == ("math::scale<math::Box<int, 3>*>: waves", "")
+    assert [list(row) for row in shown[0].rows] == [["overloaded(unsigned int*)", 1], ["plain", None], ["_Z", 0.5]]
+    assert shown[1].rows[0][0] == (
+        "calls overloaded(unsigned int*, int), math::scale<math::Box<int, 3>*> and _Znonsense"
+    )
+    assert as_in_source(tables[:1])[0].rows[0][0] == "overloaded"
+    assert tables[0].rows[0][0] == first
 
 
 @pytest.mark.parametrize("patterns", PATTERNS)

@@ -165,8 +165,11 @@ def test_counts_are_those_of_the_variable(folder: Path) -> None:
 def test_text_json_and_csv(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder)]) == 0
     text = capfd.readouterr().out
-    for part in ("many-kinds", "kernels", "variables", "launches", "_Z3addPii", "counts, the first 20 of"):
+    for part in ("many-kinds", "kernels", "variables", "launches", "  add  ", "counts, the first 20 of"):
         assert part in text
+    assert "_Z3addPii" not in text
+    assert main(["report", str(folder), "--mangled"]) == 0
+    assert capfd.readouterr().out.replace("_Z3addPii", "add").split() == text.split()
     assert main(["report", str(folder), "--format", "json", "-o", str(tmp_path / "all.json")]) == 0
     everything = json.loads((tmp_path / "all.json").read_text())
     assert set(everything["tables"]) == {table.name for table in TABLES}

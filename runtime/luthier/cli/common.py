@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from luthier.errors import LuthierError, ToolError
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
     from luthier.patch import PatchReport
+    from luthier.table import Table
     from luthier.tool import ToolGroup
 
 
@@ -126,6 +127,26 @@ def terminal_width(stream: IO[str]) -> int:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):
         return 0
+
+
+def add_mangled_argument(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--mangled``."""
+    parser.add_argument(
+        "--mangled", action="store_true", help="kernels by their symbols instead of their names in the source"
+    )
+
+
+def shown_tables(tables: Iterable[Table], args: argparse.Namespace, stream: IO[str] | None) -> list[str]:
+    """Tables as texts for people.
+
+    Args:
+        args: with ``mangled`` (`add_mangled_argument`).
+        stream: a terminal whose width they are to fit; None: as wide as they get.
+    """
+    from luthier.objects.names import as_in_source
+
+    width = 0 if stream is None else terminal_width(stream)
+    return [table.text(width) for table in (tables if args.mangled else as_in_source(tables))]
 
 
 def print_json(value: Any) -> None:

@@ -6,16 +6,17 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from luthier.cli.common import terminal_width, writing_atomically
+from luthier.cli.common import add_mangled_argument, shown_tables, writing_atomically
 from luthier.errors import LuthierError
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
+    from luthier.table import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     trace.add_argument(
         "--memory", metavar="MIB", type=int, help="what grouping may use; the rest goes to disk (default: 256)"
     )
+    add_mangled_argument(parser)
     parser.add_argument(
         "-o", "--output", metavar="OUT", help="where it goes (default: standard output); a folder for all tables as csv"
     )
@@ -137,8 +139,7 @@ def _write_comparison(folder: RunFolder, args: argparse.Namespace, out: IO[bytes
         out.write(json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
         return
     tables = [changed(table) for table in compared(folder, against) if table.rows]
-    text = "\n\n".join(table.text(_width(args)) for table in tables)
-    out.write(f"{text or 'the runs have neither kernels nor variables'}\n".encode())
+    out.write(f"{_text(tables, args) or 'the runs have neither kernels nor variables'}\n".encode())
 
 
 def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
@@ -151,13 +152,12 @@ def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]
     if args.format == "json":
         out.write(json.dumps([table.to_json() for table in tables], indent=2, default=str).encode() + b"\n")
         return
-    out.write(("\n\n".join(table.text(_width(args)) for table in tables) + "\n").encode())
+    out.write(f"{_text(tables, args)}\n".encode())
 
 
-def _width(args: argparse.Namespace) -> int:
-    return 0 if args.output else terminal_width(sys.stdout)
+def _text(tables: Iterable[Table], args: argparse.Namespace) -> str:
+    return "\n\n".join(shown_tables(tables, args, None if args.output else sys.stdout))
 
 
 def _write_text(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
-    text = "\n\n".join(table.text(_width(args)) for table in folder.shown() if table.rows)
-    out.write(f"{text}\n".encode())
+    out.write(f"{_text((table for table in folder.shown() if table.rows), args)}\n".encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -11,7 +12,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from luthier.cli.common import add_hoist_argument, add_tool_argument, terminal_width, write_atomically
+from luthier.cli.common import (
+    add_hoist_argument,
+    add_mangled_argument,
+    add_tool_argument,
+    shown_tables,
+    write_atomically,
+)
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
@@ -61,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_argument(
         "--executed", action="store_true", help="print how many instructions the virtual devices executed, by kernel"
     )
+    add_mangled_argument(results)
     results.add_argument("--allow-nothing", action="store_true", help="it is no error if nothing was instrumented")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
 
@@ -80,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         executed = Executed()
     if not args.tool:
         code = run_program(command, devices, executed=executed)
-        _print_executed(executed)
+        _print_executed(executed, args)
         return _end(code)
 
     from luthier.tool import Tool, parse_tools
@@ -109,14 +117,14 @@ def run(args: argparse.Namespace) -> int:
     code = run_program(command, devices, later, executed)
     instrumentation = later.get()
     instrumentation.end()
-    _print_executed(executed)
+    _print_executed(executed, args)
     _report(instrumentation, recorder, command, code, args)
     return _end(code)
 
 
-def _print_executed(executed: Executed | None) -> None:
+def _print_executed(executed: Executed | None, args: argparse.Namespace) -> None:
     if executed is not None:
-        print("== executed", executed.table().text(terminal_width(sys.stderr)), sep="\n", file=sys.stderr)
+        print("== executed", *shown_tables([executed.table()], args, sys.stderr), sep="\n", file=sys.stderr)
         if executed.elsewhere:
             print(f"  and {executed.elsewhere} wave-instructions of patched kernels and the runtime", file=sys.stderr)
 
@@ -144,13 +152,14 @@ def _report(
     from luthier.run import results
 
     reported = list(results.tables(instrumentation))
-    width = terminal_width(sys.stderr)
     if args.json != "-":
-        for name, tables in reported:
-            print(f"== {name}", *(table.text(width) for table in tables), sep="\n", file=sys.stderr)
         found = results.kernels(instrumentation)
+        coverage = results.coverage(found)
+        texts = iter(shown_tables([*(one for _, tables in reported for one in tables), coverage], args, sys.stderr))
+        for name, tables in reported:
+            print(f"== {name}", *itertools.islice(texts, len(tables)), sep="\n", file=sys.stderr)
         if found:
-            print("== coverage", results.coverage(found).text(width), sep="\n", file=sys.stderr)
+            print("== coverage", *texts, sep="\n", file=sys.stderr)
         if hoisted := sum(kernel.patched.report.hoisted for kernel in found if kernel.patched.report is not None):
             print(
                 f"luthier: {hoisted} hooks that do nothing but count are counted in registers, until waves end",

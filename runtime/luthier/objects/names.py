@@ -1,17 +1,22 @@
-"""Which kernels a user means by a name: the one rule for every command that takes names of kernels."""
+"""Names of kernels: which ones a user means by one, in every command that takes names, and how they are shown."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from luthier import _mc
 from luthier.errors import ObjectError
+from luthier.table import Cell, Table
 
 _SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
 """A demangled function: what stands before its parameters, without the type that it returns."""
+_SYMBOL = re.compile(r"\b_Z\w+")
+"""A mangled symbol somewhere in a text."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -65,3 +70,32 @@ def select(names: Sequence[str], patterns: Sequence[str], *, file: str) -> list[
     if patterns and not chosen:
         raise ObjectError(f"no kernel is left; there are {', '.join(names) or 'none'}", object=file)
     return chosen
+
+
+def as_in_source(tables: Iterable[Table]) -> list[Table]:
+    """Tables for people: mangled symbols in titles and cells give way to names as the source spells them, without
+    parameters (``math::scale<float>``). Two symbols that have one such name, overloads, keep their parameters."""
+    tables = list(tables)
+    texts = [text for table in tables for text in (table.title, *_texts(table))]
+    symbols = {symbol for text in texts for symbol in _SYMBOL.findall(text)}
+    times = Counter(spellings(symbol)[-1] for symbol in symbols)
+
+    def shown(text: Cell) -> Cell:
+        return _SYMBOL.sub(lambda found: name(found[0]), text) if isinstance(text, str) else text
+
+    def name(symbol: str) -> str:
+        _, *known = spellings(symbol)
+        return symbol if not known else known[-1] if times[known[-1]] == 1 else known[0]
+
+    return [
+        replace(
+            table,
+            title=str(shown(table.title)),
+            rows=[[shown(cell) for cell in row] for row in table.rows],
+        )
+        for table in tables
+    ]
+
+
+def _texts(table: Table) -> Iterable[str]:
+    return (cell for row in table.rows for cell in row if isinstance(cell, str))
