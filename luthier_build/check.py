@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from luthier.errors import BuildError, ConstantError, LuthierError, WaveSizeError
+from luthier.errors import BuildError, ConstantError, LuthierError
 from luthier.isa import Isa
 from luthier.isa.registers import SGPRS, VGPRS
 from luthier.isa.targets import TargetId
@@ -72,14 +72,16 @@ def _problems_of_hook(hook: Hook, target: TargetId) -> Iterator[str]:
 
 
 def _splice(hook: Hook, target: TargetId) -> None:
-    default = target.target.default_wave_size
-    others = [size for size in target.target.wave_sizes if size != default]
-    try:
-        _splice_anyhow(hook, target, default)
-    except WaveSizeError:
-        if not others:
+    for wave_size in hook.module.contents_for(target).wave_sizes:
+        try:
+            _splice_anyhow(hook, target, wave_size)
+        except LuthierError as problem:
+            if wave_size != target.target.default_wave_size:
+                problem.message += (
+                    f" (in kernels of wave{wave_size}; LUTHIER_ONE_WAVE_SIZE, defined before luthier.h, builds hooks for "
+                    f"wave{target.target.default_wave_size} alone)"
+                )
             raise
-        _splice_anyhow(hook, target, others[0])
 
 
 def _splice_anyhow(hook: Hook, target: TargetId, wave_size: int) -> None:

@@ -77,6 +77,7 @@ def make_manifest(
         contents[0].cuid,
         contents[0].llvm,
         compiler,
+        {str(content.target): content.wave_sizes for content in contents},
     )
 
 

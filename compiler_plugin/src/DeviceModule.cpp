@@ -357,6 +357,11 @@ void externalizeVariables(Module &M, Manifest &Record) {
   for (GlobalVariable *Global : Variables)
     if (!Global->hasName())
       Global->setName("__luthier_constant"); // LLVM makes it unique
+  // Variables are shared between the variants of a module, by name; constants that only code can name need not be the same.
+  if (waveVariantOutput())
+    for (GlobalVariable *Global : Variables)
+      if (Global->hasLocalLinkage() && isKnownConstant(*Global))
+        Global->setName(Global->getName() + ".wave" + Twine(waveSize(M)));
   for (GlobalVariable *Global : Variables) {
     auto Storage = ManagedStorage.find(Global);
     Record.addVariable(*Global, Storage == ManagedStorage.end() ? *Global : *Storage->second);
@@ -421,19 +426,20 @@ private:
 
 } // namespace
 
+void reportWarning(Module &M, const Twine &Message) { M.getContext().diagnose(Warning(("luthier: " + Message).str())); }
+
 void warnOfLostHooks(Module &M) {
   if (!compat::targetTriple(M).isAMDGCN())
     return;
   for (const AnnotatedFunction &Hook : readAnnotations(M).Hooks) {
     if (Hook.Function->isDeclaration())
       continue;
-    M.getContext().diagnose(Warning("luthier: " + Hook.File + ":" + std::to_string(Hook.Line) + ": hook '" +
-                                    demangle(Hook.Function->getName().str()) +
-                                    "' cannot be inserted: its source says no MARK_LUTHIER_DEVICE_MODULE"));
+    reportWarning(M, Twine(Hook.File) + ":" + Twine(Hook.Line) + ": hook '" + demangle(Hook.Function->getName().str()) +
+                         "' cannot be inserted: its source says no MARK_LUTHIER_DEVICE_MODULE");
   }
 }
 
-bool prepareDeviceModule(Module &M) {
+bool prepareDeviceModule(Module &M, const WaveVariant &Variant) {
   Annotations Found = readAnnotations(M);
   eraseCompilerGlobals(M);
   Manifest Record(M);
@@ -478,7 +484,7 @@ bool prepareDeviceModule(Module &M) {
     finalizeHook(*Hook.Function);
   externalizeVariables(M, Record);
   StripDebugInfo(M);
-  Record.write();
+  Record.write(Variant);
 
   std::string Problem;
   raw_string_ostream Stream(Problem);

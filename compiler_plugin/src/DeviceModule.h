@@ -6,6 +6,8 @@
 #ifndef LUTHIER_DEVICEMODULE_H
 #define LUTHIER_DEVICEMODULE_H
 
+#include "WaveVariant.h"
+
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/Twine.h>
 #include <llvm/IR/Module.h>
@@ -48,8 +50,12 @@ bool isLuthierDeviceModule(const llvm::Module &M);
 void warnOfLostHooks(llvm::Module &M);
 
 /// Turns a copy of the module into what the runtime instruments with. The format is described in
-/// compiler_plugin/README.md. Returns false after reporting why it cannot be done.
-bool prepareDeviceModule(llvm::Module &M);
+/// compiler_plugin/README.md. `Variant` is what it was also compiled to, for the other wave size. Returns false after
+/// reporting why it cannot be done.
+bool prepareDeviceModule(llvm::Module &M, const WaveVariant &Variant);
+
+/// Warns by LLVM's diagnostics.
+void reportWarning(llvm::Module &M, const llvm::Twine &Message);
 
 /// Reports an error that makes the compilation fail.
 void reportError(llvm::Module &M, const llvm::Twine &Message);

@@ -225,7 +225,7 @@ void Manifest::addAlias(StringRef Name, StringRef Aliasee, int64_t Offset) {
   Aliases.push_back(json::Object{{"name", Name.str()}, {"of", Aliasee.str()}, {"offset", Offset}});
 }
 
-void Manifest::write() {
+void Manifest::write(const WaveVariant &Variant) {
   json::Array IntrinsicList;
   for (auto &[Name, Sources] : Intrinsics)
     IntrinsicList.push_back(json::Object{{"name", Name}, {"sources", std::move(Sources)}});
@@ -238,9 +238,14 @@ void Manifest::write() {
   std::string Text = "{\"luthier\":" + std::to_string(FormatVersion);
   raw_string_ostream Stream(Text);
   auto Member = [&](StringRef Key, json::Value Value) { Stream << ",\"" << Key << "\":" << Value; };
+  if (!Variant.Bitcode.empty()) // right behind the version, where readers look for it before they trust the rest
+    Member("follows", int64_t(Variant.Bitcode.size()));
   Member("llvm", LLVM_VERSION_STRING);
   Member("source", M.getSourceFileName());
   Member("target", Target);
+  Member("wave_size", waveSize(M));
+  if (!Variant.Problem.empty())
+    Member("one_wave_size", json::fixUTF8(Variant.Problem));
   Member("cuid", Cuid);
   Member("hooks", std::move(Hooks));
   Member("intrinsics", std::move(IntrinsicList));

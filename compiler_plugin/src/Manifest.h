@@ -34,8 +34,8 @@ public:
   /// `Storage` holds the contents and the alignment: the variable itself, or NAME.managed of a managed one.
   void addVariable(const llvm::GlobalVariable &Variable, const llvm::GlobalVariable &Storage);
   void addAlias(llvm::StringRef Name, llvm::StringRef Aliasee, int64_t Offset);
-  /// Writes everything into the module's metadata.
-  void write();
+  /// Writes everything into the module's metadata, with what is known of the other wave size.
+  void write(const WaveVariant &Variant);
 
 private:
   llvm::Module &M;

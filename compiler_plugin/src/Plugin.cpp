@@ -38,7 +38,7 @@ bool carriesBitcode(const Module &M) {
   return any_of(M.globals(), [](const GlobalVariable &Global) { return Global.getSection() == BitcodeSection; });
 }
 
-/// Puts `Bitcode` into a section that no loader maps: `.llvmbc` is not allocated, and survives the link.
+/// Puts bitcode, of the other wave size behind that of the module's, into a section that no loader maps: `.llvmbc` is not allocated, and survives the link.
 void embed(Module &M, StringRef Bitcode) {
   Constant *Data = ConstantDataArray::getString(M.getContext(), Bitcode, /*AddNull=*/false);
   auto *Global = new GlobalVariable(M, Data->getType(), /*isConstant=*/true, GlobalValue::PrivateLinkage, Data,
@@ -67,15 +67,23 @@ public:
                            "at link time, where the module's IR can no longer be embedded");
       return PreservedAnalyses::all();
     }
+    const std::optional<int> Output = luthier::waveVariantOutput();
+    const luthier::WaveVariant Variant = Output ? luthier::WaveVariant() : luthier::compileWaveVariant(M);
+    if (!Variant.Problem.empty())
+      luthier::reportWarning(M, "no hooks for kernels of " + Twine(96 - luthier::waveSize(M)) +
+                                    " lanes a wave (LUTHIER_ONE_WAVE_SIZE: none wanted): " + Variant.Problem);
     std::unique_ptr<Module> Clone = CloneModule(M);
-    if (!luthier::prepareDeviceModule(*Clone))
+    if (!luthier::prepareDeviceModule(*Clone, Variant))
       return PreservedAnalyses::all(); // reported; the compilation fails
     std::string Bitcode;
     raw_string_ostream Stream(Bitcode);
     WriteBitcodeToFile(*Clone, Stream);
     Stream.flush();
     luthier::sealManifest(Bitcode);
-    embed(M, Bitcode);
+    if (!Output)
+      embed(M, Bitcode + Variant.Bitcode);
+    else if (!luthier::writeWaveVariant(*Output, Bitcode))
+      luthier::reportError(M, "cannot hand over the bitcode for the other wave size");
     return PreservedAnalyses::none();
   }
 
@@ -88,7 +96,7 @@ public:
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
     if (!luthier::isLuthierDeviceModule(M))
       return PreservedAnalyses::all();
-    luthier::prepareDeviceModule(M);
+    luthier::prepareDeviceModule(M, {});
     return PreservedAnalyses::none();
   }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,22 @@ import pytest
 from luthier import Table, Tool, ToolModule, load_object, open_device, patch_object, reported
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.inspection.debug import Step
+from luthier.isa.targets import TARGETS as EVERY
 from shipped import tool_of
 
-TARGETS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+from luthier_build.plugin import include_dir
+
+PROCESSORS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 """Wave64 with 64-byte lines and with 128-byte ones, wave32 with and without v_cmpx that leaves no mask."""
+WAVE64 = tuple(f"{name} wave64" for name in PROCESSORS if len(EVERY[name].wave_sizes) > 1)
+TARGETS = (*PROCESSORS, *WAVE64)
+"""What kernels are compiled for: in the processor's usual wave size, and where there is another, in that."""
+ALL = {**EVERY, **{name: replace(EVERY[name.split()[0]], wave_sizes=(64,)) for name in WAVE64}}
+"""The same -> what it is like."""
+_WAVE64_FLAGS = (
+    *("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64"),
+    *(f"-I{include_dir()}", "-include", "luthier/support/wave64_on_gfx10.h"),
+)
 
 
 @pytest.fixture
@@ -23,7 +35,7 @@ def shipped(make_module: Callable[..., ToolModule]) -> Callable[..., Tool]:
     """``shipped(name, **options)``: the tool of a package in examples/tools."""
 
     def make(name: str, /, **options: object) -> Tool:
-        return tool_of(make_module, name, TARGETS, **options)
+        return tool_of(make_module, name, PROCESSORS, **options)
 
     return make
 
@@ -75,7 +87,12 @@ def bench(compile_object: Callable[..., Path]) -> Callable[..., Bench]:
     def make(
         source: Path | str, kernel: str, target: str, *arguments: Any, grid: int = 1, block: int = 64, flags: Any = ()
     ) -> Bench:
-        return Bench(compile_object(source, target, *flags), kernel, target, arguments, grid, block)
+        processor, *wave64 = target.split()
+        more = _WAVE64_FLAGS if wave64 else ()
+        path = compile_object(source, processor, *more, *flags)
+        made = Bench(path, kernel, processor, arguments, grid, block)
+        assert made.object.kernels[kernel].wave_size == ALL[target].wave_sizes[0]
+        return made
 
     return make
 

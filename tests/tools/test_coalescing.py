@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import ToolError
-from luthier.isa.targets import TARGETS as ALL
 from luthier.launch_plan import read_plans
 
-from .conftest import TARGETS, rows
+from .conftest import ALL, TARGETS, rows
 
 ROOT = Path(__file__).parents[2]
 PLANS = read_plans(ROOT / "examples/apps/launch.toml")

@@ -14,7 +14,7 @@ from luthier.module.tool_module import loaded_by
 from luthier.patch import patch_object
 from shipped import FOLDER, NAMES, device_of
 
-from .conftest import TARGETS, rows
+from .conftest import PROCESSORS, rows
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/tools.md"
@@ -56,7 +56,7 @@ def test_what_the_page_shows_runs(
         table.title: table for table in names["reported"](names["tool"], names["module"], names["patched"])
     }
 
-    made = device_of(make_module, "coalescing", TARGETS)
+    made = device_of(make_module, "coalescing", PROCESSORS)
     own: dict[str, Any] = {"__name__": "sizes"}
     with loaded_by(lambda package, name: made):
         exec(compile(by_site, str(PAGE), "exec"), own)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier.errors import ToolError
-from luthier.isa.targets import TARGETS as ALL
 
-from .conftest import TARGETS, rows
+from .conftest import ALL, TARGETS, rows
 
 LDS = """
 #include <hip/hip_runtime.h>

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from luthier import patch_object, reported
 from luthier.errors import ToolError
-from luthier.isa.targets import TARGETS as ALL
 
-from .conftest import TARGETS, rows
+from .conftest import ALL, TARGETS, rows
 
 ROOT = Path(__file__).parents[2]
 BLOCK, CELLS = 192, 256

@@ -40,10 +40,18 @@
 
 /// Says, once per tool, that this is a Luthier device module. Being a managed variable, it also makes the HIP runtime
 /// load the module at the first launch rather than lazily.
+///
+/// For GFX10 and later the source is compiled twice, for waves of 32 and of 64 lanes, and hooks are taken from what fits a
+/// kernel. With LUTHIER_ONE_WAVE_SIZE defined before, it is compiled once, and its hooks go into kernels of that size only.
 #define MARK_LUTHIER_DEVICE_MODULE                                                                                     \
   extern "C" {                                                                                                         \
-  __attribute__((managed, used)) char __luthier_reserved = 0;                                                          \
+  __attribute__((managed, used)) char __luthier_reserved = LUTHIER_ONE_WAVE_SIZE_ASKED;                                \
   }
+#ifdef LUTHIER_ONE_WAVE_SIZE
+#define LUTHIER_ONE_WAVE_SIZE_ASKED 1
+#else
+#define LUTHIER_ONE_WAVE_SIZE_ASKED 0
+#endif
 
 /// Starts the definition of a hook: `LUTHIER_HOOK_ANNOTATE name(parameters) { … }`. A hook is a device function with C
 /// linkage that returns nothing. It is inlined at every point where it is inserted; what it calls need not be. Its

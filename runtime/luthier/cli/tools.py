@@ -24,6 +24,7 @@ from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import LuthierError, ToolError
+from luthier.isa.targets import TargetId
 from luthier.module import Manifest
 from luthier.module.packages import follow_sources
 from luthier.tool import ENTRY_POINT_GROUP, Tool, tool_class
@@ -41,6 +42,9 @@ class InstalledTool:
     modules: tuple[str, ...]
     targets: tuple[str, ...]
     """Targets that every device module was compiled for."""
+    wave_sizes: dict[str, tuple[int, ...]]
+    """Target -> lanes a wave of the kernels that hooks of all device modules can go into; without targets that an
+    earlier Luthier's build does not tell it of."""
     hooks: tuple[str, ...]
     """As ``module.hook(type parameter, …)``."""
     variables: tuple[str, ...]
@@ -140,11 +144,32 @@ def _describe(point: importlib.metadata.EntryPoint, package: str, version: str, 
         point.value,
         tuple(manifest.module for manifest in manifests),
         tuple(target for target in every if all(target in manifest.targets for manifest in manifests)),
+        _wave_sizes(manifests),
         tuple(f"{manifest.module}.{hook}" for manifest in manifests for hook in manifest.hooks),
         tuple(f"{manifest.module}.{variable.name}" for manifest in manifests for variable in manifest.variables),
         tuple(_options(point, problems)),
         tuple(problems),
     )
+
+
+def _wave_sizes(manifests: list[Manifest]) -> dict[str, tuple[int, ...]]:
+    """Target -> wave sizes, of the targets that all modules tell it of, those that all have."""
+    first, *others = [manifest.wave_sizes for manifest in manifests] or [{}]
+    return {
+        target: tuple(size for size in sizes if all(size in other[target] for other in others))
+        for target, sizes in first.items()
+        if all(target in other for other in others)
+    }
+
+
+def _target(target: str, tool: InstalledTool) -> str:
+    """A target with its wave sizes, where it is one that has several."""
+    built = tool.wave_sizes.get(target)
+    try:
+        known = TargetId.parse(target).target.wave_sizes
+    except LuthierError:  # of a later Luthier
+        known = ()
+    return target if built is None or len(known) < 2 else f"{target}({','.join(map(str, built))})"
 
 
 def _options(point: importlib.metadata.EntryPoint, problems: list[str]) -> Iterable[str]:
@@ -240,7 +265,8 @@ def _print_table(tools: list[InstalledTool]) -> None:
     rows = [
         (tool.name, tool.package, tool.version, *(separator.join(part) or "-" for separator, part in lists))
         for tool in tools
-        for lists in [((" ", tool.targets), (", ", tool.hooks), (", ", tool.options))]
+        for targets in [[_target(target, tool) for target in tool.targets]]
+        for lists in [((" ", targets), (", ", tool.hooks), (", ", tool.options))]
     ]
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row, tool in zip((header, *rows), (None, *tools), strict=True):

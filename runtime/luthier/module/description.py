@@ -3,12 +3,13 @@ comes from bitcode, from the build's manifest, or from both."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from luthier.channels.mark import is_channel
-from luthier.errors import HookError
+from luthier.errors import HookError, WaveSizeError
 from luthier.isa.targets import TargetId
 from luthier.module import llvm_types
 
@@ -122,7 +123,7 @@ class DeviceVariable:
 
 @dataclass(frozen=True)
 class DeviceContents:
-    """Everything found in one target's bitcode."""
+    """Everything found in one target's bitcode for one wave size, and with it what was compiled for the other."""
 
     target: TargetId
     hooks: tuple[Hook, ...]
@@ -134,6 +135,35 @@ class DeviceContents:
     llvm: str
     """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
     bitcode: bytes = b""
+    wave_size: int = 0
+    """Lanes a wave that it was compiled for; 0 where bitcode of an earlier compiler plugin does not say."""
+    other: DeviceContents | None = None
+    """The same for the target's other wave size."""
+    one_wave_size: str = ""
+    """Why the target's other wave size is missing, or empty."""
+
+    @property
+    def digest(self) -> str:
+        """Differs where any of its bitcode does."""
+        return hashlib.sha256(self.bitcode + (self.other.bitcode if self.other else b"")).hexdigest()
+
+    @property
+    def wave_sizes(self) -> tuple[int, ...]:
+        """What kernels its hooks can go into, by lanes a wave, in the order of the target's (`Target.wave_sizes`)."""
+        built = {one.wave_size or self.target.target.default_wave_size for one in (self, self.other) if one}
+        return tuple(size for size in self.target.target.wave_sizes if size in built)
+
+    def for_waves(self, wave_size: int) -> DeviceContents:
+        """What was compiled for kernels of this wave size; bitcode that does not say what it is for is believed to be.
+
+        Raises:
+            WaveSizeError: nothing was.
+        """
+        for one in (self, self.other):
+            if one is not None and one.wave_size in (0, wave_size):
+                return one
+        reason = f" ({self.one_wave_size})" if self.one_wave_size else ""
+        raise WaveSizeError(f"built for wave{self.wave_size} alone{reason}, the kernel runs as wave{wave_size}")
 
 
 def qualified(module: LoadedModule, symbol: str) -> str:

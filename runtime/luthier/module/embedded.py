@@ -21,7 +21,7 @@ from luthier.objects import CodeObject
 BITCODE_SECTION = ".llvmbc"
 BITCODE_MAGIC = b"BC\xc0\xde"
 
-_MANIFEST = re.compile(rb'\{"luthier":(\d+),')
+_MANIFEST = re.compile(rb'\{"luthier":(\d+),(?:"follows":(\d+),)?')
 _MANIFEST_VERSION = 1
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
@@ -43,7 +43,7 @@ def read_object(object: CodeObject) -> DeviceContents:
 
 
 def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> DeviceContents:
-    """The same of bitcode alone.
+    """The same of the section's contents alone: bitcode, and behind it that for the other wave size, if there is any.
 
     Args:
         name: what errors call it.
@@ -52,6 +52,57 @@ def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> D
     Raises:
         ToolError: not bitcode of the compiler plugin, of another version of it, or damaged.
     """
+    bitcode, following = _parts(bitcode, name)
+    contents = _read_one(bitcode, name, target)
+    if not following:
+        return contents
+    other = _read_one(following, name, contents.target)
+    problem = _mismatch(contents, other)
+    return replace(contents, other=None if problem else other, one_wave_size=problem)
+
+
+def _parts(section: bytes, name: str) -> tuple[bytes, bytes]:
+    """The bitcode for each wave size; the second one may be empty."""
+    found = _MANIFEST.search(section)
+    following = int(found[2] or 0) if found else 0
+    if following >= len(section):
+        raise ToolError("the bitcode is damaged: what belongs to it is missing", object=name)
+    return section[: len(section) - following], section[len(section) - following :]
+
+
+def _mismatch(contents: DeviceContents, other: DeviceContents) -> str:
+    """Why two variants of a module cannot stand for each other, or empty: hooks are taken from either, variables are
+    shared."""
+    if {contents.wave_size, other.wave_size} != set(contents.target.target.wave_sizes):
+        return f"its bitcode is for {contents.wave_size} and {other.wave_size} lanes a wave"
+    hooks = {hook.symbol: hook.parameters for hook in contents.hooks}
+    if hooks != {hook.symbol: hook.parameters for hook in other.hooks}:
+        return "its hooks, or their parameters, are others there"
+    mine = {variable.symbol: variable for variable in contents.variables}
+    theirs = {variable.symbol: variable for variable in other.variables}
+    for symbol in mine.keys() & theirs.keys():
+        if mine[symbol] != theirs[symbol] or _value(symbol, mine) != _value(symbol, theirs):
+            return f"variable {mine[symbol].name} is another there, and both would share it"
+    return ""
+
+
+def _value(symbol: str, variables: Mapping[str, DeviceVariable], outer: tuple[str, ...] = ()) -> object:
+    """What a variable is at the start, names left out of constants that it points to: those are each variant's own."""
+    storage = variables[symbol].storage
+    pointers = [
+        (
+            offset,
+            _value(to, variables, (*outer, symbol))
+            if to in variables and variables[to].constant and to not in outer
+            else to,
+            addend,
+        )
+        for offset, to, addend in storage.pointers
+    ]
+    return storage.align, storage.initial, storage.problem, pointers
+
+
+def _read_one(bitcode: bytes, name: str, target: TargetId | None) -> DeviceContents:
     raw = _read_manifest(bitcode, name)
     try:
         return DeviceContents(
@@ -62,6 +113,8 @@ def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> D
             str(raw["cuid"]),
             str(raw["llvm"]),
             bitcode,
+            {0: 0, 32: 32, 64: 64}[raw.get("wave_size", 0)],
+            one_wave_size=str(raw.get("one_wave_size", "")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ToolError(f"malformed manifest in the bitcode: {problem!r}", object=name) from None

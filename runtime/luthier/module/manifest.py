@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ class Manifest:
     """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
     compiler: str
     """Version line of the compiler."""
+    wave_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Target -> lanes a wave of the kernels that its hooks can go into; empty where an earlier Luthier built it."""
     luthier: str = __version__
 
     def to_json(self) -> str:
@@ -86,9 +89,10 @@ class Manifest:
                 cuid=raw["cuid"],
                 llvm=raw["llvm"],
                 compiler=raw["compiler"],
+                wave_sizes={target: tuple(sizes) for target, sizes in raw.get("wave_sizes", {}).items()},
                 luthier=raw["luthier"],
             )
-        except (KeyError, TypeError) as problem:
+        except (AttributeError, KeyError, TypeError) as problem:
             raise ToolError(f"damaged manifest: {problem}", object=place) from problem
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,11 @@ class ToolModule:
         """What it was built for."""
         return tuple(contents.target for contents in self._contents)
 
+    @property
+    def wave_sizes(self) -> Mapping[TargetId, tuple[int, ...]]:
+        """Target -> lanes a wave of the kernels that its hooks can go into."""
+        return {contents.target: contents.wave_sizes for contents in self._contents}
+
     @functools.cached_property
     def hooks(self) -> Mapping[str, Hook]:
         """Symbol name -> hook."""
@@ -144,8 +150,11 @@ class ToolModule:
     @functools.cached_property
     def variables(self) -> Mapping[str, DeviceVariable]:
         """Symbol name -> variable."""
-        found = {}
-        for variable in self._contents[0].variables:
+        found: dict[str, DeviceVariable] = {}
+        every = [one for contents in self._contents for one in (contents, contents.other) if one is not None]
+        for variable in itertools.chain.from_iterable(one.variables for one in every):
+            if variable.symbol in found:
+                continue
             told = self._told.get(variable.symbol)
             if told is not None and told.size == variable.size:
                 variable = replace(variable, type=told.type, documentation=told.documentation)

@@ -37,7 +37,7 @@ def template_for(
     module = hook.module
     managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
     try:
-        contents = module.contents_for(target)
+        contents = module.contents_for(target).for_waves(wave_size)
         found = find_intrinsics(intrinsics_called(contents.intrinsics))
         intrinsics = BUILT_IN | found
 

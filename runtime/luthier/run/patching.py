@@ -221,8 +221,7 @@ def _key(task: InstrumentationTask, digest: str) -> bytes | None:
 
 
 def _module(module: LoadedModule, task: InstrumentationTask) -> str:
-    bitcode = module.contents_for(task.lifted.object.target).bitcode
-    return f"{module.name} {hashlib.sha256(bitcode).hexdigest()}"
+    return f"{module.name} {module.contents_for(task.lifted.object.target).digest}"
 
 
 def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:

@@ -1,0 +1,35 @@
+//===- luthier/support/wave64_on_gfx10.h - HIP's headers for wave64 --------===//
+//
+// Part of Luthier, under the Apache License v2.0.
+//
+// HIP before release 6 refuses to be included where code for GFX10 has waves of 64 lanes, which its runtime does not
+// start. Kernels of other compilers and of assembly do have them, and hooks go there. Luthier's compiler plugin includes
+// this file first when it compiles hooks for them; sources need not.
+//
+//===----------------------------------------------------------------------===//
+#ifndef LUTHIER_SUPPORT_WAVE64_ON_GFX10_H
+#define LUTHIER_SUPPORT_WAVE64_ON_GFX10_H
+
+#pragma push_macro("__gfx1010__")
+#pragma push_macro("__gfx1011__")
+#pragma push_macro("__gfx1012__")
+#pragma push_macro("__gfx1030__")
+#pragma push_macro("__gfx1031__")
+#undef __gfx1010__
+#undef __gfx1011__
+#undef __gfx1012__
+#undef __gfx1030__
+#undef __gfx1031__
+#include <hip/hip_runtime.h>
+#pragma pop_macro("__gfx1031__")
+#pragma pop_macro("__gfx1030__")
+#pragma pop_macro("__gfx1012__")
+#pragma pop_macro("__gfx1011__")
+#pragma pop_macro("__gfx1010__")
+
+// What these releases' cooperative groups take for 32 on GFX10.
+#ifndef WAVEFRONT_SIZE
+#define WAVEFRONT_SIZE 64
+#endif
+
+#endif // LUTHIER_SUPPORT_WAVE64_ON_GFX10_H
