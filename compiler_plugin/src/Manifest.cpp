@@ -137,7 +137,7 @@ void addSign(json::Object &Entry, const Argument &Parameter, const DIType *Sourc
 
 } // namespace
 
-Manifest::Manifest(Module &M) : M(M) {
+Manifest::Manifest(Module &M) : M(M), WaveSize(waveSize(M)) {
   for (const Function &F : M)
     if (Attribute Cpu = F.getFnAttribute("target-cpu"); Cpu.isValid()) {
       Target = Cpu.getValueAsString().str();
@@ -243,7 +243,7 @@ void Manifest::write(const WaveVariant &Variant) {
   Member("llvm", LLVM_VERSION_STRING);
   Member("source", M.getSourceFileName());
   Member("target", Target);
-  Member("wave_size", waveSize(M));
+  Member("wave_size", WaveSize);
   if (!Variant.Problem.empty())
     Member("one_wave_size", json::fixUTF8(Variant.Problem));
   Member("cuid", Cuid);

@@ -40,6 +40,7 @@ public:
 private:
   llvm::Module &M;
   std::string Target;
+  unsigned WaveSize;
   llvm::json::Array Hooks, Variables, Aliases;
   std::map<std::string, llvm::json::Array> Intrinsics; // by name
 };

@@ -99,7 +99,7 @@ std::vector<std::string> ownArguments() {
 /// Why the source cannot be compiled again by these arguments of clang's frontend; empty where it can.
 std::string whyNotAgain(const std::vector<std::string> &Arguments) {
   if (Arguments.size() < 2 || Arguments[1] != "-cc1")
-    return "clang runs its frontend in the driver's process; -fno-integrated-cc1 makes it a process of its own";
+    return "this is no process of clang's frontend alone (-fno-integrated-cc1 makes it one)";
   if (any_of(Arguments, [](const std::string &Argument) { return Argument[0] == '@'; }))
     return "the compiler's arguments are in a file";
   if (Arguments.back() == "-")

@@ -7,6 +7,7 @@ import random
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import llvmlite.binding as llvm
 import pytest
@@ -15,6 +16,7 @@ from luthier.isa import InstructionArray, Isa, OperandKind
 from luthier.isa.registers import UNIT_LIMIT, mask_of
 from luthier.isa.targets import TargetId
 from luthier.lifting import Live
+from luthier.module import ToolModule
 from luthier.patch.binding import Binding, RegisterBudget, bind, is_valid
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
@@ -436,9 +438,13 @@ def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -
     assert [(w[1], w[2]) for w in writes] == [(r[0].split()[1], r[2]) for r in reads]
 
 
-def test_a_hook_of_the_other_wave_size_is_refused(module) -> None:
-    with pytest.raises(HookError, match="built for wave32, the kernel runs as wave64"):
-        template_for(module.registers, (), TargetId.parse("gfx1100"), 64)
+def test_a_hook_of_the_other_wave_size_is_refused(make_module) -> None:
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n")
+    assert template_for(module.nothing, (), TargetId.parse("gfx1100"), 64)
+    (contents,) = (one for one in module._contents if str(one.target) == "gfx1100")
+    alone = ToolModule([replace(contents, other=None)], "alone")
+    with pytest.raises(HookError, match="built for wave32 alone, the kernel runs as wave64"):
+        template_for(alone.nothing, (), TargetId.parse("gfx1100"), 64)
 
 
 def test_an_early_return_keeps_the_register_as_it_was(module) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 from elftools.elf.elffile import ELFFile
+from luthier.module import ToolModule
 
 from luthier_build.plugin import include_dir, plugin_flags
 
@@ -77,7 +78,9 @@ def test_bitcode_is_complete(release, target: str, level: str, tmp_path: Path) -
     _skip_unknown(release, target)
     path = tmp_path / "tool.hsaco"
     _compile(release, target, SOURCE, path, level)
-    bitcode = _section(path, ".llvmbc")
+    (contents,) = ToolModule.load(path)._contents
+    bitcode = contents.bitcode
+    assert _section(path, ".llvmbc") == bitcode + (contents.other.bitcode if contents.other else b"")
 
     (tmp_path / "tool.bc").write_bytes(bitcode)
     subprocess.run(["opt-22", "-passes=verify", "-disable-output", tmp_path / "tool.bc"], check=True)
