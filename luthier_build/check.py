@@ -78,8 +78,8 @@ def _splice(hook: Hook, target: TargetId) -> None:
         except LuthierError as problem:
             if wave_size != target.target.default_wave_size:
                 problem.message += (
-                    f" (in kernels of wave{wave_size}; with LUTHIER_ONE_WAVE_SIZE defined before luthier.h there are no "
-                    "hooks for them)"
+                    f" (in kernels of wave{wave_size}; with LUTHIER_ONE_WAVE_SIZE defined before luthier.h there are "
+                    "no hooks for them)"
                 )
             raise
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from luthier.errors import BuildError
+from luthier.module.embedded import read_object
 from luthier.objects import load_objects
 
 import luthier_build.units as units_module
@@ -58,7 +59,9 @@ def test_one_bundle_with_a_code_object_and_bitcode_for_every_target(
     for code_object in load_objects(made.bundle):
         assert code_object.data == made.objects[str(code_object.target)].read_bytes()
         bitcode = project / "embedded.bc"
-        bitcode.write_bytes(code_object.section_data(".llvmbc") or b"")
+        contents = read_object(code_object)
+        assert contents.wave_sizes == code_object.target.target.wave_sizes
+        bitcode.write_bytes(contents.bitcode)
         text = subprocess.run(["llvm-dis-22", bitcode, "-o", "-"], capture_output=True, text=True, check=True).stdout
         assert re.search(r"define .*void @count\(i32", text)
         assert f'"target-cpu"="{code_object.target.target.name}"' in text
