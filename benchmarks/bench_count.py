@@ -72,7 +72,7 @@ GROUPS = {
     "ids": (_buffer("uint32", 4 * 128),),
     "variables": (_buffer("int32", 4 * 128),),
 }
-HOISTED = ("profile, executions", "profile, waves given", "sum, executions", "profile, active lanes", "plain hook")
+HOISTED = ("profile, executions", "profile, waves counted", "sum, executions", "profile, active lanes", "plain hook")
 SPLICED = {
     "plain hook, not hoisted": "count_one",
     "hook that stays": "count_narrow",
@@ -87,8 +87,8 @@ def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None
     def sum_up(task: InstrumentationTask) -> None:
         task.count(task.instructions, into=Cell(module, "executed_in_all"))
 
-    def given(task: InstrumentationTask) -> None:
-        task.waves_given = True
+    def counted(task: InstrumentationTask) -> None:
+        task.waves_given = False
         task.count(task.instructions)
 
     def hook(name: str, *, hoist: bool) -> Callable[[InstrumentationTask], None]:
@@ -101,7 +101,7 @@ def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None
 
     tools: list[Callable[[InstrumentationTask], None]] = [
         lambda task: task.count(task.instructions) and None,
-        given,
+        counted,
         sum_up,
         lambda task: task.count(task.instructions, per="lane") and None,
         hook("count_one", hoist=True),

@@ -79,8 +79,13 @@ class CountRequest:
     granularity: Granularity = "total"
 
 
-class _Variables(Protocol):
-    """What holds variables: a module loaded on a device."""
+class _Loaded(Protocol):
+    """A module loaded on a device."""
+
+    @property
+    def waves(self) -> Mapping[str, int]:
+        """How many waves of each kernel were started."""
+        ...
 
     def variable(self, name: str) -> Any: ...
 
@@ -212,13 +217,15 @@ class KernelCounters:
         """Whether the number of waves must be given, since it is not counted (`InstrumentationTask.waves_given`)."""
         return any(flow.given for flow in (*self.waves, *self.lanes))
 
-    def read(self, module: _Variables, waves: int | None = None) -> KernelCounts:
+    def read(self, module: _Loaded, waves: int | None = None) -> KernelCounts:
         """What was counted since the object was loaded.
 
         Args:
             module: the patched object on a device.
-            waves: how many were launched since then; only what `needs_waves` wants it.
+            waves: how many were launched since then, if others launched some of them; else the module knows.
         """
+        if waves is None and self.needs_waves:
+            waves = module.waves.get(self.kernel, 0)
         return self.together([module.variable(self.symbol).read()] if self.size else [], waves)
 
     def together(self, memories: Sequence[bytes], waves: int | None = None) -> KernelCounts:
@@ -226,7 +233,7 @@ class KernelCounters:
 
         Args:
             memories: its contents on each.
-            waves: as for `read`.
+            waves: how many were launched, where `needs_waves` wants it.
         """
         cells = np.zeros(self.cells, np.int64)
         for memory in memories:
@@ -242,7 +249,7 @@ class KernelCounters:
 
         Args:
             cells: [`cells`] as read from the device.
-            waves: as for `read`.
+            waves: as for `together`.
 
         Raises:
             PatchError: not so many, or the number of waves is wanted.

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -151,6 +153,8 @@ class HipModule:
         self.object = code
         self.hip = hip
         self.handle = hip.call("hipModuleLoadData", bytes(code.data))
+        self.waves: Counter[str] = Counter()
+        """How many waves of each kernel were started."""
 
     def kernel(self, name: str) -> HipKernel:
         """The kernel called `name`.
@@ -243,6 +247,8 @@ class HipKernel:
             else:
                 raw = pack_explicit(self.kernel, [self._value(each, copies) for each in arguments])
             self._start(function, geometry, raw[: explicit_size(self.kernel)], cooperative)
+            groups, items = (prod(sizes) for sizes in (geometry.grid, geometry.block))
+            self.module.waves[self.name] += groups * -(-items // self.kernel.wave_size)
             hip.call("hipDeviceSynchronize")
             for array, buffer in copies:
                 array[...] = buffer.read(array.dtype).reshape(array.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,8 @@ class Module:
             self.image.unload()
             raise
         self._codes: dict[int, Code] = {}
+        self.waves: Counter[str] = Counter()
+        """How many waves of each kernel were started."""
 
     def kernel(self, name: str) -> KernelHandle:
         """The kernel called `name`.
@@ -405,6 +408,7 @@ class EmulatedDevice:
             with drained(handle.module.channels):
                 result = launch.run(self.memory, self._executor)
             self._stats = result.stats
+            handle.module.waves[handle.name] += result.stats.waves
             if self._checks is not None:
                 from luthier.emulator.inspection.checks import warn, with_sources
 

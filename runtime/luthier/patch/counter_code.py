@@ -22,6 +22,10 @@ LARGEST_LANE_WEIGHT = 1 << 24
 """A wave adds at most 64 times this at once: it must stay below 2^31."""
 
 
+_LARGEST_OFFSET = 2047
+"""Of global memory instructions, on all generations."""
+
+
 @dataclass(frozen=True)
 class Held:
     """Where a counter is while a wave runs."""
@@ -38,9 +42,9 @@ class Held:
 class Batch:
     """Counters that go to memory together, the one of lane N at place N."""
 
-    held: tuple[Held | None, ...]
-    """Where they are; None for those that are single bits, which come first. If one is in a VGPR, all are, each in the
-    lane of its place."""
+    held: tuple[Held | int | None, ...]
+    """Where they are, or what they hold; None for those that are single bits, which come first. If one is in a VGPR,
+    all are, each in the lane of its place."""
     offsets: tuple[int, ...]
     """Bytes from the symbol to the cell of each."""
     symbol: str
@@ -187,15 +191,21 @@ class CounterCode:
             waits: assembly to begin with.
             fresh: whether nothing but scalar instructions has ever used `scalars`.
         """
+        forms = [self._flush_together(batch, vectors, scalars, fresh=fresh)]
+        if len(batch.held) == 1 or (batch.bits is None and max(batch.offsets) - min(batch.offsets) <= _LARGEST_OFFSET):
+            forms.append(self._flush_each(batch, vectors))
+        return self.assemble([*waits, *min(forms, key=len)], {"luthier_cell": batch.symbol})
+
+    def _flush_together(
+        self, batch: Batch, vectors: tuple[int, int, int, int], scalars: int, *, fresh: bool
+    ) -> list[str]:
+        """One counter a lane, and one atomic operation."""
         count, wave = len(batch.held), self._isa.wave_size
-        if count == 1:
-            return self._flush_one(batch, vectors, waits)
         low, high, at, _ = map(unit_text, vectors)
         first, pair = unit_text(scalars), f"s[{scalars}:{scalars + 1}]"
         base = min(batch.offsets)  # the register that is added to an address has no sign
         mask = f"s_mov_b{wave} {self._exec}, -1" if count == wave else f"s_bfm_b{wave} {self._exec}, {count}, 0"
-        lines = [*waits, mask]
-        lines += [f"v_mbcnt_lo_u32_b32 {at}, -1, 0"]
+        lines = [mask, f"v_mbcnt_lo_u32_b32 {at}, -1, 0"]
         lines += [f"v_mbcnt_hi_u32_b32 {at}, -1, {at}"] if count > 32 else []
         lines += self._lanes_of(batch, at, low, high)
         if batch.in_a_row:
@@ -205,45 +215,62 @@ class CounterCode:
                 lines += [f"s_mov_b32 {first}, {hex(offset - base)}", *self._settle]
                 lines += [f"v_writelane_b32 {at}, {first}, {lane}", *self._settle]
             fresh = False
-        lines += self.address(scalars, base, fresh=fresh)
-        lines.append(self._atomic(at, low, pair))
-        return self.assemble(lines, {"luthier_cell": batch.symbol})
+        return [*lines, *self.address(scalars, base, fresh=fresh), self._atomic(at, low, pair)]
 
-    def _flush_one(self, batch: Batch, vectors: Sequence[int], waits: Sequence[str]) -> BoundPayload:
-        """A batch of one counter: by lane 0, without SGPRs."""
+    def _flush_each(self, batch: Batch, vectors: Sequence[int]) -> list[str]:
+        """One counter after the other, by lane 0 and without SGPRs."""
         low, high, to, above = map(unit_text, vectors)
-        lines = [*waits, f"s_mov_b{self._isa.wave_size} {self._exec}, 1", *self._only_one(batch, low, high)]
-        halves = zip((to, above), _halves(batch.offsets[0]), strict=True)
-        lines += [f"v_mov_b32 {unit}, {half}" for unit, half in halves]
-        lines.append(self._atomic(f"v[{to[1:]}:{above[1:]}]", low, "off"))
-        return self.assemble(lines, {"luthier_cell": batch.symbol})
+        base = min(batch.offsets)
+        lines = [f"s_mov_b{self._isa.wave_size} {self._exec}, 1"]
+        lines += [f"v_mov_b32 {unit}, {half}" for unit, half in zip((to, above), _halves(base), strict=True)]
+        top = ""
+        for held, offset in zip(batch.held, batch.offsets, strict=True):
+            if top and self._target.replay_wait is not None:
+                lines.append(self._target.replay_wait)
+            value, above_it = self._both_halves(batch, held)
+            lines += self._set_two(low, value, high, above_it if above_it != top else None)
+            top = above_it
+            lines.append(self._atomic(f"v[{to[1:]}:{above[1:]}]", low, "off", offset - base))
+        return lines
 
-    def _only_one(self, batch: Batch, low: str, high: str) -> list[str]:
-        """A batch of one counter, as lane 0 of VGPRs."""
-        (held,) = batch.held
-        if held is None or batch.bits is not None:
+    def _both_halves(self, batch: Batch, held: Held | int | None) -> tuple[str, str]:
+        """What lane 0 of VGPRs is to get of a counter."""
+        if isinstance(held, int):
+            return _word(held), _word(held >> 32)
+        if held is None:
             assert batch.bits is not None  # a bit is in a word
-            sources = f"v_mov_b32 {low}, {unit_text(batch.bits)}", f"v_mov_b32 {high}, 0"
-        else:
-            top = "0" if held.high is None else unit_text(held.high)
-            sources = f"v_mov_b32 {low}, {unit_text(held.low)}", f"v_mov_b32 {high}, {top}"
-        if self._target.moves_two(self._isa.wave_size) and (held is None or held.lane is None):
+            return unit_text(batch.bits), "0"
+        return unit_text(held.low), "0" if held.high is None else unit_text(held.high)
+
+    def _set_two(self, low: str, value: str, high: str, top: str | None) -> list[str]:
+        """Give a VGPR a value, and the next one, unless it has it."""
+        sources = [f"v_mov_b32 {low}, {value}", *([] if top is None else [f"v_mov_b32 {high}, {top}"])]
+        both = len(sources) == 2 and "v" not in value + (top or "")
+        if both and self._target.moves_two(self._isa.wave_size) and not (_is_literal(value) and _is_literal(top or "")):
             return [" :: ".join(source.replace("v_mov", "v_dual_mov") for source in sources)]
-        return list(sources)
+        return sources
 
     def _lanes_of(self, batch: Batch, at: str, low: str, high: str) -> list[str]:
         """The counters of a batch, one a lane of VGPRs; `at` holds the lane's number."""
-        vector = next((held for held in batch.held if held is not None and held.lane is not None), None)
+        vector = next((held for held in batch.held if isinstance(held, Held) and held.lane is not None), None)
         if vector is not None:
             top = "0" if vector.high is None else unit_text(vector.high)
             return [f"v_mov_b32 {low}, {unit_text(vector.low)}", f"v_mov_b32 {high}, {top}"]
-        begin = f"v_mov_b32 {low}, 0" if batch.bits is None else f"v_bfe_u32 {low}, {unit_text(batch.bits)}, {at}, 1"
-        lines = [begin, f"v_mov_b32 {high}, 0"]
+        # Where no lane is left out, nothing need be there before.
+        lines = [] if batch.bits is None else [f"v_bfe_u32 {low}, {unit_text(batch.bits)}, {at}, 1"]
+        lines.append(f"v_mov_b32 {high}, 0")
         for lane, held in enumerate(batch.held):
-            if held is not None:
-                lines.append(f"v_writelane_b32 {low}, {unit_text(held.low)}, {lane}")
-                if held.high is not None:
-                    lines.append(f"v_writelane_b32 {high}, {unit_text(held.high)}, {lane}")
+            if held is None:
+                continue
+            value, top = self._both_halves(batch, held)
+            for unit, source in ((low, value), (high, top)):
+                if unit == high and source == "0":
+                    continue
+                if _is_literal(source):
+                    lines += [f"s_mov_b32 vcc_lo, {source}", *self._settle]
+                    source = "vcc_lo"
+                lines.append(f"v_writelane_b32 {unit}, {source}, {lane}")
+                lines += self._settle if source == "vcc_lo" else []
         return lines
 
     def address(self, scalars: int, offset: int, *, fresh: bool = False) -> list[str]:
@@ -279,9 +306,10 @@ class CounterCode:
             *settle,
         ]
 
-    def _atomic(self, at: str, data: str, pair: str) -> str:
+    def _atomic(self, at: str, data: str, pair: str, offset: int = 0) -> str:
         number = int(data[1:])
-        return f"global_atomic_add_x2 {at}, v[{number}:{number + 1}], {pair} {self._target.device_scope}"
+        beyond = f" offset:{offset}" if offset else ""
+        return f"global_atomic_add_x2 {at}, v[{number}:{number + 1}], {pair}{beyond} {self._target.device_scope}"
 
     # Without a register for the counter
 
@@ -337,7 +365,14 @@ def _halves(offset: int) -> tuple[str, str]:
 def _word(value: int) -> str:
     """32 bits as assembly takes them: as an inline constant, if there is one."""
     value &= WORD
+    if value <= 64:
+        return str(value)
     return str(value - (1 << 32)) if value >= (1 << 32) - 16 else hex(value)
+
+
+def _is_literal(text: str) -> bool:
+    """Whether a source takes 32 bits behind the instruction."""
+    return text[0] in "-0123456789" and not -16 <= int(text, 0) <= 64
 
 
 def _set_scalars(values: Mapping[int, int]) -> list[str]:

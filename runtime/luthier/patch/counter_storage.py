@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ class Increment(NamedTuple):
     """By that many times the active lanes."""
     heat: float
     """A guess how often."""
+    once: bool
+    """A wave comes by at most once."""
 
 
 @dataclass(eq=False)
@@ -45,6 +47,8 @@ class Counter:
     """It grows where vector instructions cannot be used."""
     places: list[tuple[int, Zone, bool] | None] = field(default_factory=list)
     """For each increment the instruction and the zone, and whether SCC is live there; None at kernel entry."""
+    known: bool = False
+    """Wherever a wave ends, the way there tells the number: nothing is counted while it runs."""
 
     @property
     def heat(self) -> float:
@@ -78,33 +82,52 @@ class Storage:
             self.reserved |= 1 << unit
         return taken
 
-    def batches(self, counters: Sequence[Counter]) -> list[Batch]:
+    def groups(self, counters: Sequence[Counter]) -> list[list[Counter]]:
         """Counters that go to memory together, at most one a lane. Gives the cells of profiles their places, those of
         counters without a register too."""
-        result: list[Batch] = []
+        result: list[list[Counter]] = []
         symbols = {counter.symbol: None for counter in counters}
         for symbol in symbols:
             mine = [counter for counter in counters if counter.symbol == symbol]
             mine.sort(key=lambda counter: counter.offset)  # profiles have none yet and keep their order
-            groups = list(self._groups(mine))
-            profile = any(counter.offset < 0 for counter in mine)
+            groups = self._together(mine)
+            result += groups
             cell = 0
-            for group in groups:
-                for counter in group:
-                    if profile:
-                        counter.offset = CELL_BYTES * cell
-                        cell += 1
-                bits = next((self.held[counter].low for counter in group if counter in self.bit), None)
-                held = tuple(None if counter in self.bit else self.held[counter] for counter in group)
-                result.append(Batch(held, tuple(counter.offset for counter in group), symbol, bits))
-            for counter in mine:
+            grouped = [counter for group in groups for counter in group]
+            rest = [counter for counter in mine if counter not in self.held and not counter.known]
+            for counter in [*grouped, *rest]:
                 if counter.offset < 0:
                     counter.offset = CELL_BYTES * cell
                     cell += 1
         return result
 
-    def _groups(self, counters: Sequence[Counter]) -> list[list[Counter]]:
-        """Those in one VGPR are a group; the bits of one SGPR begin a group, which others fill up."""
+    def batch(self, group: Sequence[Counter], values: Mapping[Counter, int], *, whole: bool) -> Batch | None:
+        """What of a group goes to memory where something of it is known.
+
+        Args:
+            values: what is known there.
+            whole: whether what is known to be 0 does, too: the cells may be in a row then.
+
+        Returns:
+            None if all of it is known to be 0.
+        """
+        if not any(values.get(counter, 1) for counter in group):
+            return None
+        in_vector = any(counter in self.held and self.held[counter].lane is not None for counter in group)
+        bits = [counter for counter in group if counter in self.bit]
+        kept = bits if whole or any(values.get(counter, 1) for counter in bits) else []
+        others = [counter for counter in group if counter not in self.bit]
+        kept = kept + [counter for counter in others if whole or in_vector or values.get(counter, 1)]
+        held = [
+            None if counter in self.bit else self.held[counter] if counter in self.held else values[counter]
+            for counter in kept
+        ]
+        word = self.held[bits[0]].low if bits and kept[0] in self.bit else None
+        return Batch(tuple(held), tuple(counter.offset for counter in kept), kept[0].symbol, word)
+
+    def _together(self, counters: Sequence[Counter]) -> list[list[Counter]]:
+        """Those in one VGPR are a group; the bits of one SGPR begin a group, which others fill up, those without a
+        register last."""
         words: dict[int, list[Counter]] = {}
         vectors: dict[int, list[Counter]] = {}
         scalars: list[Counter] = []
@@ -118,6 +141,7 @@ class Storage:
                 vectors.setdefault(held.low, []).append(counter)
             else:
                 scalars.append(counter)
+        scalars += [counter for counter in counters if counter.known]
         groups = [sorted(word, key=self.bit.__getitem__) for word in words.values()]
         for group in groups:
             room = self.wave_size - len(group)
@@ -136,6 +160,7 @@ def store(
         scalars, vectors: units that nothing else uses.
     """
     storage = Storage(wave_size)
+    counters = [counter for counter in counters if not counter.known]
     free, lanes = list(scalars), list(vectors)
     needed = max((_temporaries(counter, code, lane=None) for counter in counters), default=0)
     once = [counter for counter in counters if counter.once]

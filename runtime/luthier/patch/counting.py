@@ -29,12 +29,13 @@ from luthier.lifting.waits import Outstanding
 from luthier.module import qualified
 from luthier.patch.binding import RegisterBudget
 from luthier.patch.counted_ways import Place, Ways, find_ways
-from luthier.patch.counter_code import LARGEST_LANE_WEIGHT, Batch, CounterCode, Held
+from luthier.patch.counter_code import LARGEST_LANE_WEIGHT, CounterCode, Held
 from luthier.patch.counter_storage import Counter, Increment, NoRoom, Storage, store
 from luthier.patch.emission import BoundPayload
 from luthier.patch.hazards import Seams
 from luthier.patch.layout import Zone
 from luthier.patch.state import StatePlan
+from luthier.patch.wave_ends import WaveEnd, find_ends
 from luthier.patch.wave_rows import RowCode, plan_row, states_for_rows
 from luthier.payload import Template
 from luthier.payload.launch_state import STATES
@@ -94,6 +95,8 @@ class HookUse:
     """Finds the application's outstanding operations; None where waits are for more than those."""
     state: StatePlan = field(default_factory=StatePlan)
     """Where launch state is, for them and for rows of waves."""
+    alone: bool = False
+    """Whether nothing but counters is spliced in: no hooks, no edits."""
 
 
 def cells_symbol(kernel: str) -> str:
@@ -188,16 +191,17 @@ class _Planner:
         for counter in counters:
             counter.places = [self._point(increment.place) for increment in counter.increments]
             counter.scalar = not all(point is None or self._takes_vectors(point) for point in counter.places)
+        ends = self._ends(counters)
         scalars, vectors = self._free()
         storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code)
         storage.reserved |= self.hooks.state.reserved
         plan.counters = len(counters)
         plan.reserved = storage.reserved
-        batches = storage.batches(counters)
+        groups = storage.groups(counters)
         self._add(plan, counters, storage)
-        flushed = self._flush(plan, batches, storage)
+        flushed = self._flush(plan, groups, storage, ends)
         rows = self._rows(plan, counters, storage)
-        if batches:
+        if groups:
             # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
             released = [index for index in self.exits if index in self.lifted.releases]
             plan.splices += [Splice(index, Zone.BEFORE, self.code.assemble(["s_nop 0"])) for index in released]
@@ -265,7 +269,7 @@ class _Planner:
                 f"active lanes cannot be counted with a weight of {amount}: it must stay below {LARGEST_LANE_WEIGHT}",
                 kernel=self.lifted.kernel.name,
             )
-        counter.increments.append(Increment(place, amount, lanes, ways.heat[chord]))
+        counter.increments.append(Increment(place, amount, lanes, ways.heat[chord], ways.once_a_wave[chord]))
         counter.wide |= abs(amount) > LARGEST_NARROW or not ways.once_a_wave[chord]
 
     # Where
@@ -326,12 +330,18 @@ class _Planner:
                 last = releases[0]
             yield last, block.index
 
+    @property
+    def _cannot_end(self) -> bool:
+        """Whether nothing can be counted until a wave ends: what a callee that nobody knows leaves alone, nobody knows;
+        and where a wave ends, counters must get away."""
+        lifted = self.lifted
+        restricted = any(index in lifted.restrictions or index in lifted.index_mode for index in self.exits)
+        return bool(lifted.unknown) or restricted
+
     def _free(self) -> tuple[list[int], list[int]]:
         """SGPR and VGPR units that counters may have: nothing else ever uses them."""
         lifted = self.lifted
-        restricted = any(index in lifted.restrictions or index in lifted.index_mode for index in self.exits)
-        if lifted.unknown or restricted:
-            # What a callee that nobody knows leaves alone, nobody knows; and where a wave ends, counters must get away.
+        if self._cannot_end:
             return [], []
         inputs = 0
         for first, count in lifted.kernel.descriptor.sgpr_inputs.values():
@@ -353,6 +363,8 @@ class _Planner:
         lanes: list[list[tuple[Held, int]]] = [[] for _ in self.lifted.hardware_entries]
         for counter in counters:
             held = storage.held.get(counter)
+            if counter.known:
+                continue
             if held is not None:
                 for values in initial:
                     values.setdefault(held, 0)
@@ -407,23 +419,42 @@ class _Planner:
                     loaded |= lifted.effects(index).reads
         return loaded
 
-    def _flush(self, plan: CountingPlan, batches: Sequence[Batch], storage: Storage) -> list[int]:
+    def _ends(self, counters: Sequence[Counter]) -> list[WaveEnd]:
+        """Where counters go to memory; notes which of them need no register for that."""
+        lifted = self.lifted
+        if self._cannot_end or self.room is not None:  # rows say what registers hold
+            return [WaveEnd(index, Zone.BEFORE, index, {}) for index in self.exits]
+        ends = find_ends(lifted, self.exits, counters, apart=self.hooks.alone)
+        for counter in counters:
+            counter.known = bool(ends) and all(counter in end.values for end in ends)
+        return ends
+
+    def _flush(
+        self, plan: CountingPlan, groups: Sequence[Sequence[Counter]], storage: Storage, ends: Sequence[WaveEnd]
+    ) -> list[int]:
         """What gives counters to memory where waves end; the units used for it."""
-        if not batches:
+        if not groups:
             return []
         seams = Seams(self.lifted)
         scalars, fresh = self._address_registers(storage)
         vectors = self._vectors(storage)
-        used = mask_of((*vectors, scalars, scalars + 1, *EXEC, SCC, *(VCC if self.room is not None else ())))
+        used = mask_of((*vectors, scalars, scalars + 1, *EXEC, *VCC, SCC))
         outstanding = self.hooks.outstanding() if used & self.loaded else None
-        for index in self.exits:
-            before, _ = seams.at(index, index)  # what would be behind restores what a wave that ends needs no more
-            lines = [*before, *self._waits(index, used, outstanding)]
+        for end in ends:
+            # What would be behind restores what a wave that ends needs no more.
+            before, _ = seams.at(end.exit, end.exit)
+            lines = [*before, *self._waits(end.exit, used, outstanding)]
             unread = fresh
-            for batch in batches:
-                payload = self.code.flush(batch, vectors, scalars, lines, fresh=unread)
+            for group in groups:
+                forms = [storage.batch(group, end.values, whole=whole) for whole in (False, True)]
+                payloads = [
+                    (self.code.flush(batch, vectors, scalars, lines, fresh=unread), batch) for batch in forms if batch
+                ]
+                if not payloads:
+                    continue
+                payload, batch = min(payloads, key=lambda one: one[0].instructions)
                 unread &= batch.in_a_row
-                plan.splices.append(Splice(index, Zone.BEFORE, payload))
+                plan.splices.append(Splice(end.at, end.zone, payload))
                 lines = self._between
         return [*vectors, scalars, scalars + 1]
 

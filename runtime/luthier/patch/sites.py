@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from luthier.counts import CELL_BYTES, Cell
+from luthier.hook_calls import PASSES_ON, HookCall, Insertion
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.layout import Zone
 from luthier.payload import Template
 from luthier.payload.plain import PlainCount
-from luthier.task import PASSES_ON, HookCall, Insertion
 
 
 @dataclass(frozen=True, eq=False)

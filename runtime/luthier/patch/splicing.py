@@ -290,7 +290,8 @@ class Splicer:
         liveness, _ = self._with_what_hooks_do(sites)
         change_lanes = bool(changed & self.lifted.effect_table.exec)
         points = frozenset(site.point for site in sites)
-        hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state)
+        alone = not sites and not task.edits
+        hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state, alone)
 
         def plan(requests: Sequence[CountRequest]) -> CountingPlan:
             return plan_counting(

@@ -32,6 +32,7 @@ from luthier.task import InstrumentationTask
 from luthier.tool import Share, ToolGroup
 
 _ROOT = Path(__file__).parents[1]
+_MODULES = ("task", "hook_calls", "arguments", "points", "edits", "counts", "wave_counts")
 _SOURCES = ("isa", "lifting", "module", "objects", "patch", "payload", "run")
 
 
@@ -54,9 +55,7 @@ class Patched:
 def _fingerprint() -> str:
     """Of the sources that make patched kernels."""
     digest = hashlib.sha256()
-    paths = [
-        _ROOT / name for name in ("task.py", "arguments.py", "points.py", "edits.py", "counts.py", "wave_counts.py")
-    ]
+    paths = [_ROOT / f"{name}.py" for name in _MODULES]
     for folder in _SOURCES:
         paths += sorted((_ROOT / folder).rglob("*.py"))
     for path in paths:

@@ -31,7 +31,7 @@ RECORDS = 1 << 25
 be taken."""
 _RING_ALIGNMENT = mmap.PAGESIZE
 HEAD = np.dtype([("records", "<u8"), ("reserved", "<u8", 7)])
-ROW = np.dtype([("launches", "<u8"), ("instrumented", "<u8"), ("reserved", "<u8", 6)])
+ROW = np.dtype([("launches", "<u8"), ("instrumented", "<u8"), ("waves", "<u8", 2), ("reserved", "<u8", 4)])
 RECORD = np.dtype(
     [
         *(("time", "<u8"), ("number", "<u8"), ("begin", "<u8"), ("end", "<u8")),

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from luthier.counts import KernelCounts
+from luthier.errors import LuthierError
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
 from luthier.observation import LiveChannel, LiveVariable
 from luthier.patch import by_kind
+from luthier.patch.companion import Companion
 from luthier.run.patching import Patched, digest_of
-from luthier.run.sessions import Session
+from luthier.run.sessions import ROWS, Session
 
 
 @dataclass(frozen=True)
@@ -166,12 +168,28 @@ class View:
                 for block, variable in session.variables()
                 if block.symbol in symbols and variable.name == counters.symbol
             ]
-            found.append(counters.together(memories))
+            found.append(counters.together(memories, _waves(sessions, companion)))
         return found
 
     def total(self, name: str) -> int:
         """The variable's values as integers, added up over devices and processes; 0 if there is none yet."""
         return sum(variable.value for variable in self.variables(name))
+
+
+def _waves(sessions: Iterable[Session], companion: Companion) -> int:
+    """How many waves have run a patched kernel.
+
+    Raises:
+        LuthierError: nobody knows.
+    """
+    waves = 0
+    for session in sessions:
+        for number, (kernel, row) in enumerate(zip(list(session.kernels), session.counts, strict=False)):
+            if kernel.patched.companion is companion:
+                if number >= ROWS - 1:
+                    raise LuthierError(f"process {session.pid} launched too many kernels to count their waves")
+                waves += int(row["waves"][kernel.kernel.wave_size == 64])
+    return waves
 
 
 def launched_kernels(sessions: Iterable[Session]) -> list[KernelResult]:

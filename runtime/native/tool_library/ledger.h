@@ -16,7 +16,8 @@ struct Head {
 // One kernel's.
 struct Row {
   uint64_t launches, instrumented;
-  uint64_t reserved[6];
+  uint64_t waves[2];  // of those that ran instrumented, if waves have 32 lanes and if they have 64
+  uint64_t reserved[4];
 };
 
 // One launch's.
@@ -64,8 +65,11 @@ public:
   Record *record(uint64_t row, uint64_t number, bool instrumented, uint16_t queue,
                  const hsa_kernel_dispatch_packet_t &packet) {
     row = std::min(row, row_count_ - 1);
-    if (instrumented)
+    if (instrumented) {
       add(&rows_[row].instrumented);
+      for (const int wide : {0, 1})
+        add(&rows_[row].waves[wide], waves_of(packet, wide ? 64 : 32));
+    }
     const uint64_t at = add(&head_->records);
     if (at >= record_count_)
       return nullptr;
@@ -90,7 +94,28 @@ public:
   }
 
 private:
-  static uint64_t add(uint64_t *count) { return __atomic_fetch_add(count, 1, __ATOMIC_RELAXED); }
+  static uint64_t add(uint64_t *count, uint64_t amount = 1) {
+    return __atomic_fetch_add(count, amount, __ATOMIC_RELAXED);
+  }
+
+  // Waves that a launch starts. The last work-groups of each dimension may be smaller than the others.
+  static uint64_t waves_of(const hsa_kernel_dispatch_packet_t &packet, uint64_t lanes) {
+    const uint64_t grid[3] = {packet.grid_size_x, packet.grid_size_y, packet.grid_size_z};
+    const uint64_t block[3] = {packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z};
+    uint64_t waves = 0;
+    for (unsigned last = 0; last < 8; ++last) {
+      uint64_t groups = 1, items = 1;
+      for (unsigned axis = 0; axis < 3; ++axis) {
+        const uint64_t size = std::max<uint64_t>(block[axis], 1);
+        const bool smaller = last >> axis & 1;
+        const uint64_t rest = grid[axis] % size;
+        groups *= smaller ? rest != 0 : grid[axis] / size;
+        items *= smaller ? rest : size;
+      }
+      waves += groups * ((items + lanes - 1) / lanes);
+    }
+    return waves;
+  }
 
   Head *head_ = nullptr;
   Row *rows_ = nullptr;
