@@ -2,7 +2,7 @@
 
 Each source has a build folder of its own in the user's cache, named by source and settings. Inside it the books of
 every build decide (`luthier_build.workspace`), so a header or a compiler that changed is noticed; its lock lets one
-process or thread compile and the others take what it made.
+process or thread compile and the others take what it made. Folders that nobody used for a month go when a new one is made.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from luthier_build.cache import cache_dir
 from luthier_build.compile import compile_modules
 from luthier_build.package import check_hooks, describe_module, find_toolchain
 from luthier_build.settings import ModuleSettings, Settings, is_python_name, load_settings
-from luthier_build.workspace import build_folder, digest_text, write_atomic
+from luthier_build.workspace import build_folder, digest_text, forget_unused, write_atomic
 
 PACKAGE = "inline"
+MOST = 256
+"""Sources that are kept, about a megabyte each."""
 _MARK = "MARK_LUTHIER_DEVICE_MODULE"
 _HEADERS = ("-include", "hip/hip_runtime.h", "-include", "luthier/luthier.h")
 
@@ -64,7 +66,10 @@ def compile_inline(source: str, name: str, given: Mapping[str, object], caller: 
     def report(line: str) -> None:
         print(f"luthier: {_placed(line, source, file_name, caller)}", file=sys.stderr, flush=True)
 
-    with build_folder(cache_dir("inline") / key[:32]) as folder:
+    cache = cache_dir("inline")
+    if not (cache / key[:32]).exists():
+        forget_unused(cache, MOST - 1)
+    with build_folder(cache / key[:32]) as folder:
         write_atomic(folder / file_name, text)
         try:
             (device,) = compile_modules(

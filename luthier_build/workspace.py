@@ -13,12 +13,15 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from luthier.errors import BuildError
+from luthier.store import UNUSED_FOR
 
 MARKER = ".luthier-build"
 _MARKER_TEXT = "This folder belongs to Luthier's build and may be deleted at any time.\n"
@@ -117,24 +120,55 @@ def build_folder(path: Path) -> Iterator[Path]:
     Raises:
         BuildError: the folder holds something that Luthier's build did not make, or cannot be written.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        present = os.listdir(path)
-        if present and MARKER not in present:  # one look, so that another build starting now does not confuse it
-            raise BuildError(
-                f"{path} exists and was not made by Luthier's build (it has no {MARKER}); "
-                "choose another build-dir or remove it",
-                object=str(path),
-            )
-        lock = (path / MARKER).open("a+")
-    except OSError as problem:
-        raise BuildError(f"cannot use build folder {path}: {problem.strerror}", object=str(path)) from problem
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _held(path) as lock:
         with writing(path / MARKER):
             if not lock.tell():
                 os.write(lock.fileno(), _MARKER_TEXT.encode())
+            os.utime(lock.fileno())
         yield path
+
+
+def _held(path: Path) -> IO[str]:
+    """The folder's marker, locked."""
+    while True:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            present = os.listdir(path)
+            if present and MARKER not in present:  # one look, so that another build starting now does not confuse it
+                raise BuildError(
+                    f"{path} exists and was not made by Luthier's build (it has no {MARKER}); "
+                    "choose another build-dir or remove it",
+                    object=str(path),
+                )
+            lock = (path / MARKER).open("a+")
+        except OSError as problem:
+            raise BuildError(f"cannot use build folder {path}: {problem.strerror}", object=str(path)) from problem
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.fstat(lock.fileno()).st_nlink:
+            return lock
+        lock.close()  # it was removed meanwhile, as one that nobody used
+
+
+def forget_unused(folder: Path, most: int) -> None:
+    """Remove build folders in `folder` that nobody used for `luthier.store.UNUSED_FOR`, and of the others those beyond the
+    `most` that were used last. One that is in use stays, and so does what cannot be removed."""
+    used = {}
+    for marker in folder.glob(f"*/{MARKER}"):
+        with contextlib.suppress(OSError):
+            used[marker] = marker.stat().st_mtime
+    newest = sorted(used, key=lambda marker: -used[marker])
+    for number, marker in enumerate(newest):
+        if number < most and used[marker] > time.time() - UNUSED_FOR:
+            continue
+        with contextlib.suppress(OSError), marker.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for path in marker.parent.iterdir():  # the marker last: a folder without it is nobody's
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path != marker:
+                    path.unlink()
+            marker.unlink()
+            marker.parent.rmdir()
 
 
 def _record_of(output: Path) -> Path:

@@ -28,7 +28,7 @@ def run(
     Raises:
         LuthierError: of class `error`, if the program is missing, runs longer than `timeout` seconds (it is killed
             then), or exits with another code than 0; the message
-            holds the command line, the exit code and the standard error.
+            begins with the standard error, and ends with the command line and the exit code.
     """
     argv = [os.fspath(part) for part in command]
     try:
@@ -40,9 +40,9 @@ def run(
     except OSError as problem:
         raise error(f"cannot run {argv[0]}: {problem.strerror or problem}") from problem
     if done.returncode != 0:
-        raise error(
-            f"{shlex.join(argv)} failed with exit code {done.returncode}:\n{(done.stderr or done.stdout).strip()}"
-        )
+        said = (done.stderr or done.stdout).strip()
+        how = f"{shlex.join(argv)} failed with exit code {done.returncode}"
+        raise error(f"{said}\n{how}" if said else how)
     if warnings is not None and done.stderr.strip():
         warnings(done.stderr)
     return done.stdout

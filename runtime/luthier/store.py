@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-_MONTH = 30 * 24 * 3600
+UNUSED_FOR = 30 * 24 * 3600
+"""Seconds, after which what nobody used is forgotten."""
 _AT_ONCE = 500
 """Keys of one query; SQLite's limit is 999 in old versions."""
 _DAMAGE = (sqlite3.Error, TypeError, UnicodeDecodeError)
@@ -60,7 +61,7 @@ class Store:
     def _forget_old(self) -> None:
         """Remove what belongs to other sources or hosts and was not added to for a month."""
         for other in self._path.parent.glob("*.sqlite"):
-            if other.stat().st_mtime < time.time() - _MONTH:
+            if other.stat().st_mtime < time.time() - UNUSED_FOR:
                 other.unlink(missing_ok=True)
 
     def _give_up(self, problem: Exception) -> None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import luthier
@@ -18,6 +19,7 @@ from luthier.objects import load_object
 from luthier.verify import verify_object
 
 from luthier_build.compile import compile_application
+from luthier_build.workspace import MARKER, build_folder
 
 ROOT = Path(__file__).parents[2]
 TARGET = "gfx942"
@@ -125,7 +127,8 @@ def line_of(text: str) -> int:
 def test_errors_name_the_line_of_the_python_file() -> None:
     with pytest.raises(BuildError, match="use of undeclared identifier 'nonsense'") as caught:
         luthier.load_inline(WRONG, targets=TARGET)
-    assert f"\n{__file__}:{line_of('nonsense();')}:3: error" in str(caught.value)
+    assert str(caught.value).startswith(f"{__file__}:{line_of('nonsense();')}:3: error")
+    assert "failed with exit code 1" in str(caught.value).splitlines()[-1]
     with pytest.raises(BuildError, match="hook waits waits at a barrier") as caught:
         luthier.load_inline(BARRIER, targets=TARGET)
     assert str(caught.value).startswith(
@@ -137,11 +140,11 @@ def test_errors_name_the_line_of_the_python_file() -> None:
 def test_errors_in_a_notebook_and_in_text_that_is_no_literal() -> None:
     cell = f'import luthier\n\nluthier.load_inline("""{WRONG}""", targets="{TARGET}")\n'
     linecache.cache["<cell 7>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 7>")  # as IPython does
-    with pytest.raises(BuildError, match=r"\n<cell 7>:5:3: error"):
+    with pytest.raises(BuildError, match=r"^<cell 7>:5:3: error"):
         exec(compile(cell, "<cell 7>", "exec"))
     # Lines of a text with escapes are not the file's; what is said then is the line of the source.
     escaped = "LUTHIER_HOOK_ANNOTATE wrong() {\n  other_nonsense();\n}"
-    with pytest.raises(BuildError, match=r"\ninline\.hip:2:3: error"):
+    with pytest.raises(BuildError, match=r"^inline\.hip:2:3: error"):
         luthier.load_inline(escaped, targets=TARGET)
 
 
@@ -220,3 +223,48 @@ def test_what_was_damaged_or_left_half_made_is_made_again(cache: Path, capsys: p
         for path in cache.glob(pattern):
             path.write_bytes(path.read_bytes()[:-9])
         assert size() == whole, pattern
+
+
+def test_what_nobody_used_for_long_or_is_too_much_is_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder in use, and what is no build folder, stay."""
+    def folder(name: str, days: float) -> Path:
+        with build_folder(cache / name) as made:
+            (made / "build").mkdir()
+            (made / "build" / "file").write_text("x")
+            (made / "inline.hip").write_text("y")
+        os.utime(made / MARKER, (time.time() - days * 86400,) * 2)
+        return made
+
+    old, recent, older = folder("old", 31), folder("recent", 1), folder("older", 40)
+    used = folder("used", 50)
+    (cache / "strange").mkdir()
+    with build_folder(used):
+        os.utime(used / MARKER, (0, 0))
+        luthier.load_inline(SOURCE, targets=TARGET)
+    (new,) = {path.name for path in cache.iterdir()} - {"old", "recent", "older", "used", "strange"}
+    assert (old.exists(), older.exists(), recent.exists(), used.exists()) == (False, False, True, True)
+    assert (cache / "strange").is_dir()
+
+    monkeypatch.setattr("luthier_build.inline.MOST", 2)
+    os.utime(used / MARKER, (time.time() - 86400 * 2,) * 2)
+    luthier.load_inline(SOURCE + "// another", targets=TARGET)
+    names = {path.name for path in cache.iterdir()}
+    assert names >= {new, "strange"}
+    assert not names & {"used", "recent"}
+
+
+def test_a_folder_that_is_removed_while_a_build_waits_for_it_is_made_again(tmp_path: Path) -> None:
+    held, inside = tmp_path / "held", []
+
+    def build() -> None:
+        with build_folder(held) as folder:
+            inside.append((folder / MARKER).exists())
+
+    with build_folder(held):
+        waiting = threading.Thread(target=build)
+        waiting.start()
+        time.sleep(0.2)
+        (held / MARKER).unlink()
+        held.rmdir()
+    waiting.join(10)
+    assert inside == [True]

@@ -22,7 +22,7 @@ OPTIONS: Mapping[str, Mapping[str, object]] = {
     "register_write": {"at": "v_*", "flip": 1},
     "value_log": {"at": "global_*+s_endpgm+v_cmp*", "values": "vdata+exec+sdst"},
 }
-NOTHING_INSERTED = {"instruction_replace", "lift_dump"}
+NOTHING_INSERTED = {"instruction_replace", "lift_dump", "wait_check"}
 """Tools that change or read kernels only."""
 
 

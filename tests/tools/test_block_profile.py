@@ -42,3 +42,32 @@ def test_edges_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
     assert {way: times for way, times in told.items() if times} == seen
     left = Counter({source: sum(times for (one, _), times in told.items() if one == source) for source, _ in told})
     assert all(row["% of its block"] == round(100 * row["times"] / left[row["from"]], 2) for row in rows(found))
+
+
+@pytest.mark.rotating(5)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("per_wave", [False, True])
+def test_instructions_by_block_are_the_devices_own(bench: Any, shipped: Any, per_wave: bool, target: str) -> None:
+    """instr_count by block: what each block's instructions add up to, watched one by one."""
+    plan = PLANS["divergent_loop"]
+    kernel = bench(
+        APPS / "divergent_loop.hip",
+        "divergent_loop",
+        target,
+        *plan.materialise(),
+        grid=plan.grid[0],
+        block=plan.block[0],
+    )
+    lifted = lift(kernel.object, "divergent_loop")
+    at = {one.address: one for one in lifted.instructions}
+    seen: Counter[int] = Counter()
+
+    def see(step: Step) -> None:
+        one = at[step.address]
+        seen[one.block] += step.registers.exec.bit_count() if one.is_vector and not per_wave else 1
+
+    kernel.watch(see)
+    found = kernel.under(shipped("instr_count", per_wave=per_wave, per_block=True))
+    assert {row["block"]: row["instructions"] for row in rows(found["divergent_loop"]) if row["instructions"]} == seen
+    (total,) = rows(found[""])
+    assert total == {"variable": "counter", "value": sum(seen.values())}

@@ -64,7 +64,7 @@ def write_page(run: RunFolder, out: IO[bytes]) -> None:
     data, code = document(run)
     scripts = [_uplot("js"), *(_asset(f"{name}.js") for name in _SCRIPTS)]
     pieces = [_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]
-    _assemble("page.html", scripts, _uplot("css") + _asset("page.css"), pieces, out)
+    _assemble("page.html", "Luthier run", scripts, _uplot("css") + _asset("page.css"), pieces, out)
 
 
 def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
@@ -85,7 +85,7 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
         "written_by": __version__,
     }
     scripts = [_asset(f"{name}.js") for name in ("dom", "table", "comparison")]
-    _assemble("comparison.html", scripts, _asset("page.css"), [_piece("comparison", data)], out)
+    _assemble("comparison.html", "Two Luthier runs", scripts, _asset("page.css"), [_piece("comparison", data)], out)
 
 
 def _finite(table: dict[str, Any]) -> dict[str, Any]:
@@ -93,15 +93,21 @@ def _finite(table: dict[str, Any]) -> dict[str, Any]:
     return table | {"rows": [[overview.plain(cell) for cell in row] for row in table["rows"]]}
 
 
-def _assemble(page: str, scripts: Sequence[str], style: str, pieces: Sequence[str], out: IO[bytes]) -> None:
+def _assemble(
+    page: str, title: str, scripts: Sequence[str], style: str, pieces: Sequence[str], out: IO[bytes]
+) -> None:
+    header, _, main = _asset(page).partition("<!--MAIN-->\n")
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     parts = {
         "POLICY": f"default-src 'none'; style-src 'unsafe-inline'; script-src {digests}",
+        "TITLE": title,
         "STYLE": style,
+        "HEADER": header,
+        "MAIN": main,
         "DATA": "\n".join(pieces),
         "SCRIPTS": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
-    before, *rest = _asset(page).split("<!--")
+    before, *rest = _asset("frame.html").split("<!--")
     out.write(before.encode())
     for piece in rest:
         name, _, text = piece.partition("-->")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
+import numpy as np
+from luthier import ExecutionCounts, InstrumentationTask, KernelCounts, Table, Tool, ToolModule
+from numpy.typing import NDArray
 
 DEVICE = ToolModule.from_package(__name__, "device")
 
@@ -19,6 +21,14 @@ class InstrCount(Tool):
 
         per_wave: bool = False
         """Count a vector instruction once a wave, not once an active lane."""
+        per_block: bool = False
+        """Also tell how many of the instructions each basic block executed."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self.by_lane: dict[tuple[str, int, int], NDArray[np.bool_]] = {}
+        """Which instructions count by lane, by index. Name, first address and number of instructions tell kernels
+        apart: those of several objects may have one name."""
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put the hook before every instruction that is counted."""
@@ -27,6 +37,33 @@ class InstrCount(Tool):
                 task.insert_hook_before(instruction, DEVICE.count_vector, self.options.per_wave)
             else:
                 task.insert_hook_before(instruction, DEVICE.count_scalar)
+        if self.options.per_block:
+            self._count_blocks(task)
+
+    def _count_blocks(self, task: InstrumentationTask) -> None:
+        by_lane = np.zeros(len(task.lifted.code), bool)
+        if not self.options.per_wave:
+            by_lane[[one.index for one in task.instructions if one.is_vector]] = True
+        addresses = task.lifted.code.addresses
+        self.by_lane[task.lifted.kernel.name, int(addresses[0]), len(addresses)] = by_lane
+        task.count(task.instructions)
+        if by_lane.any():
+            task.count(np.flatnonzero(by_lane).tolist(), per="lane")
+
+    def tables(self, counts: KernelCounts) -> Iterable[Table]:
+        """Blocks of one kernel, those with most first."""
+        counters = counts.counters
+        by_lane = self.by_lane.get((counters.kernel, int(counters.addresses[0]), len(counters.addresses)))
+        if by_lane is None:
+            return
+        executed = np.where(by_lane, counts.active_lanes, counts.executions)
+        total = int(executed.sum())
+        rows = []
+        for row in counts.block_rows():
+            here = int(executed[counters.block_of == row.block].sum())
+            rows.append((row.block, hex(row.address), row.executions, here, round(100 * here / max(total, 1), 2)))
+        rows.sort(key=lambda row: -row[3])
+        yield Table(counters.kernel, ("block", "address", "entered", "instructions", "%"), rows)
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
         """What the counter must be, by the emulated device's own counts."""

@@ -1,0 +1,70 @@
+"""Checks each kernel that is launched: waits that are missing, and instructions too near to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from luthier import InstrumentationTask, Table, Tool
+from luthier.lifting.hazards import HazardFinding, check_hazards
+from luthier.lifting.waits import Finding, check_waits
+from luthier.observation import Run
+
+
+class WaitCheck(Tool):
+    """Inserts nothing: what `luthier check` says of a file, of the kernels that a program launches."""
+
+    @dataclass(frozen=True)
+    class Options:
+        """What to look for."""
+
+        hazards: bool = True
+        """Also instructions that are too near to each other (wait states)."""
+        unneeded: bool = False
+        """Also list waits and wait states that no path needs: no defects, but they may cost time."""
+        top: int = 50
+        """Show so many findings; 0: all."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self.checked: list[tuple[object, ...]] = []
+        self.findings: list[tuple[str, str]] = []
+        self.unneeded: list[tuple[str, str]] = []
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        """Check the kernel and the functions that it calls, on all paths."""
+        lifted, unneeded = task.lifted, self.options.unneeded
+        name = lifted.kernel.name
+        waits = check_waits(lifted, unneeded=unneeded)
+        found: list[Finding | HazardFinding] = [*waits.findings]
+        more = 0
+        if self.options.hazards:
+            hazards = check_hazards(lifted, unneeded=unneeded)
+            found += hazards.findings
+            more = hazards.more
+            self.unneeded += (_told(name, nop) for nop in hazards.unneeded)
+        self.unneeded += (_told(name, wait) for wait in waits.unneeded)
+        self.findings += (_told(name, one) for one in found)
+        row = name, str(lifted.object.target), waits.instructions, len(found) + more, waits.unchecked
+        if row not in self.checked:  # of another device or process
+            self.checked.append(row)
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """What is wrong, then what was checked, and what was not."""
+        findings = list(dict.fromkeys(self.findings))
+        title = f"findings: {len(findings)}" if findings else "nothing was found"
+        yield Table(title, ("kernel", "finding"), findings[: self.options.top or None])
+        if self.options.unneeded:
+            yield Table("not needed", ("kernel", "instruction"), list(dict.fromkeys(self.unneeded)))
+        columns = ("kernel", "target", "instructions", "findings", "partly checked")
+        yield Table("checked", columns, self.checked)
+        done = {row[0] for row in self.checked}
+        missing = dict.fromkeys(one.name for one in run.kernels if one.name not in done)
+        if missing:
+            reason = "it was not lifted, or not selected"
+            yield Table("not checked", ("kernel", "reason"), [(name, reason) for name in missing])
+
+
+def _told(kernel: str, what: object) -> tuple[str, str]:
+    """A finding in its own words."""
+    return kernel, str(what).removeprefix(f"{kernel}: ")

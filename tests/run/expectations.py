@@ -1,0 +1,260 @@
+"""What shipped tools must find in a program, by the counts of the virtual device in a run without tools.
+
+A virtual device counts executions and active lanes of each instruction by address. Functions that several kernels call are
+counted once there, so all is compared by address, added up over kernels; addresses of several code objects may be
+the same ones, and are then added up on both sides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from luthier import CodeObject, Instruction, lift
+
+Row = dict[str, Any]
+Tables = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the device counted of the kernels that the program launched."""
+
+    launches: int
+    kernels: Counter[str]
+    """Names, with the instructions that control reaches in each."""
+    wave_sizes: frozenset[int]
+    code: Mapping[int, Sequence[tuple[Instruction, int, int]]]
+    """By address: instructions there, executions, active lanes."""
+    entries: Counter[int]
+    """By address of the first instruction of a block: how often it was entered, added up over objects."""
+
+    def lanes(self, *spaces: str) -> Counter[int]:
+        """By address of an instruction that accesses memory: the lanes, for each of its addresses."""
+        found: Counter[int] = Counter()
+        for one, _, lanes in self.all():
+            if one.memory is not None and one.memory.space in spaces:
+                found[one.address] += lanes * one.memory.count
+        return found
+
+    def all(self) -> Iterable[tuple[Instruction, int, int]]:
+        """Every instruction with its counts."""
+        for ones in self.code.values():
+            yield from ones
+
+
+def truth(
+    counted: Sequence[tuple[bytes, Mapping[int, tuple[int, int]]]], own: Mapping[str, Mapping[str, Any]]
+) -> Truth:
+    """From the counts of all code objects, and what `luthier run` says of the program's own kernels."""
+    code: defaultdict[int, list[tuple[Instruction, int, int]]] = defaultdict(list)
+    entries: Counter[int] = Counter()
+    kernels: Counter[str] = Counter()
+    sizes = set()
+    for data, counts in counted:
+        object = CodeObject(data)
+        seen: set[int] = set()
+        for name in object.kernels.keys() & own.keys():
+            lifted = lift(object, name)
+            sizes.add(lifted.wave_size)
+            reached = [one for one in lifted.instructions if one.block >= 0]
+            kernels[name] += len(reached)
+            firsts = {block.first for block in lifted.blocks}
+            for one in reached:
+                if one.address in seen:
+                    continue
+                seen.add(one.address)
+                times, lanes = counts.get(one.address, (0, 0))
+                code[one.address].append((one, times, lanes))
+                if one.index in firsts:
+                    entries[one.address] += times
+    return Truth(sum(one["launches"] for one in own.values()), kernels, frozenset(sizes), code, entries)
+
+
+def rows(tables: Tables, *columns: str) -> list[Row]:
+    """The rows of all tables that have these columns."""
+    return [
+        dict(zip(table["columns"], row, strict=True))
+        for table in tables
+        if set(columns) <= set(table["columns"])
+        for row in table["rows"]
+    ]
+
+
+def by_address(found: Iterable[Row], column: str) -> Counter[int]:
+    """A column added up by address; what is 0 left out."""
+    sums: Counter[int] = Counter()
+    for row in found:
+        if row["address"] is not None:
+            sums[int(row["address"], 16)] += row[column]
+    return +sums
+
+
+def _without(wanted: Counter[int], tables: Tables) -> Counter[int]:
+    """Without the places that the tool says it has not measured."""
+    left_out = {int(row["address"], 16) for row in rows(tables, "address", "reason")}
+    return Counter({address: count for address, count in wanted.items() if count and address not in left_out})
+
+
+def instr_count(tables: Tables, truth: Truth) -> None:
+    """Vector instructions by lane, others by wave; in all, and by block."""
+    wanted = sum(lanes if one.is_vector else times for one, times, lanes in truth.all())
+    (counter,) = rows(tables, "variable", "value")
+    assert counter == {"variable": "counter", "value": wanted}
+    assert by_address(rows(tables, "entered"), "entered") == +truth.entries
+    assert sum(row["instructions"] for row in rows(tables, "entered")) == wanted
+
+
+def opcode_histogram(tables: Tables, truth: Truth) -> None:
+    """Executions by opcode."""
+    wanted: Counter[str] = Counter()
+    for one, times, _ in truth.all():
+        wanted[one.mnemonic] += times
+    found: Counter[str] = Counter()
+    for row in rows(tables, "opcode"):
+        found[row["opcode"]] += row["waves"]
+    assert found.pop("all", 0) == sum(wanted.values())
+    assert found == +wanted
+
+
+def block_profile(tables: Tables, truth: Truth) -> None:
+    """Executions of each block."""
+    assert by_address(rows(tables, "entered"), "entered") == +truth.entries
+
+
+def block_timing(tables: Tables, truth: Truth) -> None:
+    """Each block is timed as often as it runs."""
+    assert by_address(rows(tables, "clock"), "times") == _without(truth.entries, tables)
+    assert all(row["note"] == "" and row["time"] > 0 for row in rows(tables, "clock"))
+
+
+def instruction_mix(tables: Tables, truth: Truth) -> None:
+    """All instructions, LDS and matrix instructions, and scalar loads."""
+    classes: Counter[str] = Counter()
+    for row in rows(tables, "class"):
+        classes[row["class"]] += row["waves"]
+    spaces: Counter[str] = Counter()
+    for one, times, _ in truth.all():
+        if one.memory is not None:
+            spaces[one.memory.space] += times
+    assert classes["all"] == sum(times for _, times, _ in truth.all())
+    assert classes["LDS"] == sum(times for one, times, _ in truth.all() if one.mnemonic.startswith("ds_"))
+    assert classes["wait"] >= sum(times for one, times, _ in truth.all() if one.mnemonic == "s_waitcnt")
+    assert classes["scalar memory"] >= spaces["scalar"] + spaces["scalar buffer"]
+    assert classes["vector memory"] >= sum(spaces[name] for name in ("global", "flat", "buffer", "scratch"))
+
+
+def divergence(tables: Tables, truth: Truth) -> None:
+    """Executions and lanes of vector instructions in each block, their histogram, and executions of branches."""
+    vectors = [(one, times, lanes) for one, times, lanes in truth.all() if one.is_vector]
+    totals = [row for row in rows(tables, "block", "vector instructions") if row["address"] == "all"]
+    assert sum(row["vector instructions"] for row in totals) == sum(times for _, times, _ in vectors)
+    assert sum(row["lanes"] for row in totals) == sum(lanes for _, _, lanes in vectors)
+    histogram = [row for row in rows(tables, "lanes", "vector instructions", "%") if "block" not in row]
+    assert sum(row["vector instructions"] for row in histogram) == sum(times for _, times, _ in vectors)
+    branches: Counter[int] = Counter()
+    for one, times, _ in truth.all():
+        if one.is_conditional:
+            branches[one.address] += times
+    assert by_address(rows(tables, "branch", "taken"), "waves") == _without(branches, tables)
+    assert all(row["taken"] + row["not taken"] == row["waves"] for row in rows(tables, "branch", "taken"))
+
+
+def coalescing(tables: Tables, truth: Truth) -> None:
+    """Lanes of each memory instruction; lines as the bounds are."""
+    found = rows(tables, "address", "requests", "lines")
+    assert by_address(found, "lanes") == _without(truth.lanes("global", "flat", "buffer"), tables)
+    assert all(row["requests"] <= row["lines"] <= 2 * row["lanes"] for row in found)
+
+
+def lds_bank_conflicts(tables: Tables, truth: Truth) -> None:
+    """Lanes of each LDS instruction, for each of its addresses."""
+    found = rows(tables, "address", "accesses", "conflicts")
+    assert by_address(found, "lanes") == _without(truth.lanes("lds"), tables)
+    assert all(row["accesses"] <= row["cycles needed"] <= row["cycles"] for row in found)
+
+
+def lds_race(tables: Tables, truth: Truth) -> None:
+    """The programs have no races; LDS is watched where there is any."""
+    (table,) = (one for one in tables if "LDS" in one["columns"])
+    assert table["title"] == "no race was seen", table["rows"]
+    waves = sum(row["number"] for row in rows(tables, "what", "number") if row["what"].startswith("waves"))
+    if +truth.lanes("lds") and not rows(tables, "kernel", "reason"):
+        assert waves > 0
+
+
+def address_heatmap(tables: Tables, truth: Truth) -> None:
+    """Accesses of all lanes, on all pages together."""
+    found = rows(tables, "page", "loads", "stores", "atomics")
+    accesses = sum(row["loads"] + row["stores"] + row["atomics"] for row in found)
+    if not rows(tables, "kernel", "reason", "instructions"):
+        assert accesses == sum(truth.lanes("global", "flat", "buffer").values())
+    assert not rows(tables, "accesses")
+
+
+def mem_trace(tables: Tables, truth: Truth) -> None:
+    """A record for each lane of each access."""
+    channels = rows(tables, "records", "dropped", "lost")
+    assert all(row["dropped"] == row["lost"] == 0 for row in channels)
+    if not any(row["untold"] for row in rows(tables, "traced", "untold")):
+        assert sum(row["records"] for row in channels) == sum(truth.lanes("global", "flat", "buffer").values())
+
+
+def launch_log(tables: Tables, truth: Truth) -> None:
+    """Every launch, with its arguments."""
+    launches = rows(tables, "grid", "block", "arguments")
+    assert len(launches) == truth.launches
+    assert not any(row["arguments"].startswith("not told") for row in launches)
+
+
+def lift_dump(tables: Tables, truth: Truth) -> None:
+    """A file for each kernel, with every instruction that control reaches."""
+    files = rows(tables, "kernel", "file")
+    assert {row["kernel"] for row in files} == truth.kernels.keys()
+    assert not any(row["reason"] for row in files)
+    told = {row["file"]: Path(row["file"]).read_text() for row in files}
+    texts = {text.strip() for one in told.values() for text in one.splitlines()}
+    assert all(any(hex(one.address)[2:] in text for text in texts) for one, _, _ in list(truth.all())[:20])
+
+
+def wait_check(tables: Tables, truth: Truth) -> None:
+    """All kernels checked, and what a compiler made has no findings."""
+    assert [one["title"] for one in tables if "finding" in one["columns"]] == ["nothing was found"]
+    checked: Counter[str] = Counter()
+    for row in rows(tables, "instructions", "findings"):
+        checked[row["kernel"]] += row["instructions"]
+    assert checked == truth.kernels
+    assert not [one for one in tables if one["title"] == "not checked"]
+
+
+def value_log(tables: Tables, truth: Truth) -> None:
+    """What is in each lane at stores, EXEC there and at the ends, 32 bits a record."""
+    (wave_size,) = truth.wave_sizes
+    wanted = 0
+    for one, times, lanes in truth.all():
+        if one.mnemonic.startswith("global_store_"):
+            words = max(1, (one.memory.size or 0) // 4) if one.memory is not None else 1
+            wanted += lanes * words + times * (wave_size // 32)
+        elif one.mnemonic == "s_endpgm":
+            wanted += times * (wave_size // 32)
+    channels = rows(tables, "records", "dropped", "lost")
+    assert all(row["dropped"] == row["lost"] == 0 for row in channels)
+    assert sum(row["records"] for row in channels) == wanted
+
+
+def _edited(tables: Tables, truth: Truth) -> None:
+    """At known instructions only, each of them told of once."""
+    places = [int(row["address"], 16) for row in rows(tables, "kernel", "address", "instruction")]
+    assert all(address in truth.code for address in places)
+
+
+EXPECTED: Mapping[str, Callable[[Tables, Truth], None]] = {
+    check.__name__: check
+    for check in (
+        *(instr_count, opcode_histogram, block_profile, block_timing, instruction_mix, divergence, coalescing),
+        *(lds_bank_conflicts, lds_race, address_heatmap, mem_trace, launch_log, lift_dump, wait_check, value_log),
+    )
+} | {"instruction_replace": _edited, "register_write": _edited}
