@@ -121,13 +121,13 @@ class Instance:
     """An instruction as roles look at it."""
 
     opcode: Opcode
-    values: list[int]
-    """Of its operands: numbers of registers, or immediates."""
-    operands: list[int]
-    """Units of each operand that is a register, else 0."""
     reads: int
     writes: int
     """Units, implicit ones too."""
+    values: Callable[[], list[int]]
+    """Of its operands: numbers of registers, or immediates. Few roles ask for them."""
+    operands: Callable[[], list[int]]
+    """Units of each operand that is a register, else 0."""
     repeated: int = 0
     """Instructions of the same opcode right before it, of those that count only in a row (`IN_A_ROW`)."""
 
@@ -138,13 +138,13 @@ class Instance:
         for name in names:
             position = where.get(name)
             if position is not None:
-                found |= self.operands[position]
+                found |= self.operands()[position]
         return found
 
     def value(self, name: str, otherwise: int = 0) -> int:
         """An immediate operand."""
         position = self.opcode.operand_index.get(name)
-        return otherwise if position is None else self.values[position]
+        return otherwise if position is None else self.values()[position]
 
 
 IN_A_ROW = KINDS["ds_nop"]
@@ -152,6 +152,8 @@ DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
 """Lanes of a wave -> how many ds_nop in a row make the hardware of GFX12 forget which SGPRs vector instructions have
 read (LLVM, AMDGPUWaitSGPRHazards)."""
 _SCALARS = r.SGPR_MASK | r.VCC_MASK | 1 << r.M0 | r.mask_of(r.TTMPS)
+_NOT_VCC = r.SGPR_MASK | r.mask_of(r.TTMPS)
+_EVEN = r.mask_of(range(0, r.VGPRS.start, 2))
 _FLOAT_8 = re.compile("V_CVT_SR_(FP8|BF8)_F32")
 _FLOAT_4 = re.compile("V_CVT_SCALEF32_SR_PK_FP4_")
 _WHOLE = 6
@@ -215,13 +217,12 @@ def _mask(i: Instance) -> int:
 
 def pairs(units: int) -> int:
     """Both registers of each aligned pair of SGPRs of which there is one: how GFX12 remembers what was read."""
-    even = r.mask_of(range(0, r.VGPRS.start, 2))
-    low = (units | units >> 1) & even
+    low = (units | units >> 1) & _EVEN
     return low | low << 1
 
 
 def _others_than_vcc(units: int) -> int:
-    return units & (r.SGPR_MASK | r.mask_of(r.TTMPS))
+    return units & _NOT_VCC
 
 
 def _depctr(low: int, bits: int) -> Role:

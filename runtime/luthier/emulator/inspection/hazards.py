@@ -213,7 +213,7 @@ class HazardAutomaton:
         instance = instance_of(self._table, self._table.code(columns), columns, index)
         if instance.opcode.pseudo.startswith("S_ENDPGM"):
             return None
-        own = ticks(instance.opcode, instance.values)
+        own = ticks(instance.opcode, instance.values())
         return step_of(self._model, instance, record, Ticks(0, 0, 0), own, self._model.parts(instance.opcode))
 
 

@@ -9,11 +9,14 @@ Each instruction turns what holds behind it into what holds before it, with sets
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from luthier.isa.hazard_model import Ticks, hazard_model
-from luthier.lifting.hazards.steps import Step, instance_of, step_of
+from luthier.isa.hazard_model import hazard_model
+from luthier.isa.hazard_parties import Instance, Role
+from luthier.lifting.hazards.steps import instance_of
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import successors
 
@@ -27,8 +30,7 @@ class Exposed(NamedTuple):
     """The same of what stands between producer and consumer, if there was a producer."""
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(NamedTuple):
     """What becomes of both sets of a rule, backwards: ``middle`` is ``set_middle | middle & keep_middle``, ``first`` is
     ``set_first | middle & moved | first & keep_first``."""
 
@@ -69,11 +71,11 @@ class Exposure:
         self._lifted = lifted
         model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
         self._model = model
-        rules = [rule for rule in model.rules if rule.hazard.middle is not None and rule.hazard.middle.role]
-        self._rules = {rule.number: position for position, rule in enumerate(rules)}
-        """Rule -> its position in lists here."""
-        self._clears_all = [rule.hazard.clears_all for rule in rules]
+        self._rules = [rule for rule in model.rules if rule.hazard.middle is not None and rule.hazard.middle.role]
         self._native = lifted.effect_table.code(lifted.columns)
+        self._parts: dict[int, list[_Parts]] = {}
+        """Opcode number -> what its instructions may be."""
+        self._changes: list[list[_Changes] | None] = [None] * len(lifted.blocks)
         self._known: dict[int, list[Exposed]] = {}
         self._behind = self._solve()
 
@@ -89,7 +91,7 @@ class Exposure:
         """[blocks][rules] behind each block."""
         lifted = self._lifted
         following = successors(lifted)
-        changes = [self._changes(block.index) for block in lifted.blocks]
+        changes = [self._of_block(block.index) for block in lifted.blocks]
         calls = (call for function in lifted.functions for call in function.calls)
         unknown = {lifted.block_of[call.index] for call in calls if not call.known}
         before = [[NOTHING] * len(self._rules) for _ in lifted.blocks]
@@ -119,55 +121,102 @@ class Exposure:
                         waiting.append(one)
         return behind
 
-    def _changes(self, block: int) -> list[_Change]:
+    def _of_block(self, block: int) -> list[_Change]:
         """Of a whole block, for each rule."""
-        changes = [_Change() for _ in self._rules]
-        one = self._lifted.blocks[block]
-        for index in range(one.last, one.first - 1, -1):
-            for number, change in self._change(index, one.first).items():
-                changes[number] = changes[number].behind(change)
-        return changes
+        total = [_NO_CHANGE] * len(self._rules)
+        for changes in self._backwards(block):
+            for position, change in changes:
+                total[position] = total[position].behind(change)
+        return total
 
     def _points(self, block: int) -> list[Exposed]:
         """Before each instruction of a block, of all rules together."""
-        one = self._lifted.blocks[block]
         state = list(self._behind[block])
         found = []
-        for index in range(one.last, one.first - 1, -1):
-            for number, change in self._change(index, one.first).items():
-                state[number] = change.before(state[number])
+        for changes in self._backwards(block):
+            for position, change in changes:
+                state[position] = change.before(state[position])
             first = middle = 0
             for exposed in state:
                 first, middle = first | exposed.first, middle | exposed.middle
             found.append(Exposed(first, middle))
         return found[::-1]
 
-    def _change(self, index: int, first: int) -> dict[int, _Change]:
-        """Of an instruction, by position of the rule."""
+    def _backwards(self, block: int) -> list[_Changes]:
+        """Of each instruction of a block, the last one first."""
+        known = self._changes[block]
+        if known is None:
+            one = self._lifted.blocks[block]
+            known = self._changes[block] = [
+                self._of_instruction(index, one.first) for index in range(one.last, one.first - 1, -1)
+            ]
+        return known
+
+    def _of_instruction(self, index: int, first: int) -> _Changes:
+        """
+        Args:
+            first: instruction before which nothing counts as in a row with it.
+        """
         lifted = self._lifted
-        if lifted.columns.opcode[index] < 0:
-            return dict.fromkeys(range(len(self._rules)), _Change(*_UNKNOWN, keep_first=0))
-        parts = self._model.parts(lifted.isa.opcode(lifted.columns.opcode[index]))
-        wanted = [place for place in parts if place[0] in self._rules and place[1] != "producer"]
-        if not wanted:
-            return {}
+        number = lifted.columns.opcode[index]
+        if number < 0:
+            return [(position, _UNKNOWN_CHANGE) for position in range(len(self._rules))]
+        parts = self._parts.get(number)
+        if parts is None:
+            parts = self._parts[number] = self._parts_of(number)
+        if not parts:
+            return []
         instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first)
-        return self._of_step(step_of(self._model, instance, index, _NO_TIME, _NO_TIME, wanted))
+        return [(one.position, one.change(instance)) for one in parts]
 
-    def _of_step(self, step: Step) -> dict[int, _Change]:
-        checks = {rule: units for rule, units, *_ in step.checks}
-        arms, disarms, forgets = dict(step.arms), dict(step.disarms), dict(step.forgets)
-        changes = {}
-        for rule in {*checks, *arms, *disarms, *forgets, *step.clears}:
-            position, clears = self._rules[rule], rule in step.clears
-            forgotten = clears and self._clears_all[position]
-            changes[position] = _Change(
-                set_middle=checks.get(rule, 0),
-                keep_middle=0 if clears else ~disarms.get(rule, 0),
-                moved=0 if forgotten else arms.get(rule, 0),
-                keep_first=0 if forgotten else ~forgets.get(rule, 0),
+    def _parts_of(self, number: int) -> list[_Parts]:
+        """What instructions of an opcode may be, for each rule that they have a part in."""
+        roles = self._model.parts(self._lifted.isa.opcode(number))
+        every = [
+            _Parts(
+                position, rule.hazard.clears_all, *(_together(roles.get((rule.number, field), ())) for field in _FIELDS)
             )
-        return changes
+            for position, rule in enumerate(self._rules)
+        ]
+        return [one for one in every if any(role is not None for role in one[2:])]
 
 
-_NO_TIME = Ticks(0, 0, 0)
+class _Parts(NamedTuple):
+    """What an instruction may be for a rule: the roles by which it is."""
+
+    position: int
+    """Of the rule, in lists here."""
+    clears_all: bool
+    consumer: Role | None
+    cleared_by: Role | None
+    disarmed_by: Role | None
+    middle: Role | None
+    forgotten_by: Role | None
+
+    def change(self, instance: Instance) -> _Change:
+        """Of an instruction."""
+        _, clears_all, consumer, cleared_by, disarmed_by, middle, forgotten_by = self
+        clears = cleared_by is not None and cleared_by(instance) != 0
+        forgotten = clears and clears_all
+        return _Change(
+            0,
+            0 if consumer is None else consumer(instance),
+            0 if forgotten else -1 if forgotten_by is None else ~forgotten_by(instance),
+            0 if clears else -1 if disarmed_by is None else ~disarmed_by(instance),
+            0 if forgotten or middle is None else middle(instance),
+        )
+
+
+_FIELDS = ("consumer", "cleared_by", "disarmed_by", "middle", "forgotten_by")
+"""Of `Hazard`, as in `_Parts`."""
+_Changes = list[tuple[int, _Change]]
+"""Of an instruction, each with the position of its rule."""
+_NO_CHANGE = _Change()
+_UNKNOWN_CHANGE = _Change(*_UNKNOWN, keep_first=0)
+
+
+def _together(roles: Sequence[Role]) -> Role | None:
+    """One role for all of some; None for none."""
+    if len(roles) < 2:
+        return roles[0] if roles else None
+    return lambda instance: functools.reduce(operator.or_, (role(instance) for role in roles))

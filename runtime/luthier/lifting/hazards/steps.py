@@ -57,10 +57,10 @@ def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: i
             repeated += 1
     return Instance(
         opcode,
-        columns.values(index),
-        [masks[register] for register in columns.registers(index)],
         reads,
         writes,
+        lambda: columns.values(index),
+        lambda: [masks[register] for register in columns.registers(index)],
         repeated,
     )
 
