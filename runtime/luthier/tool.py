@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from luthier.errors import ToolError
+from luthier.extensions import points_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,7 +232,7 @@ def find_entry_points() -> dict[str, EntryPoint]:
         ToolError: two packages install a tool of the same name.
     """
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=ENTRY_POINT_GROUP):
+    for point in points_of(ENTRY_POINT_GROUP):
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             raise ToolError(f"two tools are called {point.name}: {other.value} and {point.value}")

@@ -87,9 +87,11 @@ def calibrate(opcodes: Mapping[str, int], positions_of: Callable[[int, int], lis
         opcode = opcodes.get(opcode_name)
         if opcode is None:
             continue
-        positions = positions_of(opcode, NAMES)
+        numbers: dict[int, set[int]] = {}
+        for number, position in enumerate(positions_of(opcode, NAMES)):
+            numbers.setdefault(position, set()).add(number)
         for position, name in enumerate(text.split()):
-            here = {number for number, found in enumerate(positions) if found == position}
+            here = numbers.get(position, set())
             if name != ".":
                 candidates[name] = candidates.get(name, here) & here
-    return {name: next(iter(numbers)) for name, numbers in candidates.items() if len(numbers) == 1}
+    return {name: next(iter(left)) for name, left in candidates.items() if len(left) == 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -283,6 +283,10 @@ class Isa:
             table.setdefault(place, number)
         return table
 
+    def register_classes(self) -> Mapping[str, Sequence[int]]:
+        """Numbers of the registers in each of LLVM's register classes."""
+        return _register_classes()
+
     def registers_in_class(self, name: str) -> list[int]:
         """Numbers of the registers in LLVM's register class `name`, in LLVM's order.
 
@@ -290,7 +294,7 @@ class Isa:
             DecodeError: there is no such class.
         """
         try:
-            return list(_register_classes()[name])
+            return list(self.register_classes()[name])
         except KeyError:
             raise DecodeError(f"LLVM has no register class {name!r}") from None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.resources
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from luthier.errors import ToolError
+from luthier.extensions import points_of
 from luthier.module.manifest import Manifest
 
 RECORD = ".luthier-editable.json"
@@ -22,7 +22,7 @@ def follow_sources(folder: Path) -> None:
         LuthierError: they have changed and cannot be built.
     """
     if (folder / RECORD).is_file():
-        for point in entry_points(group=REFRESHERS):
+        for point in points_of(REFRESHERS):
             point.load()(folder)
 
 

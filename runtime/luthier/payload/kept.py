@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeVar
 
 from luthier import _mc
 from luthier.cache import cache_root
@@ -59,21 +60,46 @@ def kept(key: tuple[object, ...], make: Callable[[], PayloadAssembly]) -> Payloa
     Raises:
         LuthierError: as `make`; that is not kept.
     """
+    return _kept(key, make, lambda payload: json.dumps(asdict(payload)).encode(), _payload)
+
+
+def kept_numbers(key: tuple[object, ...], make: Callable[[], dict[str, int]]) -> dict[str, int]:
+    """The same of numbers by name, that LLVM takes long to tell."""
+    return _kept(key, make, lambda numbers: json.dumps(numbers).encode(), _numbers)
+
+
+T = TypeVar("T")
+
+
+def _kept(
+    key: tuple[object, ...], make: Callable[[], T], write: Callable[[T], bytes], read: Callable[[bytes], T | None]
+) -> T:
+    """
+    Args:
+        read: gives None if the text does not say what it should.
+    """
     root = cache_root()
     if root is None:
         return make()
     store = _store(root)
     digest = hashlib.sha256(repr(key).encode()).digest()
     found = store.get([digest]).get(digest)
-    if found is not None and (payload := _read(found)) is not None:
-        return payload
-    payload = make()
-    store.put({digest: json.dumps(asdict(payload)).encode()})
-    return payload
+    if found is not None and (value := read(found)) is not None:
+        return value
+    value = make()
+    store.put({digest: write(value)})
+    return value
 
 
-def _read(text: bytes) -> PayloadAssembly | None:
-    """A payload, None if the text says none."""
+def _numbers(text: bytes) -> dict[str, int] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and all(type(one) is int for one in found.values()) else None
+
+
+def _payload(text: bytes) -> PayloadAssembly | None:
     try:
         fields = json.loads(text)
         inputs = tuple(Input(**one) for one in fields.pop("inputs"))

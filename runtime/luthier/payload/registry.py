@@ -9,13 +9,12 @@ An entry point of group ``luthier.intrinsics`` names an `Intrinsic`. It is calle
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from luthier.errors import ToolError
+from luthier.extensions import points_of
 from luthier.payload.calls import Intrinsic
 from luthier.payload.intrinsics import BUILT_IN
 
@@ -29,8 +28,9 @@ def find_intrinsics(names: Iterable[str]) -> dict[str, Intrinsic]:
         ToolError: two packages define one of them, or its record cannot be loaded.
     """
     found = {}
+    installed = _points()
     for name in sorted(names):
-        points = _points(tuple(sys.path)).get(name, ())
+        points = installed.get(name, ())
         owners = [*(["luthier"] if name in BUILT_IN else []), *(_package(point) for point in points)]
         if len(owners) > 1:
             raise ToolError(f"intrinsic {name} is defined by several packages: {' and '.join(owners)}; remove one")
@@ -43,14 +43,13 @@ def find_intrinsics(names: Iterable[str]) -> dict[str, Intrinsic]:
 
 def installed_names() -> list[str]:
     """Names of the intrinsics that installed packages add, none of them imported."""
-    return sorted(_points(tuple(sys.path)))
+    return sorted(_points())
 
 
-@functools.lru_cache(maxsize=8)
-def _points(path: tuple[str, ...]) -> Mapping[str, tuple[EntryPoint, ...]]:
+def _points() -> Mapping[str, tuple[EntryPoint, ...]]:
     """Name of each intrinsic -> its entry points; a distribution that is seen twice has one."""
     found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
-    for point in entry_points(group=ENTRY_POINT_GROUP):
+    for point in points_of(ENTRY_POINT_GROUP):
         found.setdefault(point.name.replace(".", "::"), {})[_package(point), point.value] = point
     return {name: tuple(points.values()) for name, points in found.items()}
 

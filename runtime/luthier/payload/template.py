@@ -11,11 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from luthier.errors import DecodeError, HookError
 from luthier.isa import Assembly, Fixup, InstructionArray, InstructionFlag, Isa, OperandKind, RegisterRange
 from luthier.isa.registers import EXEC, M0, SCC, SGPRS, UNTRACKED, VCC, VGPRS, mask_of
 from luthier.isa.waits import wait_model
 from luthier.payload.codegen import Input, PayloadAssembly
+from luthier.payload.kept import kept_numbers
 from luthier.payload.plain import PlainCount
 
 
@@ -383,13 +386,22 @@ def _unit_named(name: str, hook: str) -> int:
     return register.first
 
 
-@functools.lru_cache(maxsize=1024)
-def _end_of_class(isa: Isa, name: str) -> int:
-    """One above the highest VGPR unit that a register of LLVM's class `name` has."""
-    registers = isa.registers_in_class(name)
-    ends = isa.register_first_unit[registers] + isa.register_unit_count[registers]
+@functools.lru_cache(maxsize=64)
+def _ends_of_classes(isa: Isa) -> dict[str, int]:
+    """For each of LLVM's register classes, one above the highest VGPR unit that a register of it has."""
+    first, count = isa.register_first_unit, isa.register_unit_count
     limit = VGPRS.start + isa.target.target.named_vgprs
-    return int(max((end for end in ends if end in range(VGPRS.start, limit + 1)), default=limit))
+
+    def make() -> dict[str, int]:
+        found = {}
+        for name, members in isa.register_classes().items():
+            registers = np.array(members, np.int64)
+            ends = first[registers] + count[registers]
+            ends = ends[(ends >= VGPRS.start) & (ends <= limit)]
+            found[name] = int(ends.max()) if len(ends) else limit
+        return found
+
+    return kept_numbers(("ends of register classes", limit), make)
 
 
 def _registers(
@@ -406,7 +418,7 @@ def _registers(
             unit = leader[unit]
         return unit
 
-    vector_alignment = isa.target.target.tied_vector_alignment
+    vector_alignment, ends = isa.target.target.tied_vector_alignment, _ends_of_classes(isa)
     for index in range(len(code)):
         number = int(code.opcode[index])
         opcode = isa.opcode(number)
@@ -437,7 +449,7 @@ def _registers(
                     leader[find(unit)] = find(first)
                 kind = opcode.operands[operand].register_class if operand < len(opcode.operands) else None
                 if kind is not None and first in VGPRS:
-                    below[first] = min(below.get(first, VGPRS.stop), _end_of_class(isa, kind) - count + 1)
+                    below[first] = min(below.get(first, VGPRS.stop), ends[kind] - count + 1)
                 need = 1
                 if count > 1:
                     need = min(4, 1 << (count - 1).bit_length()) if first in SGPRS else vector_alignment

@@ -416,9 +416,19 @@ def _implicit(isa: Isa, registers: tuple[int, ...]) -> int:
 
 
 @lru_cache(maxsize=64)
-def register_masks(isa: Isa) -> list[int]:
+def register_masks(isa: Isa) -> Mapping[int, int]:
     """For each LLVM register number the mask of its units."""
-    return [
-        0 if first < 0 or first == r.UNTRACKED else ((1 << count) - 1) << first
-        for first, count in zip(isa.register_first_unit.tolist(), isa.register_unit_count.tolist(), strict=True)
-    ]
+    return _Masks(isa)
+
+
+class _Masks(dict[int, int]):
+    """Made when they are first asked for: a kernel uses few of thousands of registers."""
+
+    def __init__(self, isa: Isa) -> None:
+        super().__init__()
+        self._first, self._count = isa.register_first_unit, isa.register_unit_count
+
+    def __missing__(self, number: int) -> int:
+        first, count = int(self._first[number]), int(self._count[number])
+        mask = self[number] = 0 if first < 0 or first == r.UNTRACKED else ((1 << count) - 1) << first
+        return mask
