@@ -192,7 +192,11 @@ class CounterCode:
             fresh: whether nothing but scalar instructions has ever used `scalars`.
         """
         forms = [self._flush_together(batch, vectors, scalars, fresh=fresh)]
-        if len(batch.held) == 1 or (batch.bits is None and max(batch.offsets) - min(batch.offsets) <= _LARGEST_OFFSET):
+        in_lanes = batch.bits is not None or any(
+            isinstance(held, Held) and held.lane is not None for held in batch.held
+        )
+        near = max(batch.offsets) - min(batch.offsets) <= _LARGEST_OFFSET
+        if len(batch.held) == 1 or (near and not in_lanes):
             forms.append(self._flush_each(batch, vectors))
         return self.assemble([*waits, *min(forms, key=len)], {"luthier_cell": batch.symbol})
 

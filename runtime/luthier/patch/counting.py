@@ -89,8 +89,8 @@ class HookUse:
     """Bit set of those that they read or write."""
     points: frozenset[int]
     """Instructions that hooks run before."""
-    change_lanes: bool
-    """Whether some write EXEC."""
+    change_lanes: int | None
+    """Instruction of the first of them that writes EXEC."""
     outstanding: Callable[[], Outstanding | None]
     """Finds the application's outstanding operations; None where waits are for more than those."""
     state: StatePlan = field(default_factory=StatePlan)
@@ -129,8 +129,12 @@ def plan_counting(
     plan = CountingPlan([[] for _ in lifted.hardware_entries])
     if not requests or hooks is None:
         return plan
-    if hooks.change_lanes and any(request.per == "lane" for request in requests):
-        raise PatchError("active lanes cannot be counted where hooks write EXEC", kernel=lifted.kernel.name)
+    if hooks.change_lanes is not None and any(request.per == "lane" for request in requests):
+        raise PatchError(
+            "active lanes cannot be counted where hooks write EXEC",
+            kernel=lifted.kernel.name,
+            offset=lifted.columns.address[hooks.change_lanes],
+        )
     rows = any(request.granularity == "wave" for request in requests)
     planner = _Planner(
         lifted, requests, budget, hooks, limits, waves_given=waves_given and not rows, room=room if rows else None
@@ -146,7 +150,7 @@ def plan_counting(
         try:
             planner.run(plan, each=True)
         except NoRoom:
-            raise PatchError("no registers to give counters to memory with", kernel=lifted.kernel.name) from None
+            raise planner.without_registers("registers") from None
     return plan
 
 
@@ -210,6 +214,14 @@ class _Planner:
         units = [unit - VGPRS.start for unit in (*_bits(storage.reserved), *flushed) if unit in VGPRS]
         plan.vgprs = max(units, default=-1) + 1
         plan.result = self._result(counters, profiles, rows)
+
+    def without_registers(self, what: str) -> PatchError:
+        """That counters cannot get to memory where a wave ends."""
+        return PatchError(
+            f"no {what} to give counters to memory with",
+            kernel=self.lifted.kernel.name,
+            offset=self.lifted.columns.address[min(self.exits, default=0)],
+        )
 
     # What is to be counted
 
@@ -518,14 +530,14 @@ class _Planner:
 
     def _vectors(self, storage: Storage) -> tuple[int, int, int, int]:
         """VGPRs for the end of a wave, twice two neighbours."""
-        lifted, loaded = self.lifted, self.loaded
+        loaded = self.loaded
         free = [unit for unit in VGPRS[: self.budget.vgpr_limit] if not storage.reserved >> unit & 1]
         here = [unit for unit in free if unit < VGPRS.start + self._allocated()]
         for units in ([unit for unit in here if not loaded >> unit & 1], here, free):
             pairs = [low for low in units if low % 2 == 0 and low + 1 in units]
             if len(pairs) >= 2:
                 return pairs[0], pairs[0] + 1, pairs[1], pairs[1] + 1
-        raise PatchError("no vector registers to give counters to memory with", kernel=lifted.kernel.name)
+        raise self.without_registers("vector registers")
 
     def _allocated(self) -> int:
         """VGPRs that the kernel may have without another step of what the hardware gives out."""

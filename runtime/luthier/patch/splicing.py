@@ -288,7 +288,8 @@ class Splicer:
             changed |= site.use.template.destinations
             units |= site.use.reads | changed
         liveness, _ = self._with_what_hooks_do(sites)
-        change_lanes = bool(changed & self.lifted.effect_table.exec)
+        exec_mask = self.lifted.effect_table.exec
+        change_lanes = next((site.point for site in sites if site.use.template.destinations & exec_mask), None)
         points = frozenset(site.point for site in sites)
         alone = not sites and not task.edits
         hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state, alone)
