@@ -2,7 +2,8 @@
 
 Nodes are stretches of code that run as a whole: blocks where executions are counted, and where active lanes are, what
 lies in a block between writes of EXEC. Each stretch is an edge of its own, from its beginning to its end, so that
-counting it can be weighed against counting the ways between. Where EXEC changes, lanes come from outside and go there.
+counting it can be weighed against counting the ways between. Where EXEC changes, lanes wait in pools
+(`luthier.patch.lane_ways`); where too little is known of them, they come from outside and go there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -19,6 +20,7 @@ from luthier.isa import NO_TARGET
 from luthier.lifting import BasicBlock, Function, LiftedRepresentation
 from luthier.lifting.flow import Edge, FlowGraph
 from luthier.lifting.loops import LoopNest
+from luthier.patch.lane_ways import Group, LaneEdge, Pools, closing, inactive_at, inactive_behind, lane_edges
 
 LOOP_FACTOR = 8.0
 """How often a loop runs, for want of knowledge."""
@@ -133,7 +135,11 @@ class _Maker:
             block = lifted.block_of[first]
             place = Place("within", first, last)
             ways.append(_Way(at[first], at[first] + 1, place, heat[block], once and not nest.depth(block)))
-        if regular:
+        pooled = self._from_pools(function, at, nest, heat) if regular and self.lanes else None
+        if pooled is not None:
+            outside, more = pooled
+            ways += more
+        elif regular:
             ways += self._between(function, at, outside, nest, heat)
         else:
             for node in range(0, outside, 2):
@@ -181,7 +187,7 @@ class _Maker:
             source = at[last_first] + 1
             edges = [e for e in block.successors if not (self.lanes and self._has_no_lanes(block, e.kind))]
             changes = self.lanes and (block.exit == "call" or bool(self.lifted.effects(block.last).writes & self.exec))
-            ends = not block.successors or (block.exit == "call" and self._may_not_return(function, block))
+            ends = self._may_end(function, block)
             if changes or ends:
                 found.append(_Way(source, outside, None, 1, False))
             if changes:
@@ -216,6 +222,86 @@ class _Maker:
                 place = Place("entry", number, number)
             found.append(_Way(outside, at[first], place, 1, function.is_kernel))
         return found
+
+    def _from_pools(
+        self, function: Function, at: dict[int, int], nest: LoopNest, heat: dict[int, float]
+    ) -> tuple[int, list[_Way]] | None:
+        """The ways of lanes, with those that wait while they are inactive; and the number of nodes. None where too
+        little is known of masks."""
+        flow = self.lifted.flow
+        stretches = {block.index: list(self._stretches(block)) for block in function.blocks}
+        try:
+            edges = list(lane_edges(flow, function.blocks, stretches))
+        except LookupError:
+            return None
+        last = {index: pieces[-1][0] for index, pieces in stretches.items()}
+        ends = [block.index for block in function.blocks if self._may_end(function, block)]
+        entries = self._entries(function)
+        outflow: list[int | Group] = [last[block] for block in ends]
+        outflow += [group for block in ends for group in inactive_behind(flow, block, last[block])]
+        inflow = [group for block in entries for group in inactive_at(flow, block, stretches[block][0][0])]
+        pools = Pools(edges, [*outflow, *inflow])
+        counted = self._countable(function, edges, stretches, outflow, nest, heat)
+        while True:
+            outside = 2 * len(at) + len(pools.kept)
+            number = {pool: 2 * len(at) + place for place, pool in enumerate(pools.kept)}
+            begins = at | {group: number.get(pools.of(group), outside) for group in pools.all}
+            behind = {first: node + 1 for first, node in at.items()} | {group: begins[group] for group in pools.all}
+            free = {(behind[one.source], begins[one.to]) for one in edges if one not in counted}
+            free |= {(behind[one], outside) for one in outflow} | {(outside, begins[one]) for one in inflow}
+            uncounted = sorted((source, to) for source, to in free if source != to)
+            ways = [_Way(*one, None, 1, False) for one in uncounted]
+            for edge, (place, often, once) in counted.items():
+                ways.append(_Way(behind[edge.source], begins[edge.to], place, often, once))
+                uncounted += [ways[-1][:2]] if place is None else []
+            for index, entry in enumerate(entries):
+                place = Place("entry", index, index) if function.is_kernel else None
+                ways.append(_Way(outside, at[stretches[entry][0][0]], place, 1, function.is_kernel))
+                uncounted += [ways[-1][:2]] if place is None else []
+            circle = closing(uncounted)
+            if circle is None:
+                return outside, ways
+            if not pools.merge_at(circle, uncounted, {node: pool for pool, node in number.items()}):
+                return None
+
+    def _countable(
+        self,
+        function: Function,
+        edges: Sequence[LaneEdge],
+        stretches: Mapping[int, Sequence[tuple[int, int]]],
+        outflow: Sequence[int | Group],
+        nest: LoopNest,
+        heat: dict[int, float],
+    ) -> dict[LaneEdge, tuple[Place | None, float, bool]]:
+        """Of the ways of active lanes from block to block where they can be counted, how often they are gone, and
+        whether a wave goes them at most once."""
+        entering: Counter[int] = Counter(self._entries(function))
+        entering.update(edge.to for block in function.blocks for edge in block.successors)
+        leaving: Counter[int | Group] = Counter(one.source for one in edges)
+        leaving.update(outflow)
+        kinds = {(block.index, edge.to): edge.kind for block in function.blocks for edge in block.successors}
+        found: dict[LaneEdge, tuple[Place | None, float, bool]] = {}
+        for one in edges:
+            if one.between is None or not isinstance(one.source, int):
+                continue
+            block, target = (self.lifted.blocks[index] for index in one.between)
+            place: Place | None = None
+            if leaving[one.source] == 1:
+                place = Place("within", *stretches[block.index][-1])
+            elif entering[target.index] == 1:
+                place = Place("within", *stretches[target.index][0])
+            elif kinds[one.between] == "fallthrough":
+                place = Place("behind", block.last, block.last)
+            elif kinds[one.between] == "taken" and self._encodes_target(block.last):
+                place = Place("taken", block.last, block.last)
+            share = _share(nest, block, target.index, self._skipping(block))
+            once = function.is_kernel and not nest.edge_depth(*one.between)
+            found[one] = place, heat[block.index] * share, once
+        return found
+
+    def _may_end(self, function: Function, block: BasicBlock) -> bool:
+        """Whether control may not go on from a block within its function."""
+        return not block.successors or (block.exit == "call" and self._may_not_return(function, block))
 
     def _may_not_return(self, function: Function, block: BasicBlock) -> bool:
         return any(

@@ -74,11 +74,20 @@ class CounterCode:
     # Adding
 
     def add(
-        self, held: Held, amount: int, *, lanes: bool, scc_live: bool, temporaries: Sequence[int], read: bool
+        self,
+        held: Held,
+        amount: int,
+        *,
+        lanes: bool,
+        scc_live: bool,
+        temporaries: Sequence[int],
+        read: bool,
+        first: bool = False,
     ) -> BoundPayload:
         """Add `amount`, or that times the active lanes.
 
         Args:
+            first: whether there is nothing yet to add it to.
             scc_live: whether SCC must be kept.
             temporaries: SGPR units, as many as `needed_temporaries` says.
             read: whether vector instructions may have read them.
@@ -94,12 +103,15 @@ class CounterCode:
             lines += [f"s_cselect_b32 {kept}, 1, 0", *settle]
             last.append(f"s_cmp_lg_u32 {kept}, 0")
         source = ""
+        at_once = first and lanes and held.lane is None and amount > 0
         if lanes:
-            source = free.pop()
+            source = unit_text(held.low) if at_once else free.pop()
             lines += [f"s_bcnt1_i32_b{self._isa.wave_size} {source}, {self._exec}", *settle]
             if abs(amount) != 1:
                 lines += [f"s_mul_i32 {source}, {source}, {abs(amount)}", *settle]
-        if held.lane is None:
+        if at_once:
+            pass
+        elif held.lane is None:
             low = unit_text(held.low)
             high = None if held.high is None else unit_text(held.high)
             lines += self._sum(low, high, amount, source)
@@ -138,15 +150,17 @@ class CounterCode:
     # At kernel entry
 
     def start(
-        self, held: Sequence[tuple[Held, int]], lanes: Sequence[tuple[Held, int]], temporary: Sequence[int]
+        self, held: Sequence[tuple[Held, int]], lanes: Sequence[tuple[Held, int, bool]], temporary: Sequence[int]
     ) -> BoundPayload:
         """Set counters up before anything else runs: SCC and VCC are free.
 
         Args:
             held: each counter with what it begins with.
-            lanes: each counter with the weight with which the active lanes are counted then.
+            lanes: each counter with the weight with which the active lanes are counted then, and whether it counts
+                nothing else.
             temporary: SGPR units that are free besides.
         """
+        begun = {one.low for one, amount, only in lanes if only and one.lane is None and amount > 0}
         values: dict[int, int] = {}
         vectors: dict[int, dict[int, int]] = {}
         for one, initial in held:
@@ -154,7 +168,8 @@ class CounterCode:
                 if unit is None:
                     continue
                 if one.lane is None:
-                    values[unit] = value
+                    if unit not in begun:
+                        values[unit] = value
                 else:
                     vectors.setdefault(unit, {})[one.lane] = value
         lines = _set_scalars(values)
@@ -172,9 +187,10 @@ class CounterCode:
                     lines += [f"s_mov_b32 vcc_lo, {_word(value)}", f"v_writelane_b32 {name}, vcc_lo, {lane}"]
                     lines += self._settle
         pieces = [self.assemble(lines)]
-        for one, amount in lanes:
+        for one, amount, only in lanes:
             temporaries = [*temporary, *VCC[::-1]]
-            pieces.append(self.add(one, amount, lanes=True, scc_live=False, temporaries=temporaries, read=True))
+            piece = self.add(one, amount, lanes=True, scc_live=False, temporaries=temporaries, read=True, first=only)
+            pieces.append(piece)
         return join(pieces)
 
     # At the end of a wave

@@ -51,6 +51,11 @@ class Counter:
     """Wherever a wave ends, the way there tells the number: nothing is counted while it runs."""
 
     @property
+    def single(self) -> bool:
+        """It grows at most once in a wave, at one place."""
+        return len(self.increments) == 1 and self.increments[0].once
+
+    @property
     def heat(self) -> float:
         """A guess how often it grows."""
         return sum(increment.heat for increment in self.increments)

@@ -372,7 +372,7 @@ class _Planner:
     def _add(self, plan: CountingPlan, counters: Sequence[Counter], storage: Storage) -> None:
         """What sets counters up and adds to them."""
         initial: list[dict[Held, int]] = [{} for _ in self.lifted.hardware_entries]
-        lanes: list[list[tuple[Held, int]]] = [[] for _ in self.lifted.hardware_entries]
+        lanes: list[list[tuple[Held, int, bool]]] = [[] for _ in self.lifted.hardware_entries]
         for counter in counters:
             held = storage.held.get(counter)
             if counter.known:
@@ -396,7 +396,7 @@ class _Planner:
                 elif point is None:
                     entry = increment.place.first
                     if increment.lanes:
-                        lanes[entry].append((held, amount))
+                        lanes[entry].append((held, amount, counter.single))
                     else:
                         initial[entry][held] += amount
                 else:
@@ -408,6 +408,7 @@ class _Planner:
                         scc_live=scc_live,
                         temporaries=storage.temporaries,
                         read=any(one.lane is not None for one in storage.held.values()),
+                        first=counter.single,
                     )
                     plan.splices.append(Splice(index, zone, payload))
         for pieces, values, counted in zip(plan.entries, initial, lanes, strict=True):
