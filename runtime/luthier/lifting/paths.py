@@ -96,6 +96,9 @@ class Follower(Protocol[S]):
     def enter(self, block: int, state: S) -> tuple[S, Hashable]:
         """The state in which a function that begins with a block is followed, and its key; None is the key for all."""
 
+    def leave(self, block: int, called: S, state: S) -> S:
+        """Behind a call of that function, of the states at the call and behind the function's returns."""
+
     def merge(self, first: S, second: S) -> S:
         """What holds on either way: `first` itself if `second` adds nothing."""
 
@@ -108,11 +111,12 @@ class _Context(Generic[S]):
     """A function with one of the keys that it is entered with."""
 
     number: int
-    function: int
+    entry_block: int
     exit: S | None = None
     """Behind its returns; None: none is known yet."""
-    returns: list[tuple[_Context[S], int | None]] = field(default_factory=list)
-    """Where control comes back to: the caller and its block, or None behind a tail call."""
+    returns: dict[tuple[_Context[S], int, int | None], S] = field(default_factory=dict)
+    """Calls, and the state at each: the caller, the block that calls, and the one that control comes back to, or None
+    behind a tail call."""
 
 
 class Paths(Generic[S]):
@@ -150,7 +154,8 @@ class Paths(Generic[S]):
         if found is None:
             if self._of_function.get(function, 0) >= MOST_CONTEXTS and key is not None:
                 return self._context(function, None)
-            found = self._by_key[function, key] = _Context(len(self._contexts), function)
+            entry = self._lifted.functions[function].entry_block
+            found = self._by_key[function, key] = _Context(len(self._contexts), entry)
             self._contexts.append(found)
             self._of_function[function] = self._of_function.get(function, 0) + 1
         return found
@@ -190,11 +195,9 @@ class Paths(Generic[S]):
             entry = self._lifted.functions[function].entry_block
             ready, key = self._follower.enter(entry, state)
             callee = self._context(function, key)
-            place = context, back
-            if place not in callee.returns:
-                callee.returns.append(place)
+            callee.returns[context, self._lifted.block_of[call.index], back] = state
             if callee.exit is not None:
-                self._come_back(context, back, callee.exit)
+                self._come_back(context, back, self._follower.leave(entry, state, callee.exit))
             self._reach(callee, entry, ready)
 
     def _leave(self, context: _Context[S], state: S) -> None:
@@ -202,8 +205,8 @@ class Paths(Generic[S]):
         if joined is context.exit:
             return
         context.exit = joined
-        for caller, block in context.returns:
-            self._come_back(caller, block, joined)
+        for (caller, _, block), called in list(context.returns.items()):
+            self._come_back(caller, block, self._follower.leave(context.entry_block, called, joined))
 
     def _come_back(self, context: _Context[S], block: int | None, state: S) -> None:
         if block is None:

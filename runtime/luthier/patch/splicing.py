@@ -492,10 +492,8 @@ class Splicer:
 
     def _may_call(self, site: Site) -> bool:
         """Whether a payload at a site may call another. The code at a kernel's entry has no place from which it could;
-        and for whoever lifts the kernel again, a half-made address must not be in registers meanwhile. Where SGPRs that
-        were read want waits, the check of hazards cannot tell what one caller leaves from what another one does."""
-        settles = self.lifted.target.scalar_wait is None
-        return settles and zone_of(site) is not None and site.point not in self._half_made
+        and for whoever lifts the kernel again, a half-made address must not be in registers meanwhile."""
+        return zone_of(site) is not None and site.point not in self._half_made
 
     @functools.cached_property
     def _half_made(self) -> set[int]:

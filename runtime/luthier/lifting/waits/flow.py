@@ -47,6 +47,9 @@ class _Follower:
         ready = self._machine.run(state, leading_waits(self._steps.of(block)))
         return ready, ready.queues
 
+    def leave(self, block: int, called: State, state: State) -> State:
+        return state
+
     def merge(self, first: State, second: State) -> State:
         return merge(first, second)
 
