@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from luthier.payload.intrinsics import check_accessible
 from luthier.points import Place
 
 
+@functools.lru_cache(maxsize=4096)  # tools say it at every point
 def reg(name: str) -> RegisterRange:
     """A register argument by its assembly name: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec``, ``scc``, ``m0``.
 

@@ -1,7 +1,7 @@
 """Functions with several callers: what one of them leaves in SGPRs is no hazard of another one.
 
-The oracle is the same program without calls: each call is the function's code, with instructions in the place of call and
-return that write and read the same registers.
+The oracle is the same program without calls: each call is the function's code, with instructions in the place of call
+and return that write and read the same registers.
 """
 
 from __future__ import annotations

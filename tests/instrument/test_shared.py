@@ -12,7 +12,7 @@ from luthier.isa.targets import target_named
 from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
-from luthier.patch import patch_object, splicing
+from luthier.patch import binder, patch_object
 from luthier.patch.report import KernelReport
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
@@ -113,7 +113,7 @@ def test_called_payloads_do_what_repeated_ones_do(hooks, monkeypatch, target: st
     assert verdict.problems == ()
     data, report = patched(object, tool)
     assert 0 < report.shared < report.calls <= report.insertions
-    monkeypatch.setattr(splicing, "LARGE", 1 << 30)
+    monkeypatch.setattr(binder, "LARGE", 1 << 30)
     repeated, other = patched(object, tool)
     assert (other.shared, other.calls) == (0, 0)
     assert report.patched_bytes < other.patched_bytes / 2

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from luthier.counts import CELL_BYTES, Cell
 from luthier.hook_calls import PASSES_ON, HookCall, Insertion
-from luthier.lifting import LiftedRepresentation
+from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.patch.layout import Zone
 from luthier.payload import Template
 from luthier.payload.plain import PlainCount
@@ -48,6 +49,13 @@ class Site(NamedTuple):
     point: int
     """Index of the instruction it runs before."""
     use: Use
+    zone: Zone | None
+    """Where it is, seen from its instruction; None at the kernel's start."""
+
+    @classmethod
+    def of(cls, number: int, insertion: Insertion, point: int, use: Use) -> Site:
+        """An insertion's."""
+        return cls(number, insertion, insertion.at, point, use, _ZONES.get(insertion.place))
 
 
 _ZONES = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
@@ -60,6 +68,24 @@ def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
     return insertion.place == "before"
 
 
-def zone_of(site: Site) -> Zone | None:
-    """Where a site is, seen from its instruction; None at the kernel's start."""
-    return Zone.BEFORE if site.insertion is None else _ZONES.get(site.insertion.place)
+def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[Liveness, set[int]]:
+    """Liveness in which hooks take part, and the numbers of the sites that change it: a payload must not overwrite
+    what a later hook is to see, nor lanes that a hook turns on or off."""
+    reads: dict[int, int] = {}
+    changes: dict[int, int] = {}
+    sites = [site for site in sites if site.use.reads or site.use.template.destinations]
+    for site in sites:
+        if site.use.template.destinations:
+            changes[site.point] = changes.get(site.point, 0) | site.use.template.destinations
+    disturbing = set()
+    for site in sites:
+        # What the application reads later may not be what a hook reads now, where another one writes.
+        read = site.use.reads
+        if read and not changes:
+            read &= ~lifted.liveness.live_before(site.point).active_bits
+        if read:
+            reads[site.point] = reads.get(site.point, 0) | read
+        if read or site.use.template.destinations:
+            disturbing.add(site.number)
+    reading = lifted.also_reading(reads) if reads else lifted
+    return (reading.also_changing(changes) if changes else reading).liveness, disturbing

@@ -1,0 +1,291 @@
+"""Registers and code of every hook at its point."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Sequence
+from typing import NamedTuple
+
+from luthier.budgets import HookBudget
+from luthier.errors import LuthierError, PatchError
+from luthier.isa.hazard_parties import pairs
+from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
+from luthier.lifting import LiftedRepresentation, Live, Liveness
+from luthier.lifting.waits import Outstanding
+from luthier.patch.binding import Binding, Choices, RegisterBudget, touched_by
+from luthier.patch.copies import holder
+from luthier.patch.emission import BoundPayload, Limits, emit, emit_call, leftovers
+from luthier.patch.frame import frame_place
+from luthier.patch.hazards import Seam, Seams
+from luthier.patch.report import RefusalKind
+from luthier.patch.scalar_reads import Endings
+from luthier.patch.sites import Site, Use, with_what_hooks_do
+from luthier.patch.uses import Refusals
+from luthier.payload import Template
+
+LARGE = 32
+"""Instructions of a payload from which on it is called rather than repeated. A call costs two, and copies of inputs."""
+
+_RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
+
+
+class _Bound(NamedTuple):
+    """A template at points where it gets the same registers."""
+
+    binding: Binding
+    touched: int
+    """Bit set of the units that it reads or writes."""
+    written: int
+    numbers: dict[tuple[Limits, tuple[str, ...], tuple[str, ...]], int]
+    """Position in `Payloads.all`, by what it waits for and what else it begins and ends with."""
+
+
+class TooFewRegisters(PatchError):
+    """There are not enough registers at a point."""
+
+
+class Payloads:
+    """Every payload of a kernel, each once.
+
+    Attributes:
+        all: those that are spliced in somewhere, or called.
+        called: of payloads that call another one: position in `all` -> that of the other.
+        bindings: position -> its registers, of those that hooks became.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation) -> None:
+        self._isa, self._frame = lifted.isa, frame_place(lifted)
+        self.all: list[BoundPayload] = []
+        self.called: dict[int, int] = {}
+        self.bindings: dict[int, Binding] = {}
+        self._emitted: dict[Hashable, int] = {}
+        self._own: dict[BoundPayload, int] = {}
+        self._frame_sizes: dict[int, int] = {}  # of payloads that have private memory
+
+    def private_memory(self, numbers: Sequence[int]) -> int:
+        """Bytes a lane that the kernel needs for some of them, beyond its own; none is used if it is 0."""
+        most = max((self._frame_sizes.get(number, 0) for number in set(numbers)), default=0)
+        return self._frame + most if most else 0
+
+    def add(self, payload: BoundPayload) -> int:
+        """Position of code that is no hook's."""
+        number = self._own.get(payload)
+        if number is None:
+            self.all.append(payload)
+            number = self._own[payload] = len(self.all) - 1
+        return number
+
+    def of(self, use: Use, binding: Binding, seam: Seam, limits: Limits) -> int:
+        """Position of a template with its registers at a point, or of the call of it."""
+        template, isa = use.template, self._isa
+        if binding.link is None:
+            key = template, binding, seam, limits
+            return self._keep(key, template, binding, lambda: emit(isa, template, binding, *seam, self._frame, limits))
+        body = self._keep(
+            (template, binding), template, binding, lambda: emit(isa, template, binding, frame=self._frame)
+        )
+        caller = self._keep(
+            (template, binding, use.sources, seam, limits),
+            template,
+            binding,
+            lambda: emit_call(isa, template, binding, use.sources, *seam, limits),
+        )
+        self.called[caller] = body
+        return caller
+
+    def _keep(self, key: Hashable, template: Template, binding: Binding, make: Callable[[], BoundPayload]) -> int:
+        """Position of a payload, which is made when it is first needed."""
+        number = self._emitted.get(key)
+        if number is None:
+            self.all.append(make())
+            number = self._emitted[key] = len(self.all) - 1
+            self.bindings[number] = binding
+            if size := binding.spill_size + (template.stack.size if template.stack else 0):
+                self._frame_sizes[number] = size
+        return number
+
+
+class Binder:
+    """Gives hooks registers.
+
+    Args:
+        edited: whether the application's instructions change.
+        budget: the kernel's register files.
+        asked: the task's budget, if there is one.
+        no_frame: why nothing can be spilled, if it cannot.
+        reserved: bit set of units that no payload may overwrite: of counters, and of all plans.
+        outstanding: what the application has outstanding, as `Outstanding`; None where that is not known.
+
+    Attributes:
+        starved: sites, by their numbers, at whose points there were too few registers.
+    """
+
+    def __init__(
+        self,
+        lifted: LiftedRepresentation,
+        payloads: Payloads,
+        refusals: Refusals,
+        *,
+        edited: bool,
+        budget: RegisterBudget,
+        asked: HookBudget | None,
+        no_frame: str,
+        reserved: tuple[int, int],
+        outstanding: Callable[[], Outstanding | None],
+    ) -> None:
+        self._lifted, self._payloads, self._refusals = lifted, payloads, refusals
+        self._budget, self._asked, self._no_frame = budget, asked, no_frame
+        self._outstanding = outstanding
+        self._seams = Seams(lifted)
+        self._endings = Endings(lifted, edited=edited)
+        counters, self._reserved = reserved
+        if self._endings.needed:  # counters do not wait for what vector instructions of hooks read beside them
+            self._reserved |= pairs(counters)
+        self._exec = lifted.effect_table.exec
+        self.starved: set[int] = set()
+
+    def bind(self, sites: list[Site]) -> list[tuple[Site, int]]:
+        """For every site that can have registers the position of its payload.
+
+        What is left out must leave no trace: a site that fails and has changed what is live is taken out of the
+        liveness, and all others get another try.
+        """
+        while True:
+            liveness, disturbing = with_what_hooks_do(self._lifted, sites)
+            any_lanes = {site.point for site in sites if site.use.template.destinations & self._exec}
+            self._choices: dict[tuple[Template, bool], Choices] = {}
+            self._known: dict[tuple[int, bool, int, int, int, Seam], _Bound] = {}
+            bound: list[tuple[Site, int]] = []
+            failed: list[tuple[Site, RefusalKind, LuthierError]] = []
+            uses = Counter(site.use.template for site in sites if site.zone is not None)
+            for site in sites:
+                _, insertion, at, point, use, _ = site
+                template = use.template
+                shared = uses[template] > 1 and template.hands_in and self._may_call(site)
+                shared &= len(template.code) - template.waits >= LARGE
+                try:
+                    number = self._payload(use, *self._around(site, liveness, any_lanes), point, called=shared)
+                except LuthierError as problem:
+                    if insertion is None:
+                        problem.kernel, problem.offset = self._lifted.kernel.name, self._lifted.columns.address[at]
+                        raise
+                    kind: RefusalKind = "hook"
+                    if isinstance(problem, TooFewRegisters):
+                        self.starved.add(site.number)
+                        over = self._asked is not None and self._asked.on_excess != "keep"
+                        kind = "over budget" if over else "too few registers"
+                    failed.append((site, kind, problem))
+                else:
+                    bound.append((site, number))
+                if failed and self._refusals.strict:
+                    break
+            gone = {site.number for site, _, _ in failed if site.number in disturbing}
+            for site, kind, reason in failed:
+                if site.insertion is not None and (not gone or self._refusals.strict or site.number in gone):
+                    self._refusals.refuse(site.number, site.insertion, kind, reason)
+            if not gone:
+                return self._repeat_what_is_smaller(bound, liveness, any_lanes)
+            sites = [site for site in sites if site.number not in gone]
+
+    def _around(self, site: Site, liveness: Liveness, any_lanes: Container[int]) -> tuple[Live, Seam, int]:
+        """What is live at a site, its seam, and which SGPRs vector instructions have just written (`fresh_scalars`).
+
+        Args:
+            any_lanes: points where other lanes may become active.
+        """
+        live = liveness.live_before(site.point)
+        live = Live(live.active_bits | self._reserved, live.inactive_bits)
+        # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
+        if site.point in any_lanes or site.use.reads >> AGPRS.start:
+            live = live.with_any_lane_active()
+        # A branch does not change what the seam depends on.
+        taken = site.insertion is not None and site.insertion.place == "taken"
+        place = site.at if taken else site.point, site.at
+        return live, self._seams.at(*place), self._seams.fresh_scalars(*place)
+
+    def _may_call(self, site: Site) -> bool:
+        """Whether a payload at a site may call another. The code at a kernel's entry has no place from which it could;
+        and for whoever lifts the kernel again, a half-made address must not be in registers meanwhile."""
+        return site.zone is not None and site.point not in self._half_made
+
+    @functools.cached_property
+    def _half_made(self) -> set[int]:
+        """Points between reading the program counter and having made an address of it."""
+        made = [(one.getpc, max(one.low, one.high)) for one in self._lifted.pc_references]
+        return {point for first, last in made for point in range(first + 1, last + 1)}
+
+    def _repeat_what_is_smaller(
+        self, bound: Sequence[tuple[Site, int]], liveness: Liveness, any_lanes: Container[int]
+    ) -> list[tuple[Site, int]]:
+        """The sites with their payloads: those that are called from too few sites to make the code smaller, in their
+        places instead."""
+        gain: Counter[int] = Counter()
+        for _, number in bound:
+            body = self._payloads.called.get(number)
+            if body is not None:
+                gain[body] += len(self._payloads.all[body].code) - len(self._payloads.all[number].code)
+        result = []
+        for site, number in bound:
+            body = self._payloads.called.get(number)
+            if body is not None and gain[body] <= len(self._payloads.all[body].code):
+                with contextlib.suppress(TooFewRegisters):
+                    number = self._payload(site.use, *self._around(site, liveness, any_lanes), site.point)
+            result.append((site, number))
+        return result
+
+    def _payload(self, use: Use, live: Live, seam: Seam, fresh: int, point: int, *, called: bool = False) -> int:
+        """Position of what a point gets.
+
+        Args:
+            live, seam, fresh: as of `_around`.
+            called: whether it is to call a payload that is placed once. Where no register is left for that it does not.
+
+        Raises:
+            LuthierError: it cannot have it.
+        """
+        template = use.template
+        choices = self._choices.get((template, called))
+        if choices is None:
+            choices = Choices(template, self._budget, self._lifted.wave_size, called=called)
+            self._choices[template, called] = choices
+        free = live
+        if called:  # whose place must not depend on where inputs are
+            sources = mask_of(holder(source) for source in use.sources) & _RENAMED
+            free = Live(live.active_bits | sources, live.inactive_bits)
+
+        def key() -> tuple[int, bool, int, int, int, Seam]:
+            """All that matters as long as there is no other binding."""
+            active, all_lanes = free.active_bits & choices.heeded, free.all_bits & choices.heeded_in_all_lanes
+            return use.form, called, choices.made, active, all_lanes, seam
+
+        bound = self._known.get(key())
+        if bound is None:
+            binding = choices.choose(() if called else use.sources, free)
+            if binding is None and called:
+                return self._payload(use, live, seam, fresh, point)
+            if binding is None:
+                what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
+                unspilled = ""
+                if not self._budget.spill:
+                    refused = self._asked is not None and self._asked.on_excess == "refuse"
+                    why = "its budget says so" if refused else self._no_frame
+                    unspilled = f", and none can be spilled: {why}"
+                raise TooFewRegisters(
+                    f"not enough dead or spare registers for {what}: "
+                    f"it needs {sum(group.count for group in template.groups)} and the kernel may have "
+                    f"{self._budget.vgpr_limit} VGPRs and {self._budget.sgpr_limit} SGPRs{unspilled}"
+                )
+            bound = self._known[key()] = _Bound(binding, *touched_by(template, binding, use.sources), {})
+        outstanding = self._outstanding() if template.relaxed else None
+        limits = None if outstanding is None else outstanding.needed(point, bound.touched, bound.written)
+        ending: tuple[str, ...] = ()
+        if self._endings.needed:
+            ending = self._endings.at(point, leftovers(self._lifted.isa, template, bound.binding, use.sources))
+        lead = self._seams.for_fresh_scalars if fresh & bound.touched else ()
+        number = bound.numbers.get((limits, lead, ending))
+        if number is None:
+            around = (*seam[0], *lead), (*ending, *seam[1])
+            number = bound.numbers[limits, lead, ending] = self._payloads.of(use, bound.binding, around, limits)
+        return number
