@@ -2,7 +2,8 @@
 
 Each source has a build folder of its own in the user's cache, named by source and settings. Inside it the books of
 every build decide (`luthier_build.workspace`), so a header or a compiler that changed is noticed; its lock lets one
-process or thread compile and the others take what it made. Folders that nobody used for a month go when a new one is made.
+process or thread compile and the others take what it made. Folders that nobody used for a month go when a new one is
+made.
 """
 
 from __future__ import annotations

@@ -150,8 +150,8 @@ def _held(path: Path) -> IO[str]:
 
 
 def forget_unused(folder: Path, most: int) -> None:
-    """Remove build folders in `folder` that nobody used for `luthier.store.UNUSED_FOR`, and of the others those beyond the
-    `most` that were used last. One that is in use stays, and so does what cannot be removed."""
+    """Remove build folders in `folder` that nobody used for `luthier.store.UNUSED_FOR`, and of the others those beyond
+    the `most` that were used last. One that is in use stays, and so does what cannot be removed."""
     used = {}
     for marker in folder.glob(f"*/{MARKER}"):
         with contextlib.suppress(OSError):

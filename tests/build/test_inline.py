@@ -227,6 +227,7 @@ def test_what_was_damaged_or_left_half_made_is_made_again(cache: Path, capsys: p
 
 def test_what_nobody_used_for_long_or_is_too_much_is_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder in use, and what is no build folder, stay."""
+
     def folder(name: str, days: float) -> Path:
         with build_folder(cache / name) as made:
             (made / "build").mkdir()

@@ -26,7 +26,7 @@ NAMES = [re.search(r"DEVICE\.(\w+)", python)[1] for _, python, _ in EXAMPLES]  #
 def device(tmp_path_factory: pytest.TempPathFactory) -> ToolModule:
     """The page's C++, in one module."""
     folder = tmp_path_factory.mktemp("hooks")
-    marks = '#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n'
+    marks = "#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n"
     (folder / "device.hip").write_text(marks + "".join(cpp for cpp, _, _ in EXAMPLES))
     with build_folder(folder / "build") as held:
         built = compile_device([folder / "device.hip"], [TARGET], folder=held, report=lambda line: None)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 

@@ -22,8 +22,11 @@ OPTIONS: Mapping[str, Mapping[str, object]] = {
     "register_write": {"at": "v_mov_b32_e32+v_add_f32*", "every": 3},
     "value_log": {"at": "global_store_*+s_endpgm", "values": "vdata+exec"},
     "instr_count": {"per_block": True},
-    **dict.fromkeys(("opcode_histogram", "block_timing", "divergence", "coalescing", "lds_bank_conflicts"), {"top": 0}),
-    **dict.fromkeys(("address_heatmap", "launch_log"), {"top": 0}),
+    **{
+        name: {"top": 0}
+        for name in ("opcode_histogram", "block_timing", "divergence", "coalescing", "lds_bank_conflicts")
+    },
+    **{name: {"top": 0} for name in ("address_heatmap", "launch_log")},
 }
 PROGRAMS = ("saxpy", "reduction", "scan", "transpose", "graph", "sort")
 ALL_PROGRAMS = (*SAYS, "saxpy")
@@ -68,9 +71,7 @@ Check = Callable[[RunUnderTools, str, str], dict[str, Any]]
 
 
 @pytest.fixture
-def check(
-    build_program: Build, executed: Callable[..., Counts], known: dict[tuple[str, str], Counts]
-) -> Check:
+def check(build_program: Build, executed: Callable[..., Counts], known: dict[tuple[str, str], Counts]) -> Check:
     """``check(ran, program, target)``: the program did what it does alone, each tool found what the device counted in a
     run without tools, and all that was not instrumented is told. Gives the program's own kernels."""
 

@@ -1,4 +1,4 @@
-"""The tool that checks what a program launches: it says what `luthier check` says, and finds waits that were taken out."""
+"""The tool that checks what a program launches: it says what `luthier check` says, and finds waits taken out."""
 
 from __future__ import annotations
 

@@ -93,9 +93,7 @@ def _finite(table: dict[str, Any]) -> dict[str, Any]:
     return table | {"rows": [[overview.plain(cell) for cell in row] for row in table["rows"]]}
 
 
-def _assemble(
-    page: str, title: str, scripts: Sequence[str], style: str, pieces: Sequence[str], out: IO[bytes]
-) -> None:
+def _assemble(page: str, title: str, scripts: Sequence[str], style: str, pieces: Sequence[str], out: IO[bytes]) -> None:
     header, _, main = _asset(page).partition("<!--MAIN-->\n")
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     parts = {
