@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from luthier.cache import UNUSED_FOR
 from luthier.errors import BuildError
-from luthier.store import UNUSED_FOR
 
 MARKER = ".luthier-build"
 _MARKER_TEXT = "This folder belongs to Luthier's build and may be deleted at any time.\n"
@@ -150,7 +150,7 @@ def _held(path: Path) -> IO[str]:
 
 
 def forget_unused(folder: Path, most: int) -> None:
-    """Remove build folders in `folder` that nobody used for `luthier.store.UNUSED_FOR`, and of the others those beyond
+    """Remove build folders in `folder` that nobody used for `luthier.cache.UNUSED_FOR`, and of the others those beyond
     the `most` that were used last. One that is in use stays, and so does what cannot be removed."""
     used = {}
     for marker in folder.glob(f"*/{MARKER}"):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE = "LUTHIER_CACHE_DIR"
+UNUSED_FOR = 30 * 24 * 3600
+"""Seconds, after which what nobody used is forgotten."""
 
 
 def cache_root(environment: Mapping[str, str] | None = None) -> Path | None:

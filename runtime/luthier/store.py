@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-UNUSED_FOR = 30 * 24 * 3600
-"""Seconds, after which what nobody used is forgotten."""
+from luthier.cache import UNUSED_FOR
+
 _AT_ONCE = 500
 """Keys of one query; SQLite's limit is 999 in old versions."""
 _DAMAGE = (sqlite3.Error, TypeError, UnicodeDecodeError)
