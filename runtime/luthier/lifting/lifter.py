@@ -6,7 +6,8 @@ import bisect
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa import registers as r
 from luthier.lifting.addresses.analysis import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
+from luthier.lifting.addresses.pointers import MOST_POINTED, pointed_functions
 from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code.explore import Explorer, Resolution
 from luthier.lifting.code.graph import Graph, build_graph, leaves_function
@@ -64,11 +66,34 @@ def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> Li
         raise LiftError(
             f"no kernel {kernel!r}; there are: {', '.join(code_object.kernels) or 'none'}", object=code_object.name
         )
-    return _Lifter(code_object, found).run()
+    left_out: dict[int, str] = {}
+    while True:
+        lifter = _Lifter(code_object, found, left_out)
+        try:
+            return lifter.run()
+        except LiftError as problem:
+            # It calls by pointers, and what one of them may lead to cannot be lifted: that stays unknown.
+            culprit = None if problem.offset is None else lifter.explorer.extent(problem.offset)
+            if culprit is None or culprit.start not in lifter.pointed:
+                if not lifter.pointed:
+                    raise
+                left_out |= dict.fromkeys(lifter.pointed, problem.message)
+            else:
+                left_out[culprit.start] = f"{culprit.name}: {problem.message}"
 
 
 class _Lifter:
-    def __init__(self, object: CodeObject, kernel: Kernel) -> None:
+    """
+    Args:
+        left_out: functions of the object to which pointers are not followed, and why.
+
+    Attributes:
+        pointed: functions that some jump may go to by a pointer.
+    """
+
+    def __init__(self, object: CodeObject, kernel: Kernel, left_out: Mapping[int, str]) -> None:
+        self.left_out = left_out
+        self.pointed: frozenset[int] = frozenset()
         self.object = object
         self.kernel = kernel
         self.isa = Isa.of(object.target, kernel.wave_size)
@@ -139,13 +164,32 @@ class _Lifter:
             if clobbers != self._clobbered(entry):
                 self.clobbers[entry] = clobbers
                 changed = True
-            for address, resolution in found.resolutions.items():
+            for address, known in found.resolutions.items():
+                resolution = self._with_pointed(known, _index_of(columns, address), columns) if known.reason else known
                 if self.resolutions.get(address) != resolution:
                     self.resolutions[address] = resolution
                     changed = True
                     self._follow(address, resolution, columns, graph)
         after = len(self.explorer.leaders), self.explorer.entries
         return changed or before != after
+
+    def _with_pointed(self, resolution: Resolution, index: int, columns: Columns) -> Resolution:
+        """Where a jump or call by register goes that may go elsewhere too, with the functions of the object that
+        pointers lead to."""
+        pair = pointer_pair(self.isa, self.table, columns, index)
+        if pair is None:
+            return resolution
+        pointed = set(pointed_functions(self.object, self.text))
+        if len(pointed) > MOST_POINTED:
+            why = f"pointers lead to {len(pointed)} functions, of which none is followed: {MOST_POINTED} would be"
+            return replace(resolution, reason=f"{resolution.reason} ({why})")
+        left_out = sorted(pointed & self.left_out.keys())
+        pointed.difference_update(left_out)
+        self.pointed |= pointed
+        if left_out:
+            why = f"and is not followed to {len(left_out)} functions, as to {self.left_out[left_out[0]]}"
+            resolution = replace(resolution, reason=f"{resolution.reason}, {why}")
+        return replace(resolution, targets=tuple(sorted({*resolution.targets, *pointed})))
 
     def _addresses(
         self, entry: int, links: Collection[int], analysis: AddressAnalysis, columns: Columns, graph: Graph
@@ -250,6 +294,8 @@ class _Lifter:
             )
             block_of[node.first : node.last + 1] = [index] * (node.last + 1 - node.first)
         function_at = {entry: number for number, entry in enumerate(graph.members)}
+        pointers = {columns.address[one.getpc] for one in references if one.kind == "pointer"}
+        replaced = {jump.index for jump in direct_jumps}
         unknown: dict[int, Unknown] = {}
         functions: list[Function] = []
         for number, (entry, members) in enumerate(graph.members.items()):
@@ -259,16 +305,22 @@ class _Lifter:
                 resolution = node.resolution
                 if resolution is not None and resolution.reason:
                     unknown[node.last] = Unknown(node.last, resolution.reason)
-                if node.exit not in ("call", "tail"):
+                if node.exit not in ("call", "tail") and not (node.exit == "unknown" and node.targets):
                     continue
+                by_pointer = resolution is not None and (
+                    resolution.reason or not pointers.isdisjoint(resolution.references)
+                )
                 calls.append(
                     CallSite(
                         node.last,
-                        node.exit,
+                        "call" if node.exit == "call" else "tail",
                         tuple(function_at[target] for target in node.targets if target in function_at),
                         resolution is None or not resolution.reason,
                         next((block_number[to] for _, to in node.successors), None),
                         self.explorer.link_of(columns, node.last) if node.exit == "call" else None,
+                        pointer_pair(self.isa, self.table, columns, node.last)
+                        if by_pointer and node.last not in replaced
+                        else None,
                         tuple(
                             reference_of[getpc]
                             for getpc in (resolution.references if resolution is not None else ())
@@ -323,7 +375,9 @@ class _Lifter:
         """
         found: set[tuple[int, int, int, int]] = set()
         computed: set[int] = set()
+        values: set[int] = set()
         for addresses in self.found.values():
+            values |= addresses.values
             for getpc, use in addresses.escapes.items():
                 mnemonic = self.table.opcode(columns.opcode[_index_of(columns, use)]).opcode.mnemonic
                 raise self.explorer.fail(
@@ -338,6 +392,13 @@ class _Lifter:
             if found
             else set()
         )
+        direct = {  # what flows into jumps that can only go where the address says
+            getpc
+            for node in graph.nodes
+            if node.resolution is not None
+            and (node.exit == "branch" or pointer_pair(self.isa, self.table, columns, node.last) is None)
+            for getpc in node.resolution.references
+        }
         references: list[PcReference] = []
         adds: dict[int, tuple[int, int, int, int]] = {}
         for getpc, low, high, offset in sorted(found):
@@ -348,7 +409,9 @@ class _Lifter:
             if getpc not in computed:
                 target = getpc + GETPC_SIZE + offset & 0xFFFFFFFFFFFFFFFF
                 one, two, three = (_index_of(columns, address) for address in (getpc, low, high))
-                kind: Literal["code", "data"] = "code" if target in reachable else "data"
+                kind: Literal["code", "pointer", "data"] = "code" if target in reachable else "data"
+                if kind == "code" and getpc in values and target in graph.members and getpc not in direct:
+                    kind = "pointer"
                 references.append(PcReference(one, two, three, target, kind))
         for getpc in sorted(computed):
             references.append(PcReference(_index_of(columns, getpc), -1, -1, getpc + GETPC_SIZE, "computed"))
@@ -389,6 +452,17 @@ class _Lifter:
                 tables.append(CodeTable(run[0][0], tuple(target for _, target in run), by))
                 run = []
         return tuple(tables)
+
+
+def pointer_pair(isa: Isa, table: EffectTable, columns: Columns, index: int) -> int | None:
+    """First unit of the SGPRs that a jump or call by register takes its address from; None where that could not be
+    kept until it has been looked at, since the return address goes to the same registers."""
+    is_call = table.opcode(columns.opcode[index]).control == Control.CALL_REGISTER
+    units = [int(isa.register_first_unit[register]) if register else -1 for register in columns.registers(index)]
+    pair = units[1 if is_call else 0]
+    if pair not in (*r.SGPRS, r.VCC_LO) or (is_call and (units[0] not in r.SGPRS or abs(units[0] - pair) < 2)):
+        return None
+    return pair
 
 
 def _index_of(columns: Columns, address: int) -> int:

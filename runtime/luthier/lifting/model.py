@@ -73,13 +73,17 @@ class CallSite:
     """Instruction."""
     kind: Literal["call", "tail"]
     callees: tuple[int, ...]
-    """Functions it may go to, all of them if `known`."""
+    """Functions it may go to, all of them if `known`; else those of the object that pointers lead to are among them."""
     known: bool
-    """False: it may go elsewhere too, and is in `LiftedKernel.unknown`."""
+    """False: it may go elsewhere too, and is in `LiftedKernel.unknown`. A jump that may is a tail call if there is a
+    function that it may go to."""
     return_block: int | None
     """Block control comes back to; None for tail calls and where nothing follows a call that cannot return."""
     link: int | None
     """First unit of the register pair that receives the return address; None for tail calls."""
+    pointer: int | None
+    """First unit of the register pair that it takes its target from, if pointers may be in it, whose addresses are the
+    original's: then it must go to the copy of what they point to. None: it need not."""
     references: tuple[int, ...]
     """Indices in `pc_references` of the addresses that flow into it; empty for s_call_b64."""
     slots: tuple[int, ...]
@@ -119,9 +123,10 @@ class PcReference:
     """Instruction that adds the high half and the carry; -1 for kind "computed"."""
     target: int
     """Virtual address; for kind "computed" that of the instruction after s_getpc_b64."""
-    kind: Literal["code", "data", "computed"]
-    """"code": a lifted instruction; "data": anything else; "computed": the address feeds only arithmetic whose results
-    go to jumps and calls listed in `LiftedKernel.direct_jumps`, so it need not be right after the code
+    kind: Literal["code", "pointer", "data", "computed"]
+    """"code": a lifted instruction; "pointer": a lifted function, whose address is not only jumped to but used as a
+    value, and so stays that of the original; "data": anything else; "computed": the address feeds only arithmetic
+    whose results go to jumps and calls listed in `LiftedKernel.direct_jumps`, so it need not be right after the code
     moved."""
 
 

@@ -25,11 +25,9 @@ from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_R
 from luthier.objects.skeleton import empty_object
 from luthier.patch.kernel import PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
 from luthier.patch.object import reserve_tables, updated_metadata
+from luthier.patch.pointers import ORIGINAL
 from luthier.patch.report import KernelReport, PatchReport, RefusedError
 from luthier.task import InstrumentationTask
-
-ORIGINAL = "luthier.original"
-"""Symbol of what is added to the original's virtual addresses where it is loaded."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +186,7 @@ def _external(
                 offset=literal.address,
             )
     places = {name: (block.symbol, offset) for block in blocks for name, offset in block.places().items()}
+    places[ORIGINAL] = ORIGINAL, 0
     for symbol, addend, high, distance, offsets in patched.symbols:
         if symbol not in places:
             raise PatchError(f"a hook refers to {symbol}, which the tool does not define", kernel=patched.name)

@@ -19,6 +19,7 @@ from luthier.patch.address_map import AddressMap
 from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import BRANCH_SIZE, EntryCode, entry_code
 from luthier.patch.layout import Branch, Layout, Zone, lay_out, next_hop
+from luthier.patch.pointers import Dispatcher, dispatchers
 from luthier.patch.report import KernelReport, UnresolvedCall
 from luthier.patch.scalar_reads import after_entry
 from luthier.patch.splicing import Splicer, splice
@@ -122,6 +123,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     entry = entry_code(lifted, at_entry)
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)
     calls = _calls_of(splicer)
+    by_pointer = dispatchers(lifted)
     placed = _Placed(
         lifted,
         splicer.indices,
@@ -131,6 +133,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         splicer.edited.replaced,
         calls,
         sizes[calls.bodies],
+        by_pointer,
     )
     points = (splicer.indices + (splicer.zones == Zone.BEHIND))[splicer.disturbs]
     words = placed.code(np.append(points, np.array(list(splicer.edited.replaced), np.int64)))
@@ -153,6 +156,10 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
             mine = np.array([splicer.immediates[one] for one in which.tolist()], np.uint32)
             words[(at // 4)[:, None] + np.array(payload.immediates) // 4] = mine
     placed.write_calls(words)
+    for dispatcher, place in zip(by_pointer, placed.dispatchers.tolist(), strict=True):
+        instructions += dispatcher.instructions
+        for field in dispatcher.references:
+            symbols.setdefault(field.key, []).append(np.array([place + field.offset]))
     for field in entry.references:
         symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 
@@ -223,13 +230,15 @@ class _Placed:
         replaced: instruction -> the bytes in its place.
         calls: calls of payloads that are placed once.
         bodies: [b] bytes of each of these.
+        by_pointer: [d] what calls by pointers go to.
 
     Attributes:
         slots: [m] instruction index of each slot, in address order: the instructions that control reaches. Behind them
-            comes a slot for each stub, an s_branch with what is spliced in before it, and then one for each payload
-            that is called.
+            comes a slot for each stub, an s_branch with what is spliced in before it, then one for each payload
+            that is called, and one for each dispatcher.
         payloads: [n] byte offset of each payload in the new code.
         bodies: [b] that of each payload that is called.
+        dispatchers: [d] that of each dispatcher.
 
     Raises:
         PatchError: a payload for those that take a branch, at an instruction that encodes no address to go to.
@@ -245,6 +254,7 @@ class _Placed:
         replaced: Mapping[int, bytes],
         calls: _Calls,
         bodies: NDArray[np.int64],
+        by_pointer: Sequence[Dispatcher],
     ) -> None:
         self.lifted = lifted
         self._entry = entry
@@ -257,16 +267,19 @@ class _Placed:
         self.old_sizes = code.size[self.slots].astype(np.int64)
         for slot_, new in self._replaced.items():
             self.old_sizes[slot_] = len(new)
-        jumps = self._find_jumps()
         stubs = {
             index: len(self.slots) + n for n, index in enumerate(sorted(set(indices[zones == Zone.TAKEN].tolist())))
         }
+        dispatcher_slots = len(self.slots) + len(stubs) + len(bodies) + np.arange(len(by_pointer))
+        self._by_pointer = by_pointer
+        jumps = self._find_jumps(dispatcher_slots.tolist())
         self._jumps = self._by_way_of(stubs, jumps)
         slot = self._slot_of[indices]
         slot[zones == Zone.TAKEN] = [stubs[index] for index in indices[zones == Zone.TAKEN].tolist()]
         behind = zones == Zone.BEHIND
         body_slots = len(self.old_sizes) + len(stubs) + np.arange(len(bodies))
-        self.old_sizes = np.concatenate([self.old_sizes, np.full(len(stubs), BRANCH_SIZE), bodies])
+        dispatching = np.array([len(one.code) for one in by_pointer], np.int64)
+        self.old_sizes = np.concatenate([self.old_sizes, np.full(len(stubs), BRANCH_SIZE), bodies, dispatching])
         whole = self.old_sizes + np.bincount(slot, sizes, len(self.old_sizes)).astype(np.int64)
         before = np.bincount(slot, np.where(behind, 0, sizes), len(self.old_sizes)).astype(np.int64)
 
@@ -284,9 +297,15 @@ class _Placed:
                 slot[calls.callers].tolist(), body_slots[calls.callees].tolist(), call_at.tolist(), strict=True
             )
         ]
-        self.layout = self._lay_out(whole, before, len(body_slots) + len(stubs))
+        self._calls += [
+            Branch(slot, self._slot_at[entry], place)
+            for slot, one in zip(dispatcher_slots.tolist(), by_pointer, strict=True)
+            for place, entry in one.branches
+        ]
+        self.layout = self._lay_out(whole, before, len(body_slots) + len(stubs) + len(dispatcher_slots))
         self.payloads = self.layout.instruction[slot] + from_instruction
         self.bodies = self.layout.instruction[body_slots]
+        self.dispatchers = self.layout.instruction[dispatcher_slots]
 
     def moved(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """What `PatchedKernel.moved` says."""
@@ -306,22 +325,32 @@ class _Placed:
         """Byte offset at which the hardware is to start the kernel."""
         return self.offset_of(self.lifted.kernel.entry) - len(self._entry.code)
 
-    def _find_jumps(self) -> list[_Jump]:
-        """Everything that jumps to an address it encodes, or will."""
+    def _find_jumps(self, dispatcher_slots: Sequence[int]) -> list[_Jump]:
+        """Everything that jumps to an address it encodes, or will.
+
+        Args:
+            dispatcher_slots: the slot of each dispatcher.
+        """
         lifted, targets = self.lifted, self.lifted.code.target
         encoded = self.slots[targets[self.slots] != NO_TARGET]
         replacements: dict[int, tuple[int, bytes | None]] = {
             index: (target, None) for index, target in zip(encoded.tolist(), targets[encoded].tolist(), strict=True)
         }
         links = {call.index: call.link for function in lifted.functions for call in function.calls}
-        for direct in lifted.direct_jumps:
-            link = links.get(direct.index)
+
+        def without_register(index: int) -> bytes:
+            link = links.get(index)
             if link is None:
-                replacement = lifted.target.s_branch
-            else:
-                replacement = lifted.isa.assemble(f"s_call_b64 s[{link}:{link + 1}], 0").instructions.code
-            replacements[direct.index] = direct.target, replacement
-        jumps = []
+                return lifted.target.s_branch
+            return lifted.isa.assemble(f"s_call_b64 s[{link}:{link + 1}], 0").instructions.code
+
+        for direct in lifted.direct_jumps:
+            replacements[direct.index] = direct.target, without_register(direct.index)
+        jumps = [
+            _Jump(int(self._slot_of[index]), slot, without_register(index))
+            for slot, dispatcher in zip(dispatcher_slots, self._by_pointer, strict=True)
+            for index in dispatcher.callers
+        ]
         for index, (target, encoding) in replacements.items():
             there = self._slot_at.get(target)
             if there is None:
@@ -467,12 +496,15 @@ class _Placed:
         return words
 
     def write_calls(self, words: NDArray[np.uint32]) -> None:
-        """Give the calls in payloads that have been written their offsets.
+        """Write the dispatchers, and the offsets of their branches and of the calls in payloads, which are written.
 
         Args:
             words: the new code.
         """
         layout = self.layout
+        for place, dispatcher in zip(self.dispatchers.tolist(), self._by_pointer, strict=True):
+            code = np.frombuffer(dispatcher.code, "<u4")
+            words[place // 4 : place // 4 + len(code)] = code
         for number, call in enumerate(self._calls, start=len(self._jumps)):
             place = int(layout.instruction[call.slot]) + call.place
             hop = layout.hops.get(number)
@@ -506,7 +538,7 @@ class _Placed:
             if number in table_of:
                 base = table_of[number]
                 target -= lifted.code_tables[base].address
-            elif reference.kind == "code":
+            elif reference.kind == "code":  # what is a pointer as well stays the original's, as all pointers do
                 base, target = "code", self.offset_of(target)
             yield PcLiteral(fields[0], fields[1], pc, target, base, int(code.addresses[reference.low]))
 

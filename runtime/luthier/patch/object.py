@@ -20,6 +20,7 @@ from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_A
 from luthier.objects.metadata import KERNELS
 from luthier.patch.address_map import AddressMap
 from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
+from luthier.patch.pointers import ORIGINAL
 from luthier.patch.report import PatchReport, Refusal, RefusedError
 from luthier.task import InstrumentationTask
 
@@ -211,7 +212,7 @@ def _place_code(
         names: symbol in the object of what patched code refers to.
         places: address of each symbol.
     """
-    symbols = {called: places[name] for called, name in names.items()}
+    symbols = {ORIGINAL: 0, **{called: places[name] for called, name in names.items()}}
     offsets, size = [], 0
     for kernel in patched:
         size = -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
@@ -228,16 +229,19 @@ def _place_code(
         except LuthierError as problem:
             raise _CannotWrite(kernel.name, problem) from problem
         editor.write(address, code)
+        original = kernel.kernel
         for field in kernel.symbols:
             if not field.distance:
                 kind = R_AMDGPU_ABS32_HI if field.high else R_AMDGPU_ABS32_LO
+                symbol, addend = names.get(field.symbol), field.addend
+                if symbol is None:  # the original's code: the descriptor is there as well, and stays where it is
+                    symbol, addend = original.symbol, addend - original.descriptor_address
                 for place in (address + field.offsets.astype(np.int64)).tolist():
-                    editor.add_relocation(place, kind, field.addend, names[field.symbol])
+                    editor.add_relocation(place, kind, addend, symbol)
         for targets, place in zip(kernel.tables, moved, strict=True):
             for number, target in enumerate(targets):
                 editor.add_relocation(place + 8 * number, R_AMDGPU_RELATIVE64, address + target)
         entry = address + kernel.entry_offset
-        original = kernel.kernel
         descriptor = replace(kernel.descriptor, kernel_code_entry_byte_offset=entry - original.descriptor_address)
         editor.write(original.descriptor_address, descriptor.encode())
         if object.symbol(original.name) is not None:

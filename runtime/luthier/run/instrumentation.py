@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
 from luthier.observation import Launch, LiveChannel, LoadedObject
-from luthier.patch.companion import ORIGINAL
+from luthier.patch.pointers import ORIGINAL
 from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion

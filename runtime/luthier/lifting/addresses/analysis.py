@@ -54,6 +54,8 @@ class FunctionAddresses:
     """s_getpc_b64 whose value is changed in ways other than adding two literals."""
     escapes: dict[int, int] = field(default_factory=dict)
     """s_getpc_b64 -> an instruction that uses its unfinished value in a way that is not understood."""
+    values: set[int] = field(default_factory=set)
+    """s_getpc_b64 whose finished address goes elsewhere than to jumps: as a value, perhaps into memory."""
     clobbers: int = 0
     """Scalar units that may not hold their entry value when the function returns."""
     asked: set[int | None] = field(default_factory=set)
@@ -243,10 +245,14 @@ class AddressAnalysis:
         finished = {reference.low for reference in notes.references}
         found.references = notes.references
         # A low half that no add of a high half follows is only right if nothing retargets it.
+        found.values = {getpc for getpc, place in notes.other_uses if not self._leaves_at(place)}
         found.computed = notes.computed | {getpc for low, getpc in notes.low_adds.items() if low not in finished}
         for getpc, index in notes.raw_uses + [use for use in notes.other_uses if use[0] in found.computed]:
             found.escapes.setdefault(getpc, index)
         return found
+
+    def _leaves_at(self, address: int) -> bool:
+        return self.columns.opcode[bisect.bisect_left(self.columns.address, address)] in self._leaving
 
     def _pass(self, part: Part, state: State, notes: Notes) -> None:
         """Go over instructions that are not followed, and note those that read a program counter."""

@@ -22,7 +22,7 @@ class Node:
     exit: BlockExit = "fallthrough"
     successors: list[tuple[EdgeKind, int]] = field(default_factory=list)
     targets: tuple[int, ...] = ()
-    """Addresses of the functions called, or jumped to by a tail call."""
+    """Addresses of the functions called, or jumped to by a tail call; of a jump by a pointer, some it may go to."""
     resolution: Resolution | None = None
     """For register jumps and calls."""
 
@@ -111,7 +111,10 @@ def _register_jump(
 ) -> None:
     node.resolution = resolution
     node.exit = "unknown"
-    if resolution is None or resolution.reason:
+    if resolution is None:
+        return
+    if resolution.reason:
+        node.targets = resolution.targets
         return
     if resolution.is_return:
         node.exit = "return"
