@@ -25,7 +25,7 @@ _KEPT_BY_CALLS = 30
 """First SGPR that functions put back (AMDGPUUsage, "Non-Kernel Functions")."""
 _STORES = ("S_STORE", "S_BUFFER_STORE", "S_SCRATCH_STORE", "S_CMP", "S_BITCMP")
 """Scalar operations whose first operand is none that they write."""
-_DESTINATION = 0x7F << 16
+_DESTINATION = 0x7F0000
 """Bits of an SOP1 instruction that name its destination."""
 
 _found: weakref.WeakKeyDictionary[Text, tuple[int, ...]] = weakref.WeakKeyDictionary()
