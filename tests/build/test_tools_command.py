@@ -77,6 +77,16 @@ def rows(capsys: pytest.CaptureFixture[str], names: set[str]) -> list[dict[str, 
     return [row for row in json.loads(captured.out) if row["name"] in names]
 
 
+def test_wave_sizes(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    targets = ("gfx90a", "gfx1100", "gfx1201")
+    sizes = {"gfx90a": (64,), "gfx1100": (32, 64), "gfx1201": (32,)}
+    install("waves", "wave_tool", manifest=manifest(targets=targets, wave_sizes=sizes))
+    (row,) = rows(capsys, {"waves"})
+    assert row["wave_sizes"] == {"gfx90a": [64], "gfx1100": [32, 64], "gfx1201": [32]}
+    main(["tools"])
+    assert "gfx90a gfx1100(32,64) gfx1201(32)  " in capsys.readouterr().out
+
+
 def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install("fine", "fine_tool", manifest=manifest())
     assert rows(capsys, {"fine"}) == [
@@ -87,6 +97,7 @@ def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixtur
             "entry_point": "fine_tool:Example",
             "modules": ["device"],
             "targets": ["gfx90a", "gfx942"],
+            "wave_sizes": {},
             "hooks": ["device.count(uint32_t step)"],
             "variables": ["device.total"],
             "options": ["top: int = 10", "output: str = ''"],

@@ -65,7 +65,6 @@ def test_shipped_tools(
         kernel = bench(ROOT / "examples/apps" / f"{application}.hip", application, target)
         verdict = verify_kernel(kernel.object, tool, PLANS[application], strict=True)
         assert not verdict.problems
-        assert verdict.report is None or not verdict.report.refusals
 
 
 def expected(kernel: Any, wave_size: int) -> Counter[int]:

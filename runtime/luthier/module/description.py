@@ -139,6 +139,8 @@ class DeviceContents:
     """Lanes a wave that it was compiled for; 0 where bitcode of an earlier compiler plugin does not say."""
     other: DeviceContents | None = None
     """The same for the target's other wave size."""
+    lds: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    """LDS variables: symbol -> (size, alignment) in bytes."""
     one_wave_size: str = ""
     """Why the target's other wave size is missing, or empty."""
 

@@ -23,6 +23,8 @@ BITCODE_MAGIC = b"BC\xc0\xde"
 
 _MANIFEST = re.compile(rb'\{"luthier":(\d+),(?:"follows":(\d+),)?')
 _MANIFEST_VERSION = 1
+_LDS = 3
+"""The address space of LDS (AMDGPUUsage, "Address Spaces")."""
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
@@ -114,6 +116,11 @@ def _read_one(bitcode: bytes, name: str, target: TargetId | None) -> DeviceConte
             str(raw["llvm"]),
             bitcode,
             {0: 0, 32: 32, 64: 64}[raw.get("wave_size", 0)],
+            lds={
+                str(one["name"]): (int(one["size"]), int(one["align"]))
+                for one in raw["variables"]
+                if one["address_space"] == _LDS and not one.get("undefined") and int(one["size"])
+            },
             one_wave_size=str(raw.get("one_wave_size", "")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as problem:

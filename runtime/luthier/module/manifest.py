@@ -38,7 +38,7 @@ class Manifest:
     """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
     compiler: str
     """Version line of the compiler."""
-    wave_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    wave_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     """Target -> lanes a wave of the kernels that its hooks can go into; empty where an earlier Luthier built it."""
     luthier: str = __version__
 

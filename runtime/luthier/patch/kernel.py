@@ -166,6 +166,8 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     changes = dict(splicer.state.changes)
     if private := splicer.private_memory:
         changes["private_segment_fixed_size"] = private
+    if splicer.lds:
+        changes["group_segment_fixed_size"] = lifted.kernel.group_segment_fixed_size + splicer.lds
     descriptor = replace(lifted.kernel.descriptor, **changes).with_registers(
         vgprs=splicer.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=splicer.sgprs or None
     )
@@ -576,6 +578,7 @@ def _report(
         splicer.spilling,
         splicer.excess,
         _unresolved(lifted),
+        (before.group_segment_fixed_size, after.group_segment_fixed_size),
     )
 
 

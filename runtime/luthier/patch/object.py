@@ -270,7 +270,7 @@ def reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[s
 def updated_metadata(
     object: CodeObject, patched: Iterable[tuple[PatchedKernel, KernelDescriptor]], *, others: bool
 ) -> Metadata:
-    """The object's metadata with the registers and private memory of patched kernels.
+    """The object's metadata with the registers, private memory and LDS of patched kernels.
 
     Args:
         patched: with their new descriptors.
@@ -285,8 +285,9 @@ def updated_metadata(
         if row.get(".name") in changed:
             kernel, descriptor = changed[row[".name"]]
             _update_row(row, kernel, object.target.target, descriptor.vgprs, descriptor.sgprs)
-            if ".private_segment_fixed_size" in row:
-                row[".private_segment_fixed_size"] = descriptor.private_segment_fixed_size
+            for name in ("private_segment_fixed_size", "group_segment_fixed_size"):
+                if f".{name}" in row:
+                    row[f".{name}"] = getattr(descriptor, name)
     return {**object.metadata, **({KERNELS: rows} if KERNELS in object.metadata else {})}
 
 

@@ -75,6 +75,7 @@ class Splicer:
         refusals: what was left out.
         state: where launch state is, for the hooks that use it.
         sgprs, vgprs: registers the kernel needs for what was spliced.
+        lds: bytes of LDS that a work-group needs more.
         starved: insertions, by their numbers, at whose points there were too few registers.
         spilling: how many insertions keep registers in private memory.
         excess: how many have more VGPRs than the task's budget.
@@ -101,6 +102,7 @@ class Splicer:
         self.budget = replace(self.budget, spill=spill and not self.state.no_frame)
         uses = Uses(self.lifted, templates, self._files, self.state, refusals)
         sites = uses.sites(task.insertions, left_out)
+        self.lds = uses.lds
         sites, hoisted = hoist(self.lifted, sites) if task.hoist else (sites, [])
         self.hoisted = len({site.at for site in hoisted}), len(hoisted)
         self.counting, returned = self._plan_counting(task, sites, hoisted)

@@ -8,6 +8,7 @@ from luthier.errors import HookError, LuthierError, PatchError
 from luthier.hook_calls import HookCall, Insertion
 from luthier.isa.registers import mask_of
 from luthier.lifting import LiftedRepresentation
+from luthier.module import Hook, LoadedModule
 from luthier.patch.copies import unit_text
 from luthier.patch.report import Refusal, RefusalKind
 from luthier.patch.sites import Site, Use
@@ -77,6 +78,9 @@ class Uses:
         templates: of their calls.
         files: files of registers, and how many of each the kernel has.
         state: where launch state is.
+
+    Attributes:
+        lds: bytes of LDS that a work-group needs more.
     """
 
     def __init__(
@@ -89,6 +93,8 @@ class Uses:
     ) -> None:
         self._lifted, self._templates, self._files = lifted, templates, files
         self._state, self._refusals = state, refusals
+        self.lds = 0
+        self._lds_owner: LoadedModule | None = None
         self._of: dict[HookCall, Use | LuthierError] = {}
         self._forms: dict[tuple[Template, tuple[int, ...]], int] = {}
 
@@ -152,6 +158,8 @@ class Uses:
                 f"hook {call.hook.name} needs private memory, which it cannot have in this kernel: "
                 f"{self._state.no_frame}"
             )
+        if template.lds and (refused := self._lds_refused(call.hook, template.lds)):
+            return HookError(f"hook {call.hook.name} uses LDS, which it cannot have in this kernel: {refused}")
         sources, registers = [], []
         for taken in template.inputs:
             source = taken.source
@@ -167,6 +175,16 @@ class Uses:
         immediates = tuple(call.sources[one.source.argument or 0][one.source.unit] for one in template.immediates)
         form = self._form(template, tuple(sources))
         return Use(call, template, tuple(sources), mask_of(registers), missing, immediates, form)
+
+    def _lds_refused(self, hook: Hook, size: int) -> str:
+        """Why a hook cannot have LDS; empty if it can, and then the kernel needs so many bytes more."""
+        has, most = self._lifted.kernel.group_segment_fixed_size, self._lifted.object.target.target.lds_bytes
+        if has + size > most:
+            return f"it has {has} bytes, hooks want {size}, and there are {most}"
+        if self._lds_owner not in (None, hook.module):
+            return "another tool's hooks have it"
+        self._lds_owner, self.lds = hook.module, size
+        return ""
 
     def _form(self, template: Template, sources: tuple[int, ...]) -> int:
         return self._forms.setdefault((template, sources), len(self._forms))

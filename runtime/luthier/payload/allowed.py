@@ -119,7 +119,9 @@ def check_body(module: llvm.ModuleRef, function: llvm.ValueRef, hook: str) -> bo
                 reasons[f"calls {name}, which is not defined in its module"] = None
             elif _EVERY_LANE.match(name):
                 writes_every_lane = True
-        reasons |= {f"uses LDS ({name}), which hooks cannot have": None for name in _lds_variables(module, body)}
+        for name in _lds_variables(module, body):
+            where = "whose size only launches tell" if body is function else f"in {body.name}, which cannot be inlined"
+            reasons[f"uses LDS ({name}) {where}"] = None
     if uses:
         unavailable = "which hooks cannot have; pass it as a register argument"
         reasons = {f"uses {', '.join(uses)}, {unavailable}": None, **reasons}

@@ -14,6 +14,7 @@ from luthier.payload.calls import intrinsics_called
 from luthier.payload.codegen import Argument, EveryWorkGroup, PayloadAssembly, generate
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.kept import kept
+from luthier.payload.lds import LdsLayout
 from luthier.payload.registry import find_intrinsics
 from luthier.payload.template import Template, make_template
 
@@ -42,7 +43,10 @@ def template_for(
         intrinsics = BUILT_IN | found
 
         def make() -> PayloadAssembly:
-            return generate(contents.bitcode, hook.symbol, arguments, target, wave_size, managed, intrinsics, groups)
+            lds = LdsLayout.of(contents.lds)
+            return generate(
+                contents.bitcode, hook.symbol, arguments, target, wave_size, managed, intrinsics, groups, lds
+            )
 
         digest = hashlib.sha256(contents.bitcode).hexdigest()
         key = digest, hook.symbol, arguments, str(target), wave_size, sorted(managed), groups

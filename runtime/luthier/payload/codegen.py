@@ -23,6 +23,7 @@ from luthier.payload.expressions import Expression, ExpressionInput, lower
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.isolation import in_child
 from luthier.payload.launch_state import LAUNCH, STATES, replace_size_loads
+from luthier.payload.lds import NO_LDS, LdsLayout, lower_lds
 from luthier.payload.llvm import llvm
 from luthier.payload.plain import PlainCount, plain_count
 
@@ -103,6 +104,8 @@ class PayloadAssembly:
     """What it counts, if it does nothing else."""
     ordered: bool = False
     """The hook asks for an order of memory accesses, so its waits may be there for that."""
+    lds: int = 0
+    """Bytes of LDS that a work-group needs more, for all that the hook's module has there; 0 if it uses none."""
 
 
 @functools.cache
@@ -386,6 +389,7 @@ def generate(
     managed: frozenset[str] = frozenset(),
     intrinsics: Mapping[str, Intrinsic] = BUILT_IN,
     groups: EveryWorkGroup | None = None,
+    lds: LdsLayout = NO_LDS,
 ) -> PayloadAssembly:
     """Compile one hook with its arguments to assembly.
 
@@ -399,6 +403,7 @@ def generate(
             *is* the storage.
         intrinsics: those that the hook may call, by name.
         groups: the work-groups that it runs in; None: all.
+        lds: where the module's LDS variables are.
 
     Raises:
         HookError: anything the hook does that a payload cannot.
@@ -406,7 +411,7 @@ def generate(
     _initialise_llvm()  # here, so that every child has it
     definitions = _definitions(intrinsics, target.target, wave_size)
     return in_child(
-        lambda: _generate(bitcode, hook, arguments, target, wave_size, managed, intrinsics, definitions, groups),
+        lambda: _generate(bitcode, hook, arguments, target, wave_size, managed, intrinsics, definitions, groups, lds),
         f"hook {hook}",
     )
 
@@ -455,6 +460,7 @@ def _generate(
     intrinsics: Mapping[str, Intrinsic],
     definitions: Mapping[str, str | bytes],
     groups: EveryWorkGroup | None,
+    lds: LdsLayout,
 ) -> PayloadAssembly:
     module = parse_bitcode(bitcode)
     types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
@@ -506,7 +512,8 @@ def _generate(
     else:
         lowering.implicit_offset = "implicit_offset_v4"
     body = lower_calls(body, lowering, {**intrinsics, **LAUNCH})
-    body = _with_inputs_and_outputs(body, start, lowering, inputs, outputs)
+    body, places = lower_lds(body, lds, lowering)
+    body = _with_inputs_and_outputs(body, [*start, *places], lowering, inputs, outputs)
     known = {function.name for function in module.functions}
     missing = [line for line in sorted(lowering.declarations) if line.partition("@")[2].partition("(")[0] not in known]
     text = text[: match.start(1)] + body + text[match.end(1) :] + "\n".join(missing) + "\n"
@@ -526,4 +533,5 @@ def _generate(
         lowering.writes_inactive_lanes or writes_every_lane,
         None if inputs else plain_count(match[1]),
         _ORDER.search(text) is not None,
+        lds.reserved if places else 0,
     )

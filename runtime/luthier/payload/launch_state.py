@@ -63,6 +63,16 @@ def _pair(lowering: Lowering, name: str, result: str, kind: str) -> list[str]:
     return [*lines, f"{both} = or disjoint i64 {shifted}, {low}", f"{result} = inttoptr i64 {both} to {kind}"]
 
 
+def packet_field(lowering: Lowering, kind: str, offset: int, result: str) -> list[str]:
+    """IR of a value in the dispatch packet."""
+    packet, place = lowering.fresh(), lowering.fresh()
+    return [
+        *_pair(lowering, "dispatch_ptr", packet, _CONSTANT),
+        f"{place} = getelementptr i8, {_CONSTANT} {packet}, i64 {offset}",
+        f"{result} = load {kind}, {_CONSTANT} {place}, align {bits_of(kind) // 8}, !invariant.load !{{}}",
+    ]
+
+
 def _field(source: str, shift: int, bits: int, lowering: Lowering, result: str) -> list[str]:
     moved = lowering.fresh()
     return [f"{moved} = lshr i32 {source}, {shift}", f"{result} = and i32 {moved}, {(1 << bits) - 1}"]

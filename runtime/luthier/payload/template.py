@@ -107,6 +107,8 @@ class Template:
     stack: Stack | None = None
     plain: PlainCount | None = None
     """What it counts, if it does nothing else."""
+    lds: int = 0
+    """Bytes of LDS that a work-group needs more."""
 
     @functools.cached_property
     def clobber_mask(self) -> int:
@@ -273,6 +275,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         _hands_in(code, isa, waits, taken_in, [_STACK_POINTER] if size else []),
         Stack(_STACK_POINTER, size) if size else None,
         payload.plain,
+        payload.lds,
     )
 
 
