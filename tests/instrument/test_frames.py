@@ -129,6 +129,62 @@ def test_no_site_is_refused_where_every_register_is_live(
     assert after.private_segment_fixed_size > object.kernels["crowded"].private_segment_fixed_size
 
 
+AGPR_TARGETS = ["gfx908", "gfx90a", "gfx942", "gfx950"]
+WIDE = """
+__device__ uint64_t waves = 0, noise = 0, lanes = 0;
+
+/// Many vector registers, no private memory.
+LUTHIER_HOOK_ANNOTATE wide(uint32_t site, uint32_t register_) {
+  uint32_t part[20], sum = 0;
+  for (uint32_t i = 0; i < 20; ++i) part[i] = register_ * (i + site) ^ (register_ >> i);
+  for (uint32_t i = 0; i < 20; ++i) sum = sum * 3 + part[(i * 5) % 20] * part[(i * 11) % 20];
+  atomicAdd(reinterpret_cast<unsigned long long *>(&noise), static_cast<unsigned long long>(sum));
+  atomicAdd(reinterpret_cast<unsigned long long *>(&lanes), 1ull);
+}
+
+/// Runs with lanes that are not active.
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&waves, 1); }
+"""
+
+
+class WideEverywhere(Everywhere):
+    def arguments(self, index: int) -> tuple:
+        return () if self.name == "count" else (index % SITES, reg("v0"))
+
+    def expected(self, task, counts):
+        if self.name == "count":
+            return {"waves": int(counts.executions.sum())}
+        return {"lanes": int(counts.active_lanes.sum())}
+
+
+@pytest.mark.parametrize("free", [True, False], ids=["free", "none"])
+@pytest.mark.parametrize("hook", ["wide", "count"])
+@pytest.mark.parametrize("target", AGPR_TARGETS)
+def test_agprs_before_private_memory(compile_object, make_module, target: str, hook: str, free: bool) -> None:
+    """Every VGPR is live, and AGPRs that cost nothing are there or all in use."""
+    vectors, scalars = registers_of(target)
+    source = crowded(target, vectors, scalars)
+    if target != "gfx908":  # one file: AGPRs cost nothing where waves have the most registers anyhow
+        vectors = 256
+        source = crowded(target, vectors, scalars).replace("bounds__(1024)", "bounds__(256)")
+    named = f"a{5 if free else vectors - 1}"
+    moves = f"v_accvgpr_write_b32 {named}, %1\\n s_nop 4\\n v_accvgpr_read_b32 %0, {named}\\n s_nop 4"
+    use = f'asm volatile("{moves}" : "=v"(v) : "v"(v) : "{named}");'
+    object = load_object(compile_object(source.replace("if (i % 3)", f"{use} if (i % 3)"), target))
+    tool = WideEverywhere(make_module(WIDE, *AGPR_TARGETS), hook)
+    verdict = verify_kernel(object, tool, PLAN, strict=True)
+    assert verdict.problems == ()
+    patched = patch_object(object, tool.instrument, strict=True)
+    (report,) = patched.report.kernels
+    before, (after,) = object.kernels["crowded"], load_object(patched.data).kernels.values()
+    cost = dict(zip(patched.report.cost().columns, patched.report.cost().rows[0], strict=True))
+    assert (cost["in AGPRs"], cost["spilling"]) == (report.in_agprs, report.spilling)
+    assert (report.in_agprs > 0, report.spilling > 0) == (free, not free)
+    assert (after.private_segment_fixed_size > before.private_segment_fixed_size) == (not free)
+    assert report.waves_per_simd[0] == report.waves_per_simd[1]
+    assert after.descriptor.agprs >= before.descriptor.agprs
+
+
 def with_dynamic_stack(object):
     """The object, its kernel said to need private memory of a size known only when it runs."""
     editor = ObjectEditor(object)

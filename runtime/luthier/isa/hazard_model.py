@@ -85,6 +85,19 @@ class HazardModel:
         return self._most("states", lambda one: one.kind in MATRIX_KINDS)
 
     @cached_property
+    def before_agpr_moves(self) -> int:
+        """Most wait states that a move to or from an AGPR may need behind anything but a matrix instruction."""
+        return self._most("states", lambda one: one.kind not in MATRIX_KINDS, lambda one: "v_accvgpr" in one.kind)
+
+    @cached_property
+    def behind_agpr_moves(self) -> int:
+        """Most wait states that any instruction may need behind a move of an AGPR to a VGPR."""
+        return self._most(
+            "states",
+            lambda one: one.kind == "v_accvgpr_read" or (one.kind.startswith("VALU") and one.role == "writes VGPRs"),
+        )
+
+    @cached_property
     def behind_wmma(self) -> int:
         """Most vector instructions that must be between a WMMA and a vector instruction that is none."""
         return self._most("vector instructions", lambda one: "WMMA" in one.kind, lambda one: "VALU" in one.kind)

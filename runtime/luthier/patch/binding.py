@@ -8,10 +8,12 @@ meanwhile. A point without enough registers is refused.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from luthier.isa.registers import EXEC, M0, SCC, SGPRS, VCC, VGPRS, mask_of
+from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, mask_of
 from luthier.lifting import Live
 from luthier.patch.copies import holder, needs_spare
 from luthier.payload.template import Group, Template
@@ -27,8 +29,14 @@ class RegisterBudget:
     vgpr_limit: int
     spill: bool = False
     """Whether payloads may keep VGPRs in private memory."""
+    homes: int = 0
+    """Bit set of the AGPR units that nothing in the kernel uses, where payloads may keep VGPRs."""
     untouched: int = -1
     """Bit set of the SGPR units that the application never touches, where payloads had better take these."""
+
+
+Spill = Literal["not", "AGPRs", "memory"]
+"""Where a payload keeps live VGPRs that it overwrites: in none, AGPRs, or private memory."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +58,15 @@ class Binding:
     spare: int | None = None
     """SGPR unit for outputs that go round in a circle."""
     spilled: tuple[int, ...] = ()
-    """Live VGPR units among them, kept in private memory while the payload runs: their active lanes."""
+    """Live VGPR units among them, kept elsewhere while the payload runs: their active lanes."""
     spilled_whole: tuple[int, ...] = ()
     """The same: all of their lanes."""
     frame: int | None = None
-    """SGPR unit for the place in private memory of what is spilled."""
+    """SGPR unit for the place in private memory of what is spilled, if it is there."""
+    homes: tuple[int, ...] = ()
+    """AGPR units of what is spilled, `spilled` first, if it is there."""
     kept_scc: int | None = None
-    """SGPR unit that keeps SCC while `spilled_whole` are spilled, where SCC is live."""
+    """SGPR unit that keeps SCC while EXEC is turned round for lanes that are not active, where SCC is live."""
     link: int | None = None
     """First of the two SGPR units with the address to go back to, of a payload that is called; its callers put its
     inputs where it wants them, and `sources` is empty."""
@@ -67,7 +77,7 @@ class Binding:
     @functools.cached_property
     def _hash(self) -> int:
         parts = self.units, self.saved, self.sources, self.temporaries, self.parked, self.parking, self.spare
-        return hash((*parts, self.spilled, self.spilled_whole, self.frame, self.kept_scc, self.link))
+        return hash((*parts, self.spilled, self.spilled_whole, self.frame, self.homes, self.kept_scc, self.link))
 
     @functools.cached_property
     def fixed(self) -> list[int]:
@@ -82,12 +92,19 @@ class Binding:
     @functools.cached_property
     def spill_size(self) -> int:
         """Bytes of private memory a lane for what is spilled, a multiple of 16."""
+        if self.frame is None:
+            return 0
         return -(-4 * (len(self.spilled) + len(self.spilled_whole)) // 16) * 16
 
     @functools.cached_property
     def sgprs(self) -> int:
         """SGPRs a kernel needs for this binding."""
         return (self.temporaries & _range_mask(SGPRS.start, len(SGPRS))).bit_length()
+
+    @functools.cached_property
+    def agprs(self) -> int:
+        """AGPRs a kernel needs for this binding."""
+        return max(self.homes, default=AGPRS.start - 1) - AGPRS.start + 1
 
     @functools.cached_property
     def vgprs(self) -> int:
@@ -192,7 +209,7 @@ def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], liv
             and live.all_bits >> binding.parking & 1
             and binding.parking not in binding.spilled_whole
         )
-        or (binding.spilled_whole and binding.kept_scc is None and live.active_bits >> SCC & 1)
+        or ((binding.spilled_whole or binding.homes) and binding.kept_scc is None and live.active_bits >> SCC & 1)
         or binding.sources != sources
     ):
         return False
@@ -219,12 +236,12 @@ def bind(
         wave_size: lanes a wave.
         called: whether it is for a payload that is called: with a `Binding.link`.
     """
-    for park, spill in ((False, False), (True, False), (False, True), (True, True)):
-        if spill and not budget.spill:
-            break
-        binding = _bind(template, sources, live, budget, wave_size, park=park, spill=spill, called=called)
-        if binding is not None:
-            return binding
+    possible: Mapping[Spill, bool] = {"not": True, "AGPRs": budget.homes != 0, "memory": budget.spill}
+    for spill in (one for one, may in possible.items() if may):
+        for park in (False, True):
+            binding = _bind(template, sources, live, budget, wave_size, park=park, spill=spill, called=called)
+            if binding is not None:
+                return binding
     return None
 
 
@@ -275,7 +292,7 @@ def _bind(
     wave_size: int,
     *,
     park: bool,
-    spill: bool,
+    spill: Spill,
     called: bool,
 ) -> Binding | None:
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
@@ -285,17 +302,17 @@ def _bind(
     tiers = [budget.untouched & scalars[0] & ~keep, scalars[0] & ~keep, scalars[1] & ~keep]
     scalar = _Allocator(tiers, [scalars[0] & ~fixed_places] if park else [])
     vectors = [_range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
-    vector = _Allocator([mask & ~keep for mask in vectors], [vectors[0] & ~fixed_places] if spill else [])
+    vector = _Allocator([mask & ~keep for mask in vectors], [vectors[0] & ~fixed_places] if spill != "not" else [])
     frame = kept_scc = None
-    if spill:
+    if spill != "not":
         if template.destinations & mask_of(EXEC):
             return None  # what was spilled in some lanes must come back in the same
         # Needed before anything can be parked, so these must be dead.
         dead = _Allocator(tiers)
-        frame = dead.take(1, 1, 0)
-        whole = live.active_bits >> SCC & 1 and (park or template.writes_inactive_lanes)
+        frame = dead.take(1, 1, 0) if spill == "memory" else None
+        whole = live.active_bits >> SCC & 1 and (park or template.writes_inactive_lanes or spill == "AGPRs")
         kept_scc = dead.take(1, 1, 0) if whole else None
-        if frame is None or (whole and kept_scc is None):
+        if (spill == "memory" and frame is None) or (whole and kept_scc is None):
             return None
         scalar.taken = dead.taken
     units: dict[int, int] = {}
@@ -335,13 +352,18 @@ def _bind(
     if parked:
         dead = _Allocator([mask & ~live.all_bits & ~keep & ~vector.taken for mask in vectors])
         parking = dead.take(1, 1, 0)
-        if parking is None and spill:
+        if parking is None and spill != "not":
             dead = _Allocator([vectors[0] & ~fixed_places & ~vector.taken])
             parking = dead.take(1, 1, 0)
             spilled_whole += [] if parking is None else [parking]
         if parking is None or len(parked) > wave_size:
             return None
         vector.taken |= dead.taken
+    homes: tuple[int, ...] = ()
+    if spill == "AGPRs":
+        homes = tuple(itertools.islice(_bits(budget.homes), len(spilled) + len(spilled_whole)))
+        if len(homes) < len(spilled) + len(spilled_whole):
+            return None
     taken = scalar.taken | vector.taken
     return Binding(
         tuple(sorted(units.items())),
@@ -354,6 +376,7 @@ def _bind(
         tuple(spilled),
         tuple(spilled_whole),
         frame,
+        homes,
         kept_scc,
         link,
     )

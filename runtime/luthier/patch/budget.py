@@ -9,7 +9,7 @@ import numpy as np
 from luthier.budgets import HookBudget
 from luthier.isa import OperandKind
 from luthier.isa.hazard_parties import pairs
-from luthier.isa.registers import VGPRS
+from luthier.isa.registers import AGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.binding import RegisterBudget
 
@@ -33,7 +33,8 @@ def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> 
         limit = descriptor.architected_vgprs
     # A payload runs with upper bits of VGPR numbers that are 0.
     vgprs, limit = min(descriptor.architected_vgprs, target.named_vgprs), min(limit, target.named_vgprs)
-    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit)
+    homes = 0 if asked is not None and asked.on_excess == "refuse" else _homes(lifted, limit)
+    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit, homes=homes)
     if target.scalar_wait is None:
         return budget
     # What the application does not touch meets none of its instructions.
@@ -42,6 +43,22 @@ def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> 
         reads, writes, _ = native.together(block.first, block.last)
         touched |= reads | writes
     return replace(budget, untouched=~pairs(touched))
+
+
+def _homes(lifted: LiftedRepresentation, vgpr_limit: int) -> int:
+    """AGPRs that nothing in a kernel uses and that cost no occupancy, as a bit set of units: those that it has, and
+    where they share a file with VGPRs, what is left beside so many of these."""
+    target, descriptor = lifted.target, lifted.kernel.descriptor
+    if not target.has_agprs or lifted.unknown or named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
+        return 0
+    count = descriptor.agprs
+    if target.unified_vgprs:
+        size = lifted.wave_size
+        waves = target.occupancy(max(descriptor.vgprs, vgpr_limit), size)
+        granule = target.vgpr_allocation_granule(size)
+        same = target.vgpr_file_size(size) // waves // granule * granule if waves else 0
+        count = max(count, min(same - -(-vgpr_limit // 4) * 4, target.addressable_vgprs))
+    return mask_of(AGPRS[named_registers(lifted, AGPRS) : count])
 
 
 def named_registers(lifted: LiftedRepresentation, file: range) -> int:

@@ -15,7 +15,7 @@ from luthier.isa.registers import SGPRS, mask_of
 from luthier.isa.waits import Limit, wait_model
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
-from luthier.patch.frame import Spills
+from luthier.patch.frame import spills_of
 from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
 from luthier.patch.scalar_reads import Leftovers, copies_settled, settled
 from luthier.payload.template import Template
@@ -174,7 +174,7 @@ def emit(
         unpark = [f"v_readlane_b32 {unit_text(unit)}, {lanes}, {lane}" for lane, unit in enumerate(binding.parked)]
         save = park + save
         final = [*unpark, *waits_after_readlane(isa.target.target)]
-    spills = Spills(binding, frame, isa.target.target, isa.wave_size)
+    spills = spills_of(binding, frame, isa.target.target, isa.wave_size)
     save = spills.save() + save
     final += spills.restore()
     if template.stack is not None:

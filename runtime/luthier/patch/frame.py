@@ -1,4 +1,5 @@
-"""Private memory for payloads: where it is in a kernel, and what has to be done at the kernel's entry to have it.
+"""Where payloads keep live vector registers: AGPRs that nobody uses; private memory, where that is in a kernel, and
+what has to be done at the kernel's entry to have it.
 
 A payload's frame lies above all private memory that the kernel and what it calls can use, so its place, a byte offset
 within each lane's memory, is the same everywhere in a kernel. What is spilled comes first, then the stack of the hook.
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from luthier.isa.hazard_model import hazard_model
 from luthier.isa.registers import EXEC_LO, FLAT_SCRATCH_SGPR, SCC, unit_name
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.binding import Binding
 from luthier.patch.copies import copy_text
+from luthier.patch.hazards import wait_states
 from luthier.patch.scalar_reads import settled
 
 ALIGNMENT = 16
@@ -71,6 +74,62 @@ def set_flat_scratch(target: Target, init: int, offset: int) -> list[str]:
     return [*lines, f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_LO), {low}", f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_HI), {high}"]
 
 
+def spills_of(binding: Binding, place: int, target: Target, wave_size: int) -> Spills | Moves:
+    """The code that keeps what a binding spills; args as of `Spills`."""
+    return Moves(binding, target, wave_size) if binding.homes else Spills(binding, place, target, wave_size)
+
+
+class Moves:
+    """Code that keeps what a binding spills in AGPRs.
+
+    Whether moves to and from AGPRs heed EXEC is not documented. So all lanes are saved, by turning EXEC round between
+    two writes; then it does not matter which lanes come back, but for those that the payload may have changed.
+    """
+
+    def __init__(self, binding: Binding, target: Target, wave_size: int) -> None:
+        self._binding = binding
+        self._target = target
+        self._wave_size = wave_size
+        self._hazards = hazard_model(target, wave_size)
+
+    def save(self) -> list[str]:
+        """Assembly before anything of the payload is overwritten."""
+        units = (*self._binding.spilled, *self._binding.spilled_whole)
+        writes = [
+            f"v_accvgpr_write_b32 {unit_name(home)}, {unit_name(unit)}"
+            for home, unit in zip(self._binding.homes, units, strict=True)
+        ]
+        return [*wait_states(self._hazards.before_agpr_moves), *self._in_all_lanes(writes)]
+
+    def restore(self) -> list[str]:
+        """Assembly after the payload."""
+        binding = self._binding
+        homes = binding.homes[: len(binding.spilled)], binding.homes[len(binding.spilled) :]
+        some, whole = (
+            [f"v_accvgpr_read_b32 {unit_name(unit)}, {unit_name(home)}" for home, unit in zip(*pair, strict=True)]
+            for pair in zip(homes, (binding.spilled, binding.spilled_whole), strict=True)
+        )
+        states = wait_states(self._hazards.before_agpr_moves), wait_states(self._hazards.behind_agpr_moves)
+        return [*states[0], *some, *(self._in_all_lanes(whole) if whole else []), *states[1]]
+
+    def _in_all_lanes(self, lines: list[str]) -> list[str]:
+        return in_all_lanes(lines, self._binding.kept_scc, self._target, self._wave_size)
+
+
+def in_all_lanes(lines: list[str], kept_scc: int | None, target: Target, wave_size: int) -> list[str]:
+    """`lines` in the lanes that are active, and then in the others.
+
+    Args:
+        kept_scc: SGPR unit that keeps SCC meanwhile, where SCC is live.
+    """
+    mask = "exec" if wave_size > 32 else unit_name(EXEC_LO)
+    others = f"s_not_b{wave_size} {mask}, {mask}"
+    wholly = [*lines, others, *lines, others]
+    if kept_scc is None:
+        return wholly
+    return [*settled(target, [copy_text(kept_scc, SCC)]), *wholly, copy_text(SCC, kept_scc)]
+
+
 class Spills:
     """Code that keeps what a binding spills in private memory.
 
@@ -112,11 +171,5 @@ class Spills:
         lines = each(binding.spilled, 0)
         if binding.spilled_whole:
             whole = each(binding.spilled_whole, len(binding.spilled))
-            bits, mask = self._wave_size, "exec" if self._wave_size > 32 else unit_name(EXEC_LO)
-            others = f"s_not_b{bits} {mask}, {mask}"
-            wholly = [*whole, others, *whole, others]
-            if binding.kept_scc is not None:
-                keep = settled(self._target, [copy_text(binding.kept_scc, SCC)])
-                wholly = [*keep, *wholly, copy_text(SCC, binding.kept_scc)]
-            lines += wholly
+            lines += in_all_lanes(whole, binding.kept_scc, self._target, self._wave_size)
         return lines

@@ -79,6 +79,8 @@ class PatchedKernel:
     sgprs: int
     """SGPRs that payloads need, beyond what the kernel has or not."""
     vgprs: int
+    agprs: int
+    """AGPRs that payloads keep the application's VGPRs in: so many from a0 on."""
     report: KernelReport
     counters: KernelCounters | None
     """What cells of its own say, where it has such."""
@@ -169,7 +171,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     if splicer.lds:
         changes["group_segment_fixed_size"] = lifted.kernel.group_segment_fixed_size + splicer.lds
     descriptor = replace(lifted.kernel.descriptor, **changes).with_registers(
-        vgprs=splicer.vgprs or None, agprs=lifted.kernel.agpr_count, sgprs=splicer.sgprs or None
+        vgprs=splicer.vgprs or None, agprs=_agprs(lifted.kernel, splicer.agprs), sgprs=splicer.sgprs or None
     )
     return PatchedKernel(
         lifted.kernel,
@@ -181,6 +183,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         descriptor,
         splicer.sgprs,
         splicer.vgprs,
+        splicer.agprs,
         _report(task, placed, descriptor, splicer, instructions, calls),
         splicer.counting.result,
         placed.moved(),
@@ -545,6 +548,13 @@ class _Placed:
             yield PcLiteral(fields[0], fields[1], pc, target, base, int(code.addresses[reference.low]))
 
 
+def _agprs(kernel: Kernel, needed: int) -> int | None:
+    """AGPRs that a patched kernel is to have, of which payloads need so many; None: as many as it has."""
+    if not needed:
+        return kernel.agpr_count
+    return max(needed, kernel.descriptor.agprs if kernel.agpr_count is None else kernel.agpr_count)
+
+
 def _report(
     task: InstrumentationTask,
     placed: _Placed,
@@ -579,6 +589,7 @@ def _report(
         splicer.excess,
         _unresolved(lifted),
         (before.group_segment_fixed_size, after.group_segment_fixed_size),
+        splicer.in_agprs,
     )
 
 

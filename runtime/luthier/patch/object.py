@@ -293,7 +293,9 @@ def updated_metadata(
 
 def _update_row(row: dict[str, Any], kernel: PatchedKernel, target: Target, vgprs: int, sgprs: int) -> None:
     """Register counts as the compiler reports them: what is used, not what is allocated."""
-    if ".vgpr_count" in row and kernel.vgprs:
+    if ".agpr_count" in row:
+        row[".agpr_count"] = max(row[".agpr_count"], kernel.agprs)
+    if ".vgpr_count" in row and (kernel.vgprs or kernel.agprs):
         used = kernel.vgprs
         if target.unified_vgprs and row.get(".agpr_count"):
             used = vgprs  # AGPRs come after the rounded VGPRs

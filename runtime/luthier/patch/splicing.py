@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -53,6 +54,17 @@ def splice(task: InstrumentationTask, *, strict: bool) -> Splicer:
     return Splicer(task, strict=strict, spill=True, left_out=left_out)
 
 
+def _named_by(task: InstrumentationTask, templates: Templates) -> int:
+    """Bit set of the application's units that hooks read or write."""
+    units = 0
+    for call in {insertion.call: None for insertion in task.insertions}:
+        template = templates.of(call)
+        if not isinstance(template, LuthierError):
+            own = (taken.source.unit for taken in template.inputs if taken.source.argument is None)
+            units |= mask_of((*own, *itertools.chain.from_iterable(call.sources))) | template.destinations
+    return units
+
+
 class Splicer:
     """Compiles and binds the insertions of one task.
 
@@ -74,10 +86,11 @@ class Splicer:
         counting: what is counted.
         refusals: what was left out.
         state: where launch state is, for the hooks that use it.
-        sgprs, vgprs: registers the kernel needs for what was spliced.
+        sgprs, vgprs, agprs: registers the kernel needs for what was spliced.
         lds: bytes of LDS that a work-group needs more.
         starved: insertions, by their numbers, at whose points there were too few registers.
         spilling: how many insertions keep registers in private memory.
+        in_agprs: how many keep them in AGPRs.
         excess: how many have more VGPRs than the task's budget.
 
     Raises:
@@ -99,7 +112,8 @@ class Splicer:
         refusals = Refusals(self.lifted, strict=strict)
         templates = Templates(self.lifted)
         self.state = self._plan_state(task, templates, spill)
-        self.budget = replace(self.budget, spill=spill and not self.state.no_frame)
+        homes = 0 if task.edits else self.budget.homes & ~_named_by(task, templates)
+        self.budget = replace(self.budget, spill=spill and not self.state.no_frame, homes=homes)
         uses = Uses(self.lifted, templates, self._files, self.state, refusals)
         sites = uses.sites(task.insertions, left_out)
         self.lds = uses.lds
@@ -130,11 +144,13 @@ class Splicer:
         bindings = [self._payloads.bindings[number] for _, number in bound]
         self.sgprs = max(self.counting.sgprs, self.state.sgprs, *(binding.sgprs for binding in set(bindings)))
         self.vgprs = max(self.counting.vgprs, self.state.vgprs, *(binding.vgprs for binding in set(bindings)))
+        self.agprs = max((binding.agprs for binding in set(bindings)), default=0)
         self._need_registers(self.edited.units)
         counted = [site.at for site in hoisted] if self.hoisted[1] else []
         soft = self._asked.vgpr_limit(task.lifted) if self._asked else self.budget.vgpr_limit
         bindings = [self._payloads.bindings[number] for site, number in bound if site.insertion is not None]
         self.spilling = sum(binding.spill_size > 0 for binding in bindings)
+        self.in_agprs = sum(bool(binding.homes) for binding in bindings)
         self.excess = sum(binding.vgprs > soft for binding in bindings)
         self.sites = len({*(site.at for site, _ in bound if site.insertion is not None), *counted})
         self.refusals = sorted(refusals.found, key=lambda refusal: refusal.insertion or 0)
