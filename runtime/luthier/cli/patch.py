@@ -140,6 +140,10 @@ def print_report(report: PatchReport) -> None:
             print(f"  {row.hoisted} hooks that do nothing but count are counted in registers, until waves end")
         if row.calls:
             print(f"  {row.calls} hooks call one of {row.shared} payloads that are placed once")
+        if row.in_agprs:
+            print(f"  {row.in_agprs} hooks keep registers in AGPRs while they run")
+        if row.lds[0] != row.lds[1]:
+            print(f"  a work-group has {row.lds[1]} bytes of LDS, {row.lds[0]} without hooks")
         if row.spilling:
             print(f"  {row.spilling} hooks keep registers in private memory while they run")
         if row.excess:
