@@ -110,6 +110,26 @@ class Module:
             found = self._codes[wave_size] = Code(isa, ranges)
         return found
 
+    def rewrite(self, address: int, data: bytes) -> None:
+        """Put other instructions into the place of as many that take the same bytes, as it is loaded: its `object`
+        stays. So much is tried with one kernel without loading it again; what was decoded and found out of the others
+        stays.
+
+        Args:
+            address: virtual address of the first one.
+
+        Raises:
+            DeviceError: other instructions are there, or control does not simply go on behind one of them.
+        """
+        sizes = {*self._codes, *(kernel.wave_size for kernel in self.object.kernels.values())}
+        codes = [self.code(size) for size in sizes]
+        with self.device.exclusive:
+            for code in codes:
+                code.rewrite(address, data)
+            host = self.image.host(address)
+            holder = next(one for one in self.image.allocations if one.address <= host < one.end)
+            holder.view()[host - holder.address :][: len(data)] = np.frombuffer(data, np.uint8)
+
     def unload(self) -> None:
         """Give the memory back; its kernels must not be launched any more."""
         for channel in self.channels.values():
@@ -266,7 +286,8 @@ class EmulatedDevice:
         self._findings: tuple[Finding | WaitFinding | LaunchHazard, ...] = ()
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
-        self._lock = threading.Lock()
+        self.exclusive = threading.Lock()
+        """Held by a launch, and by what must not happen meanwhile."""
         self._executor = Executor(self.threads)
         # What the queue pointer points to: amd_queue_t, with the aperture words that old code objects read.
         queue = self.memory.allocate(256, "queue")
@@ -380,7 +401,7 @@ class EmulatedDevice:
         """
         if self._session is not None and self._session is not threading.current_thread():
             raise DeviceError("a debug session is open on this device: close it first", kernel=handle.name)
-        with self._lock:
+        with self.exclusive:
             code = handle.module.code(handle.kernel.wave_size)
             checker = None if self._checks is None else self._checks.checker(handle.name)
             watch = None if self._checks is None else self._checks.launch_watch(code, handle.name)

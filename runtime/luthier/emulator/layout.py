@@ -333,8 +333,12 @@ MET = Layout(consumer=4, producer=4, hit=4, wave=4, group=8)
 """A hazard that a wave met: records, the producer's or ABSENT; the index of the HIT."""
 FOLLOW_ENDS = 1 << 63
 FOLLOW_SHIFT = 32
-"""What WATCH.follow gives for a state and a record: the next state, above it the index of the first HIT + 1 or 0 for
-none; FOLLOW_ENDS: nothing is known behind it."""
+TRANSITION = Layout(key=8, next=8)
+"""A step of the automaton of hazards. key: a record, above it (FOLLOW_SHIFT) the state before. next: the state behind
+it, above that the index of the first HIT + 1 or 0 for none; FOLLOW_ENDS: nothing is known behind it."""
+FOLLOW_MOST = 64
+"""TRANSITIONs that WATCH.follow fills in at most: one for a state and a record, and those of the records behind it that
+are executed next, as far as they are new. It gives how many."""
 LOOK_BACK = 256
 """Instructions of a wave among which the producer of a hazard is looked for."""
 WATCH = Layout(
@@ -345,8 +349,10 @@ WATCH = Layout(
     found=8,  # FOUNDs
     capacity=8,
     count=8,  # of FOUNDs, more than the capacity where some are lost
-    follow=8,  # function of a state and a record, that calls Python; 0 where hazards are not checked
+    follow=8,  # function of a state, a record and the place for TRANSITIONs, in Python; 0 where hazards are not checked
     automaton=8,  # its number: others have other states
+    forgotten=8,  # 32-bit records, in the order in which their transitions became other ones
+    forgotten_count=8,
     hits=8,  # HITs
     met=8,  # METs
     met_capacity=8,

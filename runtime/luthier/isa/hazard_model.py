@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -61,6 +61,16 @@ class HazardModel:
                 if (roles := tuple(one.units for one in rule.hazard.parties(name) if one.may_be(opcode)))
             }
         return known
+
+    def met_by(self, opcodes: Iterable[Opcode]) -> frozenset[int]:
+        """Numbers of the rules that code with these opcodes may break: all parties without which there is no hazard are
+        among them."""
+        there = {place for opcode in opcodes for place in self.parts(opcode)}
+        return frozenset(
+            rule.number
+            for rule in self.rules
+            if all((rule.number, name) in there for name in NEEDED if rule.hazard.parties(name))
+        )
 
     @cached_property
     def longest(self) -> int:
@@ -128,6 +138,8 @@ class HazardModel:
 
 ALWAYS = ROLES[""]
 """Of instructions that take part whatever their operands are."""
+NEEDED = ("producer", "consumer", "middle")
+"""Fields of `Hazard` without whose parties there is none."""
 PARTS = ("producer", "consumer", "middle", "cleared_by", "disarmed_by", "forgotten_by")
 """Fields of `Hazard` that name parties."""
 
@@ -151,10 +163,12 @@ class Ticks(NamedTuple):
 
 
 _NOP_FIELD = 15
+_VECTOR, _TRANSCENDENTAL = int(InstructionFlag.VALU), int(InstructionFlag.TRANS)
+_NO_VECTOR = int(InstructionFlag.VMEM | InstructionFlag.FLAT)
 
 
 def ticks(opcode: Opcode, values: list[int]) -> Ticks:
     """What an instruction counts between two others (LLVM, getNumWaitStates)."""
     states = (values[0] & _NOP_FIELD) + 1 if opcode.pseudo == "S_NOP" else 1
-    vector = opcode.flags & InstructionFlag.VALU and not opcode.flags & (InstructionFlag.VMEM | InstructionFlag.FLAT)
-    return Ticks(states, int(bool(vector)), int(bool(opcode.flags & InstructionFlag.TRANS)))
+    flags = int(opcode.flags)
+    return Ticks(states, int(bool(flags & _VECTOR and not flags & _NO_VECTOR)), int(bool(flags & _TRANSCENDENTAL)))

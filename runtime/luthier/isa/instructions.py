@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +111,59 @@ class InstructionArray:
             (OperandKind(kind), int(value))
             for kind, value in zip(self.operand_kind[begin:end], self.operand_value[begin:end], strict=True)
         ]
+
+    def replaced(self, others: InstructionArray) -> InstructionArray:
+        """The same with `others` in place of those at their address.
+
+        Raises:
+            ValueError: they are not as many, or of other bytes.
+        """
+        addresses = self.addresses
+        first = int(np.searchsorted(addresses, others.address))
+        end = first + len(others)
+        begins, ends = others.address - self.address, others.address - self.address + len(others.code)
+        boundaries = [*self.offset.tolist()[first : end + 1], len(self.code)]
+        if end > len(self) or boundaries[0] != begins or boundaries[len(others)] != ends:
+            raise ValueError(f"other instructions than those at {others.address:#x}")
+        low, high = int(self.operand_start[first]), int(self.operand_start[end])
+        more = len(others.operand_kind) - (high - low)
+
+        def joined(name: str, begin: int, behind: int) -> NDArray[Any]:
+            mine = getattr(self, name)
+            return np.concatenate([mine[:begin], getattr(others, name), mine[behind:]])
+
+        return InstructionArray(
+            self.address,
+            self.code[:begins] + others.code + self.code[ends:],
+            np.concatenate([self.offset[:first], others.offset + begins, self.offset[end:]]),
+            joined("size", first, end),
+            joined("opcode", first, end),
+            joined("flags", first, end),
+            joined("target", first, end),
+            np.concatenate(
+                [self.operand_start[:first], others.operand_start[:-1] + low, self.operand_start[end:] + more]
+            ).astype(np.int32),
+            joined("operand_kind", low, high),
+            joined("operand_value", low, high),
+        )
+
+    def part(self, first: int, end: int) -> InstructionArray:
+        """Those from `first` up to, not including, `end`."""
+        begin = int(self.offset[first])
+        behind = int(self.offset[end]) if end < len(self) else len(self.code)
+        low, high = int(self.operand_start[first]), int(self.operand_start[end])
+        return InstructionArray(
+            self.address + begin,
+            self.code[begin:behind],
+            self.offset[first:end] - begin,
+            self.size[first:end],
+            self.opcode[first:end],
+            self.flags[first:end],
+            self.target[first:end],
+            self.operand_start[first : end + 1] - low,
+            self.operand_kind[low:high],
+            self.operand_value[low:high],
+        )
 
     def bytes_of(self, index: int) -> bytes:
         """The encoding of one instruction."""

@@ -11,7 +11,7 @@ constexpr unsigned kFirstBits = 10;
 }  // namespace
 
 void Hazards::begin(const char *watch, unsigned waves, const char *group) {
-  follow_ = pointer<uint64_t (*)(uint32_t, uint32_t)>(watch, watch::follow);
+  follow_ = pointer<Follow>(watch, watch::follow);
   if (!follow_)
     return;
   watch_ = watch;
@@ -20,6 +20,12 @@ void Hazards::begin(const char *watch, unsigned waves, const char *group) {
     automaton_ = get(watch, watch::automaton);
     table_.clear();
     resize(kFirstBits);
+    forgotten_ = get(watch, watch::forgotten_count);
+  }
+  if (const uint64_t count = get(watch, watch::forgotten_count); count != forgotten_) {
+    const auto *records = pointer<const uint32_t *>(watch, watch::forgotten);
+    forget({records + forgotten_, records + count});
+    forgotten_ = count;
   }
   waves_.resize(waves);
   for (Wave &wave : waves_) {
@@ -40,20 +46,30 @@ void Hazards::resize(unsigned bits) {
       insert(each);
 }
 
+void Hazards::forget(const std::unordered_set<uint32_t> &records) {
+  for (Transition &each : table_)
+    if (each.key != ~0ull && records.count(static_cast<uint32_t>(each.key)))
+      each.key = ~0ull;
+  resize(64 - shift_);  // what was behind them is found again
+}
+
 void Hazards::insert(const Transition &made) {
   uint64_t at = made.key * 0x9E3779B97F4A7C15 >> shift_;
-  while (table_[at].key != ~0ull)
+  while (table_[at].key != ~0ull && table_[at].key != made.key)
     at = (at + 1) & (table_.size() - 1);
+  known_ += table_[at].key == ~0ull;
   table_[at] = made;
-  ++known_;
 }
 
 __attribute__((noinline)) uint64_t Hazards::learn(uint64_t key) {
-  const uint64_t next = follow_(static_cast<uint32_t>(key >> 32), static_cast<uint32_t>(key));
-  if (known_ * 2 >= table_.size())
-    resize(65 - shift_);
-  insert({key, next});
-  return next;
+  Transition made[FOLLOW_MOST];
+  const uint64_t count = follow_(static_cast<uint32_t>(key >> FOLLOW_SHIFT), static_cast<uint32_t>(key), made);
+  for (uint64_t index = 0; index < count; ++index) {
+    if (known_ * 2 >= table_.size())
+      resize(65 - shift_);
+    insert(made[index]);
+  }
+  return made[0].next;
 }
 
 // What happens seldom; whether the wave's state is known no more.

@@ -1,8 +1,8 @@
 // Hazards on the path that every wave goes.
 //
 // What an instruction does to the state of a wave is an automaton (luthier/emulator/inspection/hazards.py): for a state
-// and a record, the next state and what is met. Python makes it, one transition when it is first asked for; here
-// transitions are kept and followed, so the machine of the check of all paths is the only one.
+// and a record, the next state and what is met. Python makes it, transitions of a run of instructions when the first one
+// is asked for; here they are kept and followed, so the machine of the check of all paths is the only one.
 #pragma once
 
 #include <unordered_set>
@@ -14,7 +14,7 @@ namespace luthier {
 
 class Hazards {
 public:
-  // Makes ready for a launch; transitions stay where the automaton is the same.
+  // Makes ready for a launch; transitions stay where the automaton is the same and records were not rewritten.
   void begin(const char *watch, unsigned waves, const char *group);
   bool active() const { return follow_ != nullptr; }
 
@@ -55,12 +55,15 @@ private:
   uint64_t learn(uint64_t key);
   void insert(const Transition &made);
   void resize(unsigned bits);
+  void forget(const std::unordered_set<uint32_t> &records);
   bool special(Wave &wave, unsigned number, uint32_t record, uint64_t next);
   uint32_t producer_of(const Wave &wave, const char *hit) const;
 
-  uint64_t (*follow_)(uint32_t state, uint32_t record) = nullptr;
+  using Follow = uint64_t (*)(uint32_t state, uint32_t record, Transition *made);
+  Follow follow_ = nullptr;
   const char *watch_ = nullptr, *group_ = nullptr;
   uint64_t automaton_ = 0;
+  uint64_t forgotten_ = 0;  // records that transitions were forgotten of
   std::vector<Wave> waves_;
   std::vector<Transition> table_;
   unsigned shift_ = 64;

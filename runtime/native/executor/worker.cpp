@@ -129,7 +129,7 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
       watch_.add(copy.records.data(), copy.functions.data());
     }
   }
-  // Only where something was bound since: counts stay. More may be bound meanwhile: of a record the function is written
+  // Only where something was bound or rewritten since: counts stay. More may be bound meanwhile: of a record the function is written
   // last and read first.
   const char *source = pointer<const char *>(master, master::records);
   constexpr Field slots = layout::record::slots;
@@ -138,7 +138,8 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
     const uint64_t function =
         __atomic_load_n(reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset), __ATOMIC_ACQUIRE);
     uint64_t *own = watched_ ? &copy.functions[at / layout::record::kSize] : nullptr;
-    if ((own ? *own : get(mine, layout::record::function)) == function)
+    if ((own ? *own : get(mine, layout::record::function)) == function &&
+        !std::memcmp(mine + slots.offset, source + at + slots.offset, slots.size))
       continue;
     std::memcpy(mine + slots.offset, source + at + slots.offset, slots.size);
     if (own)

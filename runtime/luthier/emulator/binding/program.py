@@ -17,6 +17,7 @@ from luthier.emulator import layout
 from luthier.emulator.binding.records import NO_BRANCH, Mode, RecordBinder
 from luthier.emulator.ir.variant import Access, FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
+from luthier.errors import DeviceError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa.instructions import NO_TARGET, InstructionFlag, OperandKind
 from luthier.isa.registers import FLAT_SCRATCH_SGPR
@@ -35,6 +36,18 @@ def float_mode(key: int) -> FloatMode:
         *(key & 3, key >> 2 & 3, key >> 4 & 3, key >> 6 & 3),
         *(bool(key >> 8 & 1), bool(key >> 9 & 1), key >> 10 & 15, bool(key >> layout.OVERFLOW_KEY_SHIFT & 1)),
     )
+
+
+def _ends(part: InstructionArray) -> NDArray[np.bool_]:
+    """By instruction, whether the next one never follows."""
+    ends: NDArray[np.bool_] = (part.flags & _ENDS_OR_CALLS == _ENDS) | (part.opcode < 0)
+    return ends
+
+
+def _stops(part: InstructionArray) -> NDArray[np.bool_]:
+    """By instruction, whether another one than the next may follow."""
+    stops: NDArray[np.bool_] = (part.target != NO_TARGET) | _ends(part)
+    return stops
 
 
 Zeros = Callable[[int, Any], NDArray[Any]]
@@ -68,7 +81,14 @@ class Refusal:
     reason: str
 
 
-class Watcher(Protocol):
+class Forgetful(Protocol):
+    """What knows something of instructions (`inspection.hazards.HazardAutomaton`)."""
+
+    def forget(self, records: Iterable[int]) -> None:
+        """Other instructions are there now."""
+
+
+class Watcher(Forgetful, Protocol):
     """What has to know of instructions before they are executed (`inspection.waits.WaitFacts`)."""
 
     def fill(self, records: Iterable[int]) -> None:
@@ -104,9 +124,7 @@ class Code:
         count = 0
         for part in self.parts:
             self._starts.append(count)
-            places = (part.addresses - self.base) // 4
-            aligned = part.addresses % 4 == 0
-            self.index[places[aligned]] = ~(np.arange(len(part), dtype=np.uint32)[aligned] + np.uint32(count))
+            self._put_index(part, count)
             count += len(part) + 1  # one more record stands for running off the end
         self.count = count
         self._stops, self._falls_through, self._leads_to = self._find_stops()
@@ -121,7 +139,9 @@ class Code:
             for name in ("luthier_unbound", "luthier_unsupported")
         )
         self.watcher: Watcher | None = None
-        self.hazards: object = None
+        self.decoded: Forgetful | None = None
+        """Its instructions as checks look at them (`inspection.decoded`)."""
+        self.hazards: Forgetful | None = None
         """What is known of hazards in it (`inspection.hazards`)."""
         self.begin = self.count
         """The record where stepped waves start."""
@@ -131,18 +151,29 @@ class Code:
         """By record: SGPRs up to the last one that the instruction names, VCC and other specials not counted."""
         result = np.zeros(self.count, np.int32)
         for start, part in zip(self._starts, self.parts, strict=True):
-            registers = np.where(part.operand_kind == int(OperandKind.REGISTER), part.operand_value, 0)
-            numbers, which = np.unique(registers, return_inverse=True)
-            places = [self.isa.register(int(number)) if number else None for number in numbers]
-            ends = [
-                place.first_unit + place.unit_count if place and 0 <= place.first_unit < FLAT_SCRATCH_SGPR else 0
-                for place in places
-            ]
-            owners = np.repeat(np.arange(len(part)), np.diff(part.operand_start))
-            np.maximum.at(result, start + owners, np.array([0, *ends], np.int32)[1 + which])
+            result[start : start + len(part)] = self._sgprs_of(part)
         return result
 
+    def _sgprs_of(self, part: InstructionArray) -> NDArray[np.int32]:
+        registers = np.where(part.operand_kind == int(OperandKind.REGISTER), part.operand_value, 0)
+        numbers, which = np.unique(registers, return_inverse=True)
+        places = [self.isa.register(int(number)) if number else None for number in numbers]
+        ends = [
+            place.first_unit + place.unit_count if place and 0 <= place.first_unit < FLAT_SCRATCH_SGPR else 0
+            for place in places
+        ]
+        owners = np.repeat(np.arange(len(part)), np.diff(part.operand_start))
+        found = np.zeros(len(part), np.int32)
+        np.maximum.at(found, owners, np.array([0, *ends], np.int32)[1 + which])
+        return found
+
     # Places ---------------------------------------------------------------------------------------------------------
+
+    def _put_index(self, part: InstructionArray, first: int) -> None:
+        """Let addresses lead to the instructions there, whose records begin with `first`."""
+        places = (part.addresses - self.base) // 4
+        aligned = part.addresses % 4 == 0
+        self.index[places[aligned]] = ~(np.arange(len(part), dtype=np.uint32)[aligned] + np.uint32(first))
 
     def locate(self, record: int) -> tuple[InstructionArray, int] | None:
         """The decoded array and position of a record; None past the end of a range."""
@@ -156,6 +187,10 @@ class Code:
                 position = record - self._starts[number]
                 return (number, position) if position < len(self.parts[number]) else None
         return None
+
+    def goes_on(self, record: int) -> bool:
+        """Whether the next record is what follows an instruction, and nothing else."""
+        return bool(self._stops[np.searchsorted(self._stops, record)] != record)
 
     def record_at(self, address: int) -> int | None:
         """The record of the instruction at a virtual address."""
@@ -235,6 +270,44 @@ class Code:
             self.masters[key, layout.MASTER["records"] // 8] = table.records.ctypes.data
             self.masters[key, layout.MASTER["version"] // 8] = table.version
 
+    def rewrite(self, address: int, data: bytes) -> None:
+        """Put other instructions into the place of as many that take the same bytes. No launch may run meanwhile.
+
+        Raises:
+            DeviceError: these are no such instructions, or control does not simply go on behind one of them.
+        """
+        record = self.record_at(address)
+        place = None if record is None else self.place_of(record)
+        if record is None or place is None or not data:
+            raise DeviceError(f"no instructions for {address:#x}", target=str(self.isa.target))
+        number, first = place
+        part, others = self.parts[number], self.isa.decode(data, address)
+        try:
+            now = part.replaced(others)
+        except ValueError as problem:
+            raise DeviceError(str(problem), target=str(self.isa.target)) from problem
+        for code, begin in ((part, first), (others, 0)):
+            if _stops(code)[begin : begin + len(others)].any():
+                raise DeviceError(f"control does not simply go on behind {address:#x}", target=str(self.isa.target))
+        records = range(record, record + len(others))
+        with self._lock:
+            old = part.addresses[first : first + len(others)]
+            self.index[(old[old % 4 == 0] - self.base) // 4] = 0
+            self.parts[number] = now
+            self._put_index(others, record)
+            if "sgprs" in self.__dict__:
+                self.sgprs[records.start : records.stop] = self._sgprs_of(others)
+            for one in records:
+                self.refusals.pop(one, None)
+            for known in (self.decoded, self.watcher, self.hazards):
+                if known is not None:
+                    known.forget(records)
+            for key, table in self._tables.items():
+                bound = [one for one in records if table.bound[one]]
+                table.bound[bound] = False
+                if bound:
+                    self.ensure(key, *bound)
+
     def _bind(
         self,
         records: NDArray[np.void],
@@ -311,9 +384,8 @@ class Code:
         """Records after which the next one does not simply follow: whether it may, and the record branched to."""
         stops, falls, leads = [np.zeros(0, np.intp)], [np.zeros(0, np.bool_)], [np.zeros(0, np.uint32)]
         for start, part in zip(self._starts, self.parts, strict=True):
-            branches = part.target != NO_TARGET
-            ends = (part.flags.astype(np.int64) & _ENDS_OR_CALLS == _ENDS) | (part.opcode < 0)
-            places = np.flatnonzero(branches | ends)
+            ends = _ends(part)
+            places = np.flatnonzero(_stops(part))
             stops += [places + start, np.array([start + len(part)])]
             falls += [~ends[places], np.zeros(1, np.bool_)]
             leads += [self._records_at(part.target[places]), np.array([NO_RECORD], np.uint32)]

@@ -12,7 +12,7 @@ import ctypes
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,21 +21,20 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, own_zeros
+from luthier.emulator.inspection.decoded import CONTEXT, decoded
 from luthier.errors import EmulationError
-from luthier.isa import registers as r
 from luthier.isa.hazard_model import Rule, Ticks, hazard_model, ticks
 from luthier.isa.registers import UnitSet
 from luthier.lifting.hazards.findings import lacking
 from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State
 from luthier.lifting.hazards.steps import Step, instance_of, step_of
-from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.objects.source import SourceLocation, in_source
 
 HAZARDS = "hazards"
 MOST = 1 << 14
 """Findings that are kept of a launch."""
 _MOST_HITS = 1 << 20
-_FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
+_FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
 _HIT, _MET = (
     np.dtype(
         {
@@ -109,12 +108,16 @@ class HazardAutomaton:
         target = code.isa.target
         self._model = hazard_model(target.target, code.isa.wave_size, target.xnack is not False)
         self._machine = Machine(self._model)
-        self._table = EffectTable(code.isa, code.isa.wave_size, r.VECTOR_MASK)
-        self._columns: dict[int, Columns] = {}
+        self._opcodes = {number for part in code.parts for number in np.unique(part.opcode).tolist() if number >= 0}
+        self._rules = self._met()
+        self._parts: dict[int, list[tuple[int, str]]] = {}
+        """By opcode number: rules that this code may break, and fields."""
+        self._decoded = decoded(code)
         self._steps: dict[int, Step | None] = {}
         self._states: list[State] = [EMPTY]
         self._numbers: dict[State, int] = {EMPTY: 0}
-        self._next: dict[tuple[int, int], int] = {}
+        self._next: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        """By record and state."""
         self._lock = threading.Lock()
         self.hits: list[_Hit] = []
         self._rows = own_zeros(_MOST_HITS, _HIT)
@@ -125,29 +128,74 @@ class HazardAutomaton:
         self.problem: BaseException | None = None
         """What went wrong here while native code asked."""
         self._function = _FOLLOW(self._answer)
-        self.fields: Mapping[str, int] = {
+        self._number = next(_NUMBERS)
+        self._forgotten = np.zeros(0, np.uint32)
+
+    @property
+    def fields(self) -> Mapping[str, int]:
+        """Of `layout.WATCH`, for a launch that begins now."""
+        return {
             "follow": ctypes.cast(self._function, ctypes.c_void_p).value or 0,
-            "automaton": next(_NUMBERS),
+            "automaton": self._number,
+            "forgotten": self._forgotten.ctypes.data,
+            "forgotten_count": len(self._forgotten),
             "hits": self._rows.ctypes.data,
         }
-        """Of `layout.WATCH`."""
 
-    def _answer(self, number: int, record: int) -> int:
+    def _answer(self, number: int, record: int, made: int) -> int:
         """`follow`, for native code: on its threads, through which no exception goes."""
         try:
-            return self.follow(number, record)
+            found = self.follow(number, record)
         except BaseException as problem:
             self.problem = self.problem or problem
-            return layout.FOLLOW_ENDS
+            found = [(record | number << layout.FOLLOW_SHIFT, layout.FOLLOW_ENDS)]
+        rows = np.array(found, np.uint64)
+        ctypes.memmove(made, rows.ctypes.data, rows.nbytes)
+        return len(found)
 
-    def follow(self, number: int, record: int) -> int:
-        """What `layout.WATCH.follow` gives: the state behind an instruction, and what is found there."""
+    def follow(self, number: int, record: int) -> list[tuple[int, int]]:
+        """What `layout.WATCH.follow` gives, as `layout.TRANSITION`s.
+
+        Asking takes about as long as finding out what one instruction does, so others are found out at once: those
+        behind it, up to the first that does not simply follow. Where this one was known already, to another thread,
+        they are told as far as they were, too.
+        """
         with self._lock:
-            key = number, record
-            found = self._next.get(key)
-            if found is None:
-                found = self._next[key] = self._follow(number, record)
-            return found
+            was_known = number in self._next[record]
+            made: list[tuple[int, int]] = []
+            while len(made) < layout.FOLLOW_MOST:
+                known = self._next[record]
+                found = known.get(number)
+                if made and (found is not None) != was_known:
+                    break
+                if found is None:
+                    found = known[number] = self._follow(number, record)
+                made.append((record | number << layout.FOLLOW_SHIFT, found))
+                if found & layout.FOLLOW_ENDS or not self._code.goes_on(record):
+                    break
+                number, record = found & (1 << layout.FOLLOW_SHIFT) - 1, record + 1
+            return made
+
+    def forget(self, records: Iterable[int]) -> None:
+        """Other instructions are there now."""
+        with self._lock:
+            changed = set(records)
+            changed |= {record + behind for record in changed for behind in range(1, CONTEXT + 1)}
+            places = filter(None, map(self._decoded.place, sorted(changed)))
+            new = {place.columns.opcode[place.at] for place in places} - self._opcodes
+            self._opcodes |= new
+            if new and not self._met() <= self._rules:
+                self._rules = self._met()
+                self._parts.clear()
+                changed = set(range(self._code.count))
+            for record in changed:
+                self._next.pop(record, None)
+                self._steps.pop(record, None)
+            for rule, makers in self._makers.items():
+                self._makers[rule] = [maker for maker in makers if maker[0] not in changed]
+            for possible in self._producers.values():
+                possible[[record for record in changed if record < len(possible)]] = 0
+            self._forgotten = np.append(self._forgotten, np.array(sorted(changed), np.uint32))
 
     def _follow(self, number: int, record: int) -> int:
         step = self._step(record)
@@ -201,20 +249,22 @@ class HazardAutomaton:
         return made
 
     def _make(self, record: int) -> Step | None:
-        place = self._code.place_of(record)
+        place = self._decoded.place(record)
         if place is None:
             return None
-        number, index = place
-        columns = self._columns.get(number)
-        if columns is None:
-            columns = self._columns[number] = Columns(self._code.parts[number])
-        if columns.opcode[index] < 0:
-            return None
-        instance = instance_of(self._table, self._table.code(columns), columns, index)
+        instance = instance_of(self._decoded.table, place.native, place.columns, place.at)
         if instance.opcode.pseudo.startswith("S_ENDPGM"):
             return None
         own = ticks(instance.opcode, instance.values())
-        return step_of(self._model, instance, record, Ticks(0, 0, 0), own, self._model.parts(instance.opcode))
+        parts = self._parts.get(instance.opcode.number)
+        if parts is None:
+            all_parts = self._model.parts(instance.opcode)
+            parts = self._parts[instance.opcode.number] = [place for place in all_parts if place[0] in self._rules]
+        return step_of(self._model, instance, record, Ticks(0, 0, 0), own, parts)
+
+    def _met(self) -> frozenset[int]:
+        """Rules that the code may break: of others there is nothing to know."""
+        return self._model.met_by(self._code.isa.opcode(number) for number in self._opcodes)
 
 
 class HazardWatch:

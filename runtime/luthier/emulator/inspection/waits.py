@@ -7,18 +7,19 @@ it writes hold a pattern, and whatever uses them is found. The native executor d
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier import _mc
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, own_zeros
+from luthier.emulator.inspection.decoded import decoded
 from luthier.isa import registers as r
 from luthier.isa.waits import WaitModel, wait_model
-from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.waits.steps import HALVES, Step, fills_half, step_of
 from luthier.objects.source import SourceLocation, in_source
 
@@ -44,6 +45,7 @@ _FOUND = np.dtype(
         "itemsize": layout.FOUND.size,
     }
 )
+_NOTHING = np.zeros((), _FACT)
 _ANY_LANE = (*("V_READLANE", "V_READFIRSTLANE", "V_WRITELANE"), "V_MFMA", "V_SMFMAC", "V_WMMA", "V_SWMMAC")
 
 
@@ -99,11 +101,10 @@ class WaitFacts:
                 layout.STREAM.fields, (stream.counter, most, stream.ordered, stream.locks), strict=True
             ):
                 row[layout.STREAM[name]] = value
-        self._code = code
-        self._table = EffectTable(code.isa, code.isa.wave_size, r.VGPR_MASK | r.AGPR_MASK)
-        self._columns = [Columns(part) for part in code.parts]
-        self._native: list[_mc.Code | None] = [None] * len(self._columns)
+        self._decoded = decoded(code)
         self._filled = np.zeros(code.count + 1, np.bool_)
+        self._flags: dict[int, int] = {}
+        """By opcode number, `FACT.flags`."""
 
     def fill(self, records: Iterable[int]) -> None:
         """Add records."""
@@ -111,21 +112,20 @@ class WaitFacts:
             if self._filled[record]:
                 continue
             self._filled[record] = True
-            place = self._code.place_of(record)
-            if place is None:
-                continue
-            number, index = place
-            columns = self._columns[number]
-            native = self._native[number]
-            if native is None:
-                native = self._native[number] = self._table.code(columns)
-            self._put(record, columns, index, step_of(self._table, native, columns, index, self.model))
+            place = self._decoded.place(record)
+            if place is not None:
+                columns, native, index = place
+                self._put(record, columns, index, step_of(self._decoded.table, native, columns, index, self.model))
+
+    def forget(self, records: Iterable[int]) -> None:
+        """Other instructions are there now."""
+        for record in records:
+            self._filled[record] = False
+            self.facts[record] = _NOTHING
 
     def _put(self, record: int, columns: Columns, index: int, step: Step) -> None:
         opcode = columns.opcode[index]
-        if opcode < 0:
-            return
-        entry = self._table.opcode(opcode)
+        entry = self._decoded.table.opcode(opcode)
         pseudo = entry.opcode.pseudo
         results = locked = 0
         for stream, units in step.issues:
@@ -138,20 +138,27 @@ class WaitFacts:
         else:
             half = layout.HALF_HIGH if "_D16_HI" in pseudo else layout.HALF_LOW if fills_half(pseudo) else 0
             parts = [_spans(step.touches & ~step.writes), _spans(step.writes), _spans(results, half), _spans(locked)]
-        fact = self.facts[record : record + 1]
         spans = [span for part in parts for span in part][: layout.FACT_SPANS]
-        fact["reads"], fact["writes"], fact["results"], fact["locked"] = map(len, parts)
-        fact["spans"][0, : len(spans)] = spans
+        streams, limits = [0] * 2, [0] * layout.FACT.fields["limits"].size
         for position, (stream, _) in enumerate(step.issues):
-            fact["streams"][0, position] = stream + 1
+            streams[position] = stream + 1
         for counter, value in step.limits:
-            fact["limits"][0, counter] = value + 1
-        if step.released is not None:
-            fact["released"] = step.released + 1
-        fact["replaced"] = sum(1 << stream for stream in step.replaced)
-        ends = pseudo.startswith("S_ENDPGM")
-        any_lane = entry.cross_lane or entry.ignores_exec or pseudo.startswith(_ANY_LANE)
-        fact["flags"] = layout.FACT_ENDS * ends | layout.FACT_ANY_LANE * any_lane
+            limits[counter] = value + 1
+        flags = self._flags.get(opcode)
+        if flags is None:
+            any_lane = entry.cross_lane or entry.ignores_exec or pseudo.startswith(_ANY_LANE)
+            flags = layout.FACT_ENDS * pseudo.startswith("S_ENDPGM") | layout.FACT_ANY_LANE * any_lane
+            self._flags[opcode] = flags
+        fact = {
+            **dict(zip(("reads", "writes", "results", "locked"), map(len, parts), strict=True)),
+            "streams": streams,
+            "flags": flags,
+            "released": 0 if step.released is None else step.released + 1,
+            "limits": limits,
+            "replaced": sum(1 << stream for stream in step.replaced),
+            "spans": spans + [0] * (layout.FACT_SPANS - len(spans)),
+        }
+        self.facts[record] = tuple([fact[name] for name in layout.FACT.fields])
 
 
 def wait_watch(code: Code, kernel: str) -> WaitWatch:
@@ -163,19 +170,22 @@ def wait_watch(code: Code, kernel: str) -> WaitWatch:
     return WaitWatch(facts, code, kernel)
 
 
-def _spans(units: int, half: int = 0) -> list[int]:
+@functools.lru_cache(1 << 14)
+def _spans(units: int, half: int = 0) -> tuple[int, ...]:
     """A set of units as `layout.SPAN`s."""
-    found = []
+    found, first = [], 0
     while units:
-        first = (units & -units).bit_length() - 1
-        run = units >> first
-        count = min(255, (~run & (run + 1)).bit_length() - 1)
+        skip = (units & -units).bit_length() - 1
+        units >>= skip
+        first += skip
+        count = min(255, (~units & (units + 1)).bit_length() - 1)
         found.append(first | count << 16 | half << 24)
-        units &= ~(((1 << count) - 1) << first)
-    return found
+        units >>= count
+        first += count
+    return tuple(found)
 
 
-def _half_spans(units: int) -> list[int]:
+def _half_spans(units: int) -> tuple[int, ...]:
     """The same of a set that tells halves apart."""
     low, high = units & (1 << HALVES) - 1, units >> HALVES
     return _spans(low & high) + _spans(low & ~high, layout.HALF_LOW) + _spans(high & ~low, layout.HALF_HIGH)

@@ -1,0 +1,66 @@
+"""Instructions of a loaded code as the checks of launches look at them (`luthier.lifting.instructions.effects`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from luthier import _mc
+from luthier.emulator.binding.program import Code
+from luthier.isa import registers as r
+from luthier.isa.hazard_parties import DS_NOPS
+from luthier.lifting.instructions.effects import Columns, EffectTable
+
+CONTEXT = max(DS_NOPS.values())
+"""Instructions before one that may matter to what it does."""
+
+
+class Place(NamedTuple):
+    """Where an instruction is."""
+
+    columns: Columns
+    native: _mc.Code
+    """The same for native analyses."""
+    at: int
+
+
+class Decoded:
+    """The instructions of one code."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self.table = EffectTable(code.isa, code.isa.wave_size, r.VECTOR_MASK)
+        self._columns = [Columns(part) for part in code.parts]
+        self._rewritten: dict[int, tuple[Columns, int]] = {}
+
+    def place(self, record: int) -> Place | None:
+        """Of a record; None where there is no instruction."""
+        found = self._rewritten.get(record)
+        if found is None:
+            place = self._code.place_of(record)
+            if place is None:
+                return None
+            found = self._columns[place[0]], place[1]
+        columns, index = found
+        return None if columns.opcode[index] < 0 else Place(columns, self.table.code(columns), index)
+
+    def forget(self, records: Iterable[int]) -> None:
+        """Other instructions are there now, one behind the other."""
+        first, *_, last = *(every := sorted(records)), every[-1]
+        place = self._code.place_of(first)
+        if place is None:
+            return
+        number, index = place
+        part = self._code.parts[number]
+        begin, end = max(0, index - CONTEXT), min(len(part), index + last - first + 1 + CONTEXT)
+        columns = Columns(part.part(begin, end))
+        for at in range(index, end):
+            self._rewritten[first - index + at] = columns, at - begin
+
+
+def decoded(code: Code) -> Decoded:
+    """Of a code, made once."""
+    found = code.decoded
+    if not isinstance(found, Decoded):
+        found = code.decoded = Decoded(code)
+    return found
