@@ -30,9 +30,9 @@ class Kind(NamedTuple):
 
     def has(self, opcode: Opcode) -> bool:
         """Whether instructions of an opcode are of this kind."""
-        if (self.classes and not opcode.flags & self.classes) or opcode.flags & self.without:
+        if self.names and re.match(self.names, opcode.pseudo) is None:
             return False
-        if re.match(self.names, opcode.pseudo) is None:
+        if (self.classes and not opcode.flags & self.classes) or opcode.flags & self.without:
             return False
         return self.other_than is None or re.match(self.other_than, opcode.pseudo) is None
 
@@ -147,7 +147,7 @@ class Instance:
         return otherwise if position is None else self.values()[position]
 
 
-IN_A_ROW = KINDS["ds_nop"]
+IN_A_ROW = KINDS["ds_nop"].names
 DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
 """Lanes of a wave -> how many ds_nop in a row make the hardware of GFX12 forget which SGPRs vector instructions have
 read (LLVM, AMDGPUWaitSGPRHazards)."""

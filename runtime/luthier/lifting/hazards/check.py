@@ -36,14 +36,17 @@ MOST_SEARCHES = 300
 takes as long as the whole check."""
 
 
-def check_hazards(lifted: LiftedKernel, unneeded: bool = True, searches: int = MOST_SEARCHES) -> HazardReport:
+def check_hazards(
+    lifted: LiftedKernel, unneeded: bool = True, searches: int = MOST_SEARCHES, steps: Steps | None = None
+) -> HazardReport:
     """Check that a kernel, on every path, keeps apart what hardware does not.
 
     Args:
         unneeded: look for wait states that no path needs, too.
         searches: how often at most a producer is looked for.
+        steps: of the kernel, where they are known.
     """
-    steps = Steps(lifted)
+    steps = steps or Steps(lifted)
     flow = Flow(lifted, steps)
     nops = unneeded_nops(lifted, steps, flow) if unneeded else ()
     search = _Search(lifted, steps, flow, searches)

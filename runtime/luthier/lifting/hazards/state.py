@@ -152,19 +152,21 @@ class Machine:
         _put(live, rule.number, keep)
 
     def _state(self, live: dict[int, list[_Live]], length: Ticks) -> State:
-        found: dict[Entry, int] = {}
+        found: dict[tuple[int, bool, int, int, int], int] = {}
         for number, rows in live.items():
             rule = self.model.rules[number]
+            window, counted, now = rule.window, rule.hazard.transcendental, length[self._clocks[number]]
             for one in rows:
-                age = length[self._clocks[number]] - one.birth if rule.window else 0
-                if rule.window and age >= rule.window:
+                age = now - one.birth if window else 0
+                if window and age >= window:
                     continue
-                counted = rule.hazard.transcendental
                 since = length.transcendental - one.transcendental if counted is not None else 0
                 if counted is not None and since >= counted:
                     continue
-                _youngest(found, Entry(number, one.armed, one.units, one.tag, since, age))
-        return frozenset(key._replace(age=age) for key, age in found.items())
+                key = number, one.armed, one.units, one.tag, since
+                if age < found.get(key, age + 1):
+                    found[key] = age
+        return frozenset([Entry(*key, age) for key, age in found.items()])
 
     def merge(self, first: State, second: State) -> State:
         """What may be near on either way: `first` itself if `second` adds nothing."""

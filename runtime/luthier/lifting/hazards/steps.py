@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +38,6 @@ class Step(NamedTuple):
 
 
 UNLIMITED = 1 << 30
-NEEDED = ("producer", "consumer", "middle")
-"""Fields of `Hazard` without whose parties there is none."""
 
 
 def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: int, first: int = 0) -> Instance:
@@ -52,7 +50,7 @@ def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: i
     masks = table.masks
     opcode = table.isa.opcode(columns.opcode[index])
     repeated = 0
-    if IN_A_ROW.has(opcode):
+    if opcode.pseudo.startswith(IN_A_ROW):
         while index - repeated > first and columns.opcode[index - repeated - 1] == columns.opcode[index]:
             repeated += 1
     return Instance(
@@ -108,36 +106,53 @@ class Steps:
     """The steps of all blocks of a kernel; made for a block when it is first asked for.
 
     Rules of which a party is missing in the kernel, and instructions that are far from all others of their rules, are
-    left out at once, unless instructions of others are to be among them (`everything`).
+    left out at once, unless instructions of others are to be among them.
+
+    Args:
+        everything: nothing is left out.
     """
 
     def __init__(self, lifted: LiftedKernel, everything: bool = False) -> None:
-        self._everything = everything
         self.lifted = lifted
         self.model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
         self._native = lifted.effect_table.code(lifted.columns)
         self._blocks: dict[int, list[Step]] = {}
+        self._lengths: dict[int, Ticks] = {}
         self._ticks = self._count()
         self.total = _sums(self._ticks)
         """[n + 1, 3] ticks before each instruction in the order of addresses."""
-        self._parts = self._taking_part()
+        self._parts = None if everything else self._taking_part()
+
+    def changed(self, lifted: LiftedKernel, block: int) -> Steps:
+        """Those of a kernel in which one block has other instructions, none a new party to a hazard, and control goes
+        the same ways."""
+        steps = Steps(lifted, everything=True)
+        steps._blocks = {number: known for number, known in self._blocks.items() if number != block}
+        steps._lengths = {number: known for number, known in self._lengths.items() if number != block}
+        return steps
 
     def of(self, block: int) -> list[Step]:
         """The steps of a block."""
         steps = self._blocks.get(block)
         if steps is None:
             one = self.lifted.blocks[block]
+            times = (self.total[one.first : one.last + 1] - self.total[one.first]).tolist()
+            own = self._ticks[one.first : one.last + 1].tolist()
             steps = self._blocks[block] = [
                 step
                 for index in range(one.first, one.last + 1)
-                if index in self._parts and _does(step := self._step(index, one.first))
+                if (parts := self._parts_of(index))
+                and _does(step := self._step(index, one.first, times[index - one.first], own[index - one.first], parts))
             ]
         return steps
 
     def length(self, block: int) -> Ticks:
         """Ticks of all instructions of a block."""
-        one = self.lifted.blocks[block]
-        return self._between(one.first, one.last + 1)
+        found = self._lengths.get(block)
+        if found is None:
+            one = self.lifted.blocks[block]
+            found = self._lengths[block] = self._between(one.first, one.last + 1)
+        return found
 
     def nops(self) -> list[int]:
         """Instructions that do nothing but wait."""
@@ -146,11 +161,19 @@ class Steps:
     def _between(self, first: int, end: int) -> Ticks:
         return Ticks(*(self.total[end] - self.total[first]).tolist())
 
-    def _step(self, index: int, first: int) -> Step:
+    def _parts_of(self, index: int) -> Collection[tuple[int, str]]:
+        """Rules and fields that an instruction may stand for."""
+        if self._parts is not None:
+            return self._parts.get(index, ())
+        opcode = self.lifted.columns.opcode[index]
+        return self.model.parts(self.lifted.isa.opcode(opcode)) if opcode >= 0 else ()
+
+    def _step(
+        self, index: int, first: int, time: list[int], own: list[int], parts: Collection[tuple[int, str]]
+    ) -> Step:
         lifted = self.lifted
         instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first)
-        time, own = self._between(first, index), Ticks(*self._ticks[index].tolist())
-        return step_of(self.model, instance, index, time, own, self._parts[index])
+        return step_of(self.model, instance, index, Ticks(*time), Ticks(*own), parts)
 
     def _count(self) -> NDArray[np.int64]:
         """[n, 3] ticks of each instruction."""
@@ -170,31 +193,25 @@ class Steps:
         """Instruction -> rules and fields that it may stand for."""
         lifted = self.lifted
         numbers, which = np.unique(lifted.code.opcode, return_inverse=True)
+        opcodes = {at: lifted.isa.opcode(number) for at, number in enumerate(numbers.tolist()) if number >= 0}
         members: dict[tuple[int, str], NDArray[np.bool_]] = {}
-        for position, number in enumerate(numbers.tolist()):
-            if number >= 0:
-                for place in self.model.parts(lifted.isa.opcode(number)):
-                    members.setdefault(place, np.zeros(len(numbers), np.bool_))[position] = True
+        sure: dict[int, NDArray[np.bool_]] = {}
+        for at, opcode in opcodes.items():
+            for place, roles in self.model.parts(opcode).items():
+                members.setdefault(place, np.zeros(len(numbers), np.bool_))[at] = True
+                if place[1] == "cleared_by" and ALWAYS in roles:
+                    sure.setdefault(place[0], np.zeros(len(numbers), np.bool_))[at] = True
+        nowhere = np.zeros(len(numbers), np.bool_)
         reached = np.array(lifted.block_of) >= 0
         found: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         # As if no s_nop took time, so that what they keep apart is there to be looked at.
         without_nops = self._ticks.copy()
         without_nops[self._all_nops, 0] = 0
         near = _Near(lifted, _sums(without_nops))
-        for rule in self.model.rules:
-            parties = [(rule.number, name) for name in NEEDED if rule.hazard.parties(name)]
-            if not self._everything and not all(party in members for party in parties):
-                continue
-            places = {
-                name: members[rule.number, name][which] & reached for name in PARTS if (rule.number, name) in members
-            }
-            sure = np.zeros(len(numbers), np.bool_)
-            for position, number in enumerate(numbers.tolist()):
-                if number >= 0:
-                    roles = self.model.parts(lifted.isa.opcode(number)).get((rule.number, "cleared_by"), ())
-                    sure[position] = ALWAYS in roles
-            if not self._everything:
-                near.only(rule, places, sure[which])
+        for number in sorted(self.model.met_by(opcodes.values())):
+            rule = self.model.rules[number]
+            places = {name: members[number, name][which] & reached for name in PARTS if (number, name) in members}
+            near.only(rule, places, sure.get(number, nowhere)[which])
             for name, here in places.items():
                 place = rule.number, name
                 for index in np.flatnonzero(here).tolist():

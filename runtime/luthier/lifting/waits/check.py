@@ -30,13 +30,14 @@ class WaitReport:
     unneeded: tuple[UnneededWait, ...]
 
 
-def check_waits(lifted: LiftedKernel, unneeded: bool = True) -> WaitReport:
+def check_waits(lifted: LiftedKernel, unneeded: bool = True, steps: Steps | None = None) -> WaitReport:
     """Check that a kernel, on every path, waits for what it uses.
 
     Args:
         unneeded: look for waits that no path needs, too.
+        steps: of the kernel, where they are known.
     """
-    steps = Steps(lifted)
+    steps = steps or Steps(lifted)
     flow = Flow(lifted, steps)
     waits = unneeded_waits(lifted, steps, flow) if unneeded else ()
     return WaitReport(

@@ -70,6 +70,12 @@ class Steps:
         for index in {*lifted.index_mode, *lifted.skipped}:
             self._own[index] = True
 
+    def changed(self, lifted: LiftedKernel, block: int) -> Steps:
+        """Those of a kernel in which one block has other instructions, and control goes the same ways."""
+        steps = Steps(lifted)
+        steps._blocks = {number: known for number, known in self._blocks.items() if number != block}
+        return steps
+
     def of(self, block: int) -> list[Step]:
         """The steps of a block."""
         steps = self._blocks.get(block)
