@@ -14,7 +14,7 @@ from luthier.lifting import lift
 from luthier.lifting.hazards import check_hazards
 from luthier.objects import load_object
 from mutation import mutants
-from mutation_study import Static, keep, study
+from mutation_study import Launches, Static, Study, keep, study
 from padded import padded_kernel
 from random_kernels import WAVES, random_kernel
 
@@ -65,6 +65,37 @@ def test_applications(app: CompileObject, name: str, target: str, level: str) ->
     keep("examples/apps, -O0 and -O3", case, study(load_object(app(name, target, level)), APPS[name], case))
 
 
+KERNELS = ROOT / "tests" / "emulator" / "kernels"
+N = 100
+
+
+def buffer(kind: str, count: int, fill: str = "random") -> dict[str, object]:
+    return {"buffer": kind, "count": count, "fill": fill}
+
+
+OF_EMULATOR = {
+    "vector_add": ("plain", (buffer("float32", N), buffer("float32", N), buffer("float32", N, "zero"), N)),
+    "collatz": ("plain", (buffer("uint32", N, "arange"), buffer("uint32", N, "zero"), N)),
+    "call_function": ("plain", (buffer("int32", N), buffer("int32", N), buffer("int32", N, "zero"), N)),
+    "integers": ("plain", (buffer("int32", N), buffer("int32", N), buffer("uint32", 24 * N, "zero"), N)),
+    "reduction": ("groups", (buffer("float32", N), buffer("float32", 2, "zero"), N)),
+    "lanes": ("groups", (buffer("int32", N), buffer("int32", N, "zero"), N)),
+}
+
+
+@pytest.mark.rotating(24)
+@pytest.mark.parametrize("level", ["-O1", "-O3"])
+@pytest.mark.parametrize("target", FAMILIES)
+@pytest.mark.parametrize("name", OF_EMULATOR)
+def test_kernels_of_the_emulator(compile_object: CompileObject, name: str, target: str, level: str) -> None:
+    file, arguments = OF_EMULATOR[name]
+    object = load_object(compile_object(KERNELS / f"{file}.hip", target, f"-I{KERNELS}", "-ffp-contract=off", level))
+    case = f"{target} {name} {level}"
+    seen = study(object, LaunchPlan(name, (1, 1, 1), (128, 1, 1), arguments), case)
+    assert seen["static"]
+    keep("kernels of the emulator's tests", case, seen)
+
+
 MATRIX = ROOT / "tests" / "hazards" / "matrix.hip"
 FLOATS = {"buffer": "float32", "count": 256, "fill": "random"}
 RESULTS = {"buffer": "float32", "count": 1024}
@@ -112,14 +143,21 @@ def test_assembly_with_exact_wait_states(target: str) -> None:
 
 
 @pytest.mark.rotating(2)
-@pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
-def test_a_mutant_is_the_same_lifted_anew(compile_object: CompileObject, target: str) -> None:
-    """What is only patched into a lifted kernel is judged as what its bytes say."""
-    object = load_object(compile_object(HIP, target, "-O3", clang="clang-22"))
-    lifted = lift(object, "numbers")
+@pytest.mark.parametrize(
+    ("target", "level", "kernel", "every"),
+    [("gfx90a", "-O3", "numbers", 5), ("gfx942", "-O0", "numbers", 16), ("gfx1201", "-O3", "waves", 40)],
+)
+def test_a_mutant_is_the_same_lifted_and_loaded_anew(
+    compile_object: CompileObject, target: str, level: str, kernel: str, every: int
+) -> None:
+    """What is only patched into a lifted and a loaded kernel is judged as what its bytes say."""
+    object = load_object(compile_object(HIP, target, level, clang="clang-22"))
+    of = Study(object, PLANS[kernel])
     found = 0
-    for mutant in list(mutants(object, lifted))[::5]:
-        static = Static.of(mutant.lifted(lifted))
-        assert static == Static.of(lift(mutant.data, "numbers"))
-        found += bool(static.places)
+    for mutant in list(mutants(object, of.lifted))[::every]:
+        static, _, _ = of.static(mutant)
+        assert static.findings == Static.of(lift(mutant.object(object), kernel)).findings
+        after, alone = of.launched(mutant), Launches(load_object(mutant.object(object)), PLANS[kernel]).original
+        assert after == alone
+        found += static.flagged
     assert found

@@ -3,12 +3,16 @@
 A mutant is *flagged* by the check of all paths or by the one of the launch, or *redundant*: neither finds anything and
 what the kernel writes stays the same. Whatever else comes out is a disagreement:
 
-- the launch finds what is on no path;
+- the launch finds what is on no path, or other hazards where there is only one path;
 - a kernel writes something else, though nothing is found: outstanding registers hold poison;
-- a wait or wait state that the check of the original calls unneeded is flagged when it is removed.
+- a wait or wait state that the check of the original calls unneeded is flagged when it is removed, or wait states that
+  it calls needed are not.
 
-What is found on all paths and not by the launch is none: the launch goes another way. Where it comes to all blocks of
-the way that the finding tells, `elsewhere` counts it: in other turns of a loop, or in other lanes.
+What is found on all paths and not by the launch is none if it is known why (`mutation_ways`): the launch does not come
+to all blocks on the way that the finding tells; no wave goes such a way at once; or lanes differ.
+
+Each kernel is loaded once. A mutant is written over the original's instructions where they are loaded, and only its
+block is looked at anew by the check of all paths.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ import random
 import re
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import luthier
@@ -29,70 +35,209 @@ from luthier.emulator import CheckWarning, EmulatedDevice
 from luthier.errors import EmulationError
 from luthier.launch_plan import LaunchPlan
 from luthier.lifting import LiftedRepresentation, lift
-from luthier.lifting.hazards import check_hazards
-from luthier.lifting.waits import check_waits
-from luthier.objects import CodeObject, load_object
+from luthier.lifting.hazards import HazardFinding, check_hazards
+from luthier.lifting.hazards.steps import Steps as HazardSteps
+from luthier.lifting.waits import Finding, check_waits
+from luthier.lifting.waits.steps import Steps as WaitSteps
+from luthier.objects import CodeObject
 from mutation import Mutant, mutants
+from mutation_ways import OTHER_LANES, OTHER_WAY, UNEXPLAINED, Ways
 
 FOLDER_OF_RATES = os.environ.get("LUTHIER_MUTANTS", "")
 """Where what was counted is left, for ``benchmarks/mutation_rates.py``."""
 MOST, FEW = int(os.environ.get("LUTHIER_MUTANTS_MOST", "40")), 6
 """Mutants of one kernel that are judged, under `make test-all` and else."""
-COUNTED = ("all", "mutants", "static", "dynamic", "changed", "redundant", "not executed", "elsewhere", "disagreeing")
+NOT_EXECUTED = "not executed"
+COUNTED = (
+    *("all", "mutants", "static", "dynamic", "changed", "redundant"),
+    *(NOT_EXECUTED, OTHER_WAY, OTHER_LANES, "disagreeing"),
+)
 
 
+@dataclass(frozen=True)
 class Outcome:
     """A launch: what it wrote, None if it failed, and what the checks found."""
+
+    written: bytes | None
+    executed: frozenset[int]
+    """Addresses; none if it failed."""
+    found: bool
+    hazards: frozenset[int]
+    """Addresses of consumers."""
+
+
+class Launches:
+    """Launches of a kernel as it is and of its mutants."""
 
     def __init__(self, object: CodeObject, plan: LaunchPlan) -> None:
         device = luthier.open_device(f"emu:{object.target.target.name}", check=["waits", "hazards"], threads=1)
         assert isinstance(device, EmulatedDevice)
         device.step_limit = 4
-        arguments = plan.materialise()
-        self.written: bytes | None = None
-        self.executed: frozenset[int] = frozenset()
+        self._device, self._plan = device, plan
+        self._module = device.load(object)
+        self._kernel = self._module.kernel(plan.kernel)
+        self._loaded = [(one.view(), one.view().copy()) for one in self._module.image.allocations]
+        self.original = self._launch()
+
+    def of(self, mutant: Mutant) -> Outcome:
+        """Of a mutant; nothing of it is left."""
+        for view, as_loaded in self._loaded:
+            view[:] = as_loaded
+        self._module.rewrite(mutant.address, mutant.data)
+        try:
+            return self._launch()
+        finally:
+            self._module.rewrite(mutant.address, mutant.before)
+
+    def _launch(self) -> Outcome:
+        plan, arguments = self._plan, self._plan.materialise()
+        written, executed = None, frozenset[int]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CheckWarning)
             try:
-                kernel = device.load(object).kernel(plan.kernel)
-                stats = kernel.launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+                stats = self._kernel.launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
             except EmulationError:
                 pass
             else:
-                self.written = b"".join(one.tobytes() for one in arguments if isinstance(one, np.ndarray))
-                self.executed = frozenset(stats.by_address.addresses.tolist())
-        self.found = bool(device.findings)
+                written = b"".join(one.tobytes() for one in arguments if isinstance(one, np.ndarray))
+                executed = frozenset(stats.by_address.addresses.tolist())
+        found = self._device.findings
+        return Outcome(
+            written, executed, bool(found), frozenset(one.address for one in found if one.check == "hazards")
+        )
 
 
-@dataclass(frozen=True)
 class Static:
-    """What is found on all paths of a kernel."""
+    """What is found on all paths of a kernel.
 
-    places: tuple[tuple[int | None, ...], ...]
-    """Of each finding, addresses that a wave must come to: producer, blocks between, consumer."""
+    Args:
+        waits: as the check of waits sees it; None: nothing is to be found.
+        hazards: the same.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, waits: WaitSteps | None, hazards: HazardSteps | None) -> None:
+        self._lifted, self._hazards = lifted, hazards
+        self.waits = () if waits is None else check_waits(lifted, unneeded=False, steps=waits).findings
+        self.hazards: frozenset[int] = frozenset()
+        """Addresses of consumers."""
+        if hazards is not None:
+            report = check_hazards(lifted, unneeded=False, searches=0, steps=hazards)
+            self.hazards = frozenset(place.address for place, _ in report.consumers)
 
     @classmethod
     def of(cls, lifted: LiftedRepresentation) -> Static:
-        found = (
-            *check_waits(lifted, unneeded=False).findings,
-            *check_hazards(lifted, unneeded=False).findings,
-        )
-        return cls(
-            tuple(
-                (None if one.producer is None else one.producer.address, *one.path[1:], one.consumer.address)
-                for one in found
-            )
-        )
+        """With nothing known before."""
+        return cls(lifted, WaitSteps(lifted), HazardSteps(lifted))
+
+    @property
+    def flagged(self) -> bool:
+        """Whether anything is found."""
+        return bool(self.waits or self.hazards)
+
+    @cached_property
+    def findings(self) -> Sequence[Finding | HazardFinding]:
+        """With their ways."""
+        if not self.hazards:
+            return self.waits
+        return (*self.waits, *check_hazards(self._lifted, unneeded=False, steps=self._hazards).findings)
 
     def is_met(self, executed: frozenset[int]) -> bool:
-        """Whether a launch comes to all places of some finding."""
-        return any(all(place is None or place in executed for place in places) for places in self.places)
+        """Whether a launch comes to all places of some finding: producer, blocks between, consumer."""
+        if executed.isdisjoint({*self.hazards, *(one.consumer.address for one in self.waits)}):
+            return False
+        for one in self.findings:
+            places = {*one.path[1:], one.consumer.address}
+            if one.producer is not None:
+                places.add(one.producer.address)
+            if places <= executed:
+                return True
+        return False
 
 
 def chosen(made: list[Mutant], name: str) -> list[Mutant]:
     """Not all of many: under `make test` few, others on other days."""
     most = MOST if EVERYTHING else FEW
     return made if len(made) <= most else random.Random(f"{name} {0 if EVERYTHING else rotation()}").sample(made, most)
+
+
+class Study:
+    """The judge of a kernel's mutants.
+
+    Raises:
+        AssertionError: something is found in the original.
+    """
+
+    def __init__(self, object: CodeObject, plan: LaunchPlan) -> None:
+        self._object, self._plan = object, plan
+        self.lifted = lift(object, plan.kernel)
+        self._waits, self._hazards = WaitSteps(self.lifted), HazardSteps(self.lifted)
+        self._every_hazard = HazardSteps(self.lifted, everything=True)
+        waits = check_waits(self.lifted, steps=self._waits)
+        hazards = check_hazards(self.lifted, steps=self._hazards)
+        assert not waits.findings
+        assert not hazards.findings
+        self._launches = Launches(object, plan)
+        assert self._launches.original.written is not None
+        assert not self._launches.original.found
+        self._unneeded = {one.place.address for one in waits.unneeded}
+        self._enough = {one.place.address: one.needed for one in hazards.unneeded}
+
+    @cached_property
+    def _ways(self) -> Ways:
+        return Ways(self._object, self._plan, self.lifted)
+
+    def static(self, mutant: Mutant) -> tuple[Static, LiftedRepresentation, WaitSteps]:
+        """What is found on all paths of a mutant; and how that sees it."""
+        lifted, block = mutant.lifted(self.lifted), mutant.block
+        waits, hazards = self._waits.changed(lifted, block), self._every_hazard.changed(lifted, block)
+        # What sees no change finds nothing, as in the original.
+        same_waits = waits.of(block) == self._waits.of(block)
+        same_hazards = hazards.of(block) == self._every_hazard.of(block)
+        same_hazards = same_hazards and hazards.length(block) == self._hazards.length(block)
+        shared = self._hazards.changed(lifted, block)
+        static = Static(lifted, None if same_waits else waits, None if same_hazards else shared)
+        return static, lifted, waits
+
+    def launched(self, mutant: Mutant) -> Outcome:
+        """What a mutant does."""
+        return self._launches.of(mutant)
+
+    def judge(self, mutant: Mutant) -> tuple[Counter[str], str]:
+        """What is counted of it, and what is wrong."""
+        static, lifted, waits = self.static(mutant)
+        original, after = self._launches.original, self.launched(mutant)
+        flagged, differs = static.flagged, after.written != original.written
+        seen = Counter(
+            mutants=1,
+            static=flagged,
+            dynamic=after.found,
+            changed=differs,
+            redundant=not flagged and not after.found and not differs,
+        )
+        wrong = ""
+        if after.found and not flagged:
+            wrong = "the launch finds what is on no path"
+        elif differs and not after.found:
+            wrong = "it writes something else and nothing is found"
+        elif flagged and self._called_unneeded(mutant):
+            wrong = "what was called unneeded is needed"
+        elif mutant.states and not static.hazards and not self._called_unneeded(mutant):
+            wrong = "wait states that were called needed are not"
+        elif len(lifted.blocks) == 1 and after.hazards != static.hazards:
+            wrong = "other hazards on its only path"
+        elif flagged and not after.found:
+            if not static.is_met(after.executed):
+                seen[NOT_EXECUTED] += 1
+            elif (reason := self._ways.reason(lifted, waits)) != UNEXPLAINED:
+                seen[reason] += 1
+            else:
+                wrong = "the launch does not find what is on its way"
+        return seen, wrong
+
+    def _called_unneeded(self, mutant: Mutant) -> bool:
+        if mutant.kind == "wait":
+            return mutant.removed and mutant.address in self._unneeded
+        return mutant.states is not None and self._enough.get(mutant.address, mutant.states + 1) <= mutant.states
 
 
 def study(object: CodeObject, plan: LaunchPlan, name: str) -> Counter[str]:
@@ -104,45 +249,14 @@ def study(object: CodeObject, plan: LaunchPlan, name: str) -> Counter[str]:
     Raises:
         AssertionError: a disagreement, or something is found in the original.
     """
-    lifted = lift(object, plan.kernel)
-    waits, hazards = check_waits(lifted), check_hazards(lifted)
-    assert not waits.findings
-    assert not hazards.findings
-    original = Outcome(object, plan)
-    assert original.written is not None
-    assert not original.found
-    unneeded = {one.place.address for one in waits.unneeded}
-    enough = {one.place.address: one.needed for one in hazards.unneeded}
+    of = Study(object, plan)
+    made = list(mutants(object, of.lifted))
     seen: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
-    problems = []
-    made = list(mutants(object, lifted))
     seen["all"] = len(made)
+    problems = []
     for mutant in chosen(made, name):
-        changed = load_object(mutant.data)
-        static = Static.of(mutant.lifted(lifted))
-        pairs = static.places
-        after = Outcome(changed, plan)
-        differs = after.written != original.written
-        said = mutant.address in unneeded if mutant.kind == "wait" and mutant.removed else False
-        if mutant.kind == "nop" and mutant.address in enough:
-            said = enough[mutant.address] <= mutant.states
-        seen["mutants"] += 1
-        seen["static"] += bool(pairs)
-        seen["dynamic"] += after.found
-        seen["changed"] += differs
-        seen["redundant"] += not pairs and not after.found and not differs
-        wrong = ""
-        if after.found and not pairs:
-            wrong = "the launch finds what is on no path"
-        elif differs and not after.found:
-            wrong = "it writes something else and nothing is found"
-        elif said and pairs:
-            wrong = "what was called unneeded is needed"
-        elif pairs and not after.found:
-            met = static.is_met(after.executed or original.executed)
-            seen["elsewhere" if met else "not executed"] += 1
-            if met and FOLDER_OF_RATES:
-                print(f"{name}: elsewhere, {plan.kernel} at {mutant.address:#x}, {mutant.kind} {mutant.what}")
+        counted, wrong = of.judge(mutant)
+        seen.update(counted)
         if wrong:
             seen["disagreeing"] += 1
             problems.append(f"{plan.kernel} at {mutant.address:#x}, {mutant.kind} {mutant.what}: {wrong}")

@@ -1,0 +1,85 @@
+"""Why a launch does not find what is found on all paths: the ways that its waves go, followed anew.
+
+The check of all paths takes every way between blocks for possible, and all lanes for one. Where nothing is found while
+a kernel runs, it runs as the original does. So the machine of the check of all paths follows the instructions that each
+wave of the original executes, with the mutant's in their place: what it does not find there is on no way that a wave
+goes at once, and of what it does find producer and consumer must have no lane in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import luthier
+from luthier.emulator import EmulatedDevice
+from luthier.emulator.inspection.debug import Step as WaveStep
+from luthier.launch_plan import LaunchPlan
+from luthier.lifting import LiftedRepresentation
+from luthier.lifting.waits.state import Machine
+from luthier.lifting.waits.steps import Step, Steps, narrowed
+from luthier.objects import CodeObject
+
+OTHER_WAY, OTHER_LANES, UNEXPLAINED = "other way", "other lanes", "unexplained"
+
+
+class Ways:
+    """What each wave of a launch executes: indices of instructions, with EXEC before each."""
+
+    def __init__(self, object: CodeObject, plan: LaunchPlan, lifted: LiftedRepresentation) -> None:
+        device = luthier.open_device(f"emu:{object.target.target.name}", threads=1)
+        assert isinstance(device, EmulatedDevice)
+        kernel = device.load(object).kernel(plan.kernel)
+        ways: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        indices: dict[int, int | None] = {}
+
+        def look(step: WaveStep) -> None:
+            if step.record not in indices:
+                indices[step.record] = lifted.index_at(step.address)
+            index = indices[step.record]
+            assert index is not None
+            ways.setdefault((step.workgroup, step.wave), []).append((index, step.registers.exec))
+
+        kernel.launch(*plan.materialise(), grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds, trace=look)
+        self._ways = list(ways.values())
+
+    def reason(self, lifted: LiftedRepresentation, steps: Steps) -> str:
+        """Why the launch finds nothing in a mutant.
+
+        Args:
+            lifted: the mutant.
+            steps: its, as the check of waits sees them. Hazards know no lanes: the launch finds them by the same
+                machine.
+        """
+        alone = {
+            one.first: one for block in lifted.blocks for step in steps.of(block.index) for one in steps.split(step)
+        }
+        found = {_on(way, lifted, alone, Machine(steps.model)) for way in self._ways} - {OTHER_WAY}
+        return max(found, default=OTHER_WAY)  # unexplained before other lanes
+
+
+def _on(way: list[tuple[int, int]], lifted: LiftedRepresentation, alone: dict[int, Step], machine: Machine) -> str:
+    """What is found on a wave's way: nothing, or only in other lanes than those that are outstanding."""
+    streams = machine.model.streams
+    issued: list[list[tuple[int, int]]] = [[] for _ in streams]
+    """By stream the units and lanes of each operation, the oldest first."""
+    lanes, reason = 0, OTHER_WAY
+
+    def executed() -> Iterator[Step]:
+        nonlocal lanes
+        for index, active in way:
+            lanes = active
+            step = alone[index]
+            yield step
+            for stream, units in step.issues:
+                issued[stream].append((units, active))
+
+    def report(step: Step, stream: int, position: int, units: int, writes: bool) -> None:
+        nonlocal reason
+        # An operation of an unordered stream may be any of the older ones.
+        older = issued[stream][-1 - position :][:1] if streams[stream].ordered else issued[stream]
+        of_all = lifted.effects(step.first).cross_reads & narrowed(units)
+        meets = any(made & units and active & (-1 if of_all else lanes) for made, active in older)
+        reason = UNEXPLAINED if meets or reason == UNEXPLAINED else OTHER_LANES
+
+    machine.run(machine.empty, executed(), report)
+    return reason
