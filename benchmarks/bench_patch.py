@@ -1,9 +1,13 @@
 """Patching: every instruction of a 4,000-instruction kernel is a site, and of 70 kernels of a large library for each
-target (see `bench_lift`). CPU time; for the library without lifting and liveness."""
+target (see `bench_lift`); and the first kernel of a process, one of 1,000 instructions, with hooks that LLVM has yet to
+compile and with kept ones. CPU time; for the library without lifting and liveness."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -27,15 +31,17 @@ from luthier_build.workspace import build_folder
 
 TARGET = "gfx942"
 TARGETS = [TARGET, "gfx90a", "gfx1100"]
-INSTRUCTIONS = 4000
+FIRST_TARGETS = ["gfx90a", "gfx942", "gfx1100", "gfx1201"]
+STEPS, FIRST_STEPS = 310, 48
+"""Of a kernel with more than 5,000 instructions, and of one with 1,071 to 1,226."""
 DEVICE = Path(__file__).parents[1] / "examples/tools/instr_count/luthier_instr_count/device.hip"
 
 
-def big_kernel_source() -> str:
-    """A kernel of about `INSTRUCTIONS` instructions, one loop around hundreds of branches."""
+def big_kernel_source(count: int = STEPS) -> str:
+    """A kernel of about 20 instructions a step: one loop around as many branches."""
     steps = "\n".join(
         f"  x = x * {2 * i + 3}u + (x >> {i % 29 + 1}); if (x & {1 << i % 20}) y ^= x + {i}; else y += in[x & 1023];"
-        for i in range(310)
+        for i in range(count)
     )
     return f"""
 #include <hip/hip_runtime.h>
@@ -59,10 +65,10 @@ def compile_kernel(source: str, folder: Path, target: str = TARGET) -> CodeObjec
     return load_object(output)
 
 
-def counting_module(folder: Path) -> ToolModule:
+def counting_bundle(folder: Path, targets: list[str]) -> Path:
     """The device module of examples/tools/instr_count."""
     with build_folder(folder / "tool") as held:
-        return ToolModule.load(compile_device([DEVICE], TARGETS, folder=held, report=lambda line: None).bundle)
+        return Path(compile_device([DEVICE], targets, folder=held, report=lambda line: None).bundle)
 
 
 def count_everything(task: InstrumentationTask, module: ToolModule) -> None:
@@ -102,12 +108,34 @@ def measure_library(path: Path, module: ToolModule) -> Iterator[Row]:
         yield Row(f"libggml-hip, {target}, 70 kernels, {sites} sites: each", best * 1e6, "µs/site")
 
 
+def first_kernels(folder: Path) -> Iterator[Row]:
+    """What the first kernel of a process costs, each the best of some processes."""
+    module = counting_bundle(folder, FIRST_TARGETS)
+    for target in FIRST_TARGETS:
+        object = compile_kernel(big_kernel_source(FIRST_STEPS), folder, target).data
+        (folder / "first.hsaco").write_bytes(object)
+        found: dict[str, list[dict[str, float]]] = {"new": [], "kept": []}
+        for number in range(3):
+            cache = folder / f"cache-{target}-{number}"
+            for hooks in found:
+                command = [sys.executable, Path(__file__).with_name("first_patch.py"), module, folder / "first.hsaco"]
+                found[hooks].append(json.loads(run(command, env={**os.environ, "LUTHIER_CACHE_DIR": str(cache)})))
+        for hooks, label in (("new", "two new hooks"), ("kept", "the hooks kept")):
+            best = min(one["first"] for one in found[hooks])
+            yield Row(f"first patched kernel of a process, {target}, {label}", best, "ms")
+        second = min(one["second"] for hooks in found.values() for one in hooks)
+        yield Row(f"its second, {target}", second, "ms")
+    yield Row("imports before that", min(one["imports"] for hooks in found.values() for one in hooks), "ms")
+
+
 def measure() -> Iterable[Row]:
     """Time lifting, the first payload, and patching."""
     with tempfile.TemporaryDirectory() as name:
+        yield from first_kernels(Path(name))
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         object = compile_kernel(big_kernel_source(), folder)
-        module = counting_module(folder)
+        module = ToolModule.load(counting_bundle(folder, TARGETS))
 
         def instrument(task: InstrumentationTask) -> None:
             count_everything(task, module)
