@@ -188,7 +188,7 @@ def _waves(sessions: Iterable[Session], companion: Companion) -> int:
             if kernel.patched.companion is companion:
                 if number >= ROWS - 1:
                     raise LuthierError(f"process {session.pid} launched too many kernels to count their waves")
-                waves += int(row["waves"][kernel.kernel.wave_size == 64])
+                waves += int(row["waves"][int(kernel.kernel.wave_size == 64)])
     return waves
 
 
