@@ -6,6 +6,7 @@ before every instruction.
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import sys
@@ -21,6 +22,7 @@ def spent() -> float:
 
 def main(bundle: str, path: str) -> None:
     """Import, load, patch, patch again."""
+    gc.set_threshold(100_000)  # as the commands do
     started = spent()
     from luthier.module import ToolModule  # what imports take is one of the figures
     from luthier.objects import load_object
