@@ -396,14 +396,14 @@ def _is_literal(text: str) -> bool:
 
 
 def _set_scalars(values: Mapping[int, int]) -> list[str]:
-    """Give SGPRs their values, two at a time where a pair gets 0."""
+    """Give SGPRs their values, two at a time where the upper one gets 0 and extending the lower one's sign gives that."""
     lines = []
     done = set()
     for unit, value in sorted(values.items()):
         if unit in done:
             continue
-        if unit % 2 == 0 and value == 0 and values.get(unit + 1) == 0:
-            lines.append(f"s_mov_b64 s[{unit}:{unit + 1}], 0")
+        if unit % 2 == 0 and value < 1 << 31 and values.get(unit + 1) == 0:
+            lines.append(f"s_mov_b64 s[{unit}:{unit + 1}], {value:#x}")
             done.add(unit + 1)
         else:
             lines.append(f"s_mov_b32 {unit_text(unit)}, {_word(value)}")
