@@ -396,7 +396,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _set_scalars(values: Mapping[int, int]) -> list[str]:
-    """Give SGPRs their values, two at a time where the upper one gets 0 and extending the lower one's sign gives that."""
+    """Give SGPRs their values, two at a time where a pair gets a number that 31 bits can hold."""
     lines = []
     done = set()
     for unit, value in sorted(values.items()):
