@@ -13,6 +13,8 @@ import numpy as np
 from luthier.counts import KernelCounts
 from luthier.devices import open_device
 from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
+from luthier.emulator.inspection.hazards import LaunchHazard
+from luthier.emulator.inspection.waits import WaitFinding
 from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
 from luthier.in_process import reported
 from luthier.launch_plan import LaunchPlan, default_plan
@@ -58,8 +60,9 @@ class KernelVerdict:
     """Where the original uses registers of operations that need not be done. If anywhere, both ran without late
     results."""
     hazards: tuple[str, ...] = ()
-    """Where the original does not keep apart what hardware does not, on any path. What only the patched kernel does not
-    is among the `problems`; if it cannot be lifted again, and so was not checked, that stands here."""
+    """Where the original does not keep apart what hardware does not, on any path or where the launch came. What only
+    the patched kernel does not is among the `problems`; if it cannot be lifted again, and so was checked in this launch
+    alone, that stands here."""
 
     @property
     def equal(self) -> bool:
@@ -148,8 +151,8 @@ def verify_kernel(
     ((task, shares),) = tasks
     report = patched.report.kernels[0] if patched.report.kernels else None
     original, instrumented, waits = _launch_both(object, patched.data, plan)
-    problems = [str(finding) for finding in instrumented.findings]
-    hazards, added = _hazards(object, patched, plan.kernel)
+    problems = [str(finding) for finding in instrumented.missing_waits]
+    hazards, added = _hazards(object, patched, plan.kernel, original.hazards, instrumented.hazards)
     problems += added
     compared = 0
     for index, (left, right) in enumerate(zip(original.arguments, instrumented.arguments, strict=True)):
@@ -217,22 +220,42 @@ MOST_SEARCHES = 30
 """Ways from a producer to a consumer that are looked for in each kernel: what takes time where there are hazards."""
 
 
-def _hazards(object: CodeObject, patched: PatchedObject, kernel: str) -> tuple[tuple[str, ...], list[str]]:
-    """Hazards on any path of the original, and those that only the patched kernel has: at instructions that were
-    inserted, or at such of the application's that did not have it before. Of a patched kernel that cannot be lifted
-    again the first say so."""
+def _hazards(
+    object: CodeObject,
+    patched: PatchedObject,
+    kernel: str,
+    met_before: Sequence[LaunchHazard],
+    met: Sequence[LaunchHazard],
+) -> tuple[tuple[str, ...], list[str]]:
+    """Hazards of the original, and those that only the patched kernel has: at instructions that were inserted, or at
+    such of the application's that did not have it before. Looked for on all paths, and where a launch met them, which
+    also comes where lifting does not. Of a patched kernel that cannot be lifted again the first say so.
+
+    Args:
+        met_before, met: what launches of both met.
+    """
     before = check_hazards(lift(object, kernel), unneeded=False, searches=MOST_SEARCHES)
-    try:
-        lifted = lift(load_object(patched.data), kernel)
-    except LiftError as problem:
-        return (*_told(before), f"{kernel}: hazards of the patched kernel were not looked for: {problem.message}"), []
+    on_paths = {(place.address, hazard) for place, hazard in before.consumers}
+    told = [*_told(before), *_met(met_before, on_paths)]
     new_address = {one.kernel: one for one in patched.maps}.get(kernel)
-    known: set[tuple[int, str]] = set()
-    for place, hazard in before.consumers:
-        moved = place.address if new_address is None else new_address.moved(place.address)
-        if moved is not None:
-            known.add((moved, hazard))
-    return tuple(_told(before)), list(_told(check_hazards(lifted, False, MOST_SEARCHES), known))
+    known = on_paths | {(one.address, one.hazard) for one in met_before}
+    if new_address is not None:
+        moved = ((new_address.moved(address), hazard) for address, hazard in known)
+        known |= {(address, hazard) for address, hazard in moved if address is not None}
+    added: list[str] = []
+    try:
+        after = check_hazards(lift(load_object(patched.data), kernel), False, MOST_SEARCHES)
+    except LiftError as problem:
+        told.append(f"{kernel}: hazards of the patched kernel were looked for in this launch alone: {problem.message}")
+    else:
+        added += _told(after, known)
+        known |= {(place.address, hazard) for place, hazard in after.consumers}
+    return tuple(told), [*added, *_met(met, known)]
+
+
+def _met(hazards: Sequence[LaunchHazard], known: Container[tuple[int, str]]) -> Iterator[str]:
+    """What a launch met in words, without those whose consumer's address and hazard are known."""
+    return (str(one) for one in hazards if (one.address, one.hazard) not in known)
 
 
 def _told(report: HazardReport, known: Container[tuple[int, str]] = ()) -> Iterator[str]:
@@ -253,26 +276,33 @@ what stands in a register in place of the result."""
 
 
 def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[_Run, _Run, tuple[str, ...]]:
-    """Runs of the original and of the patched kernel with late results, and waits that the original lacks.
+    """Runs of the original and of the patched kernel with late results, and waits that the original lacks. Both look
+    for hazards.
 
     If it lacks any, what it computes depends on time: then both run with results that are there at once.
     """
     target = f"emu:{object.target.target.name}"
-    checked = open_device(target, check="waits")
+    checked = open_device(target, check=["waits", "hazards"])
     full, checked.step_limit = checked.step_limit, _SHORT
     original = None
     try:
         original = _launch(checked, object.data, plan)
     except EmulationError:
-        if not checked.findings:  # it may take as long as it does
+        if not _missing_waits(checked):  # it may take as long as it does
             checked.step_limit = full
             original = _launch(checked, object.data, plan)
     checked.step_limit = full
-    if not checked.findings and original is not None:
+    missing = _missing_waits(checked)
+    if not missing and original is not None:
         return original, _launch(checked, patched, plan), ()
-    waits = tuple(str(finding) for finding in checked.findings)
-    device = open_device(target)
+    waits = tuple(str(finding) for finding in missing)
+    device = open_device(target, check="hazards")
     return _launch(device, object.data, plan), _launch(device, patched, plan), waits
+
+
+def _missing_waits(device: EmulatedDevice) -> tuple[WaitFinding, ...]:
+    """Of the last launch."""
+    return tuple(one for one in device.findings if isinstance(one, WaitFinding))
 
 
 def _miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionCounts) -> list[str]:
@@ -305,8 +335,8 @@ class _Run:
     module: Module
     arguments: list[Any]
     stats: LaunchStats
-    findings: tuple[Any, ...]
-    """Missing waits."""
+    missing_waits: tuple[WaitFinding, ...]
+    hazards: tuple[LaunchHazard, ...]
 
 
 def _launch(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> _Run:
@@ -317,7 +347,8 @@ def _launch(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> _Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckWarning)
         module.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
-    return _Run(module, arguments, device.stats, device.findings)
+    hazards = tuple(one for one in device.findings if isinstance(one, LaunchHazard))
+    return _Run(module, arguments, device.stats, _missing_waits(device), hazards)
 
 
 def _without_addresses(object: CodeObject, symbol: Symbol, data: bytes) -> bytes:

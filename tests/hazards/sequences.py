@@ -18,7 +18,18 @@ from luthier.lifting.hazards.state import EMPTY, Entry, Machine
 from luthier.lifting.hazards.steps import Step, instance_of, step_of
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
-TARGETS_OF_TESTS = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1030", "gfx1100", "gfx1200"]
+TARGETS_OF_TESTS = [
+    "gfx906",
+    "gfx908",
+    "gfx90a",
+    "gfx942",
+    "gfx950",
+    "gfx1010",
+    "gfx1030",
+    "gfx1100",
+    "gfx1200",
+    "gfx1250",
+]
 
 # {v2}: two VGPRs, {s}: an SGPR, {a4}: four AGPRs; what a processor does not have is left out.
 TEMPLATES = """
@@ -84,6 +95,22 @@ buffer_store_dwordx4 {v4}, off, {s4}, 0
 buffer_load_dword {v}, off, {s4}, 0
 buffer_load_dword {v}, off, {s4}, 0 offset:4
 buffer_load_dword off, {s4}, 0 lds
+buffer_store_dwordx4 {v4}, off, {s4}, {s}
+buffer_store_lds_dword {s4}, 0 lds
+global_load_lds_dword {v2}, off
+s_mov_b64 exec, {s2}
+v_mov_b32 {v}, exec_lo
+v_addc_co_u32 {v}, vcc, {v}, {v}, vcc
+v_lshlrev_b64 {v2}, {v}, {v2}
+ds_atomic_async_barrier_arrive_b64 {v}
+s_getreg_b32 {s}, hwreg(HW_REG_WAVE_STATUS)
+s_getreg_b32 {s}, hwreg(HW_REG_WAVE_MODE)
+s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), {s}
+s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), 1
+ds_direct_load {v} wait_va_vdst:15 wait_vm_vsrc:1
+ds_direct_load {v} wait_va_vdst:0 wait_vm_vsrc:1
+ds_direct_load {v} wait_va_vdst:15 wait_vm_vsrc:0
+lds_direct_load {v} wait_vdst:0
 image_sample {v4}, [v0,v2,v4,v6,v1,v3], {s8}, {s4} dmask:0xf dim:SQ_RSRC_IMG_CUBE a16
 image_sample_d {v4}, [v0,v2,v4,v6,v1,v3], {s8}, {s4} dmask:0xf dim:SQ_RSRC_IMG_2D
 s_load_dwordx2 {s2}, {s2}, 0x0
@@ -118,6 +145,10 @@ v_wmma_f32_16x16x16_f16 {v8}, {v8}, {v8}, {v8}
 v_wmma_f32_16x16x16_f16 {v8}, {v4}, {v4}, {v8}
 v_wmma_f32_16x16x16_f16 {v4}, {v8}, {v8}, {v4}
 v_wmma_f32_16x16x16_f16 {v4}, {v2}, {v2}, {v4}
+v_wmma_f32_16x16x32_f16 {v8}, {v8}, {v8}, {v8}
+v_wmma_f32_16x16x64_fp8_fp8 {v8}, {v8}, {v8}, {v8}
+v_wmma_i32_16x16x64_iu8 {v8}, {v8}, {v8}, {v8}
+v_swmmac_f32_16x16x64_f16 {v8}, {v8}, {v16}, {v}
 s_nop 0
 s_waitcnt 0
 s_waitcnt lgkmcnt(0)
@@ -128,6 +159,8 @@ s_waitcnt_depctr 0xfff
 s_waitcnt_depctr 0xfffe
 s_waitcnt_depctr 0xf1ff
 s_waitcnt_depctr 0xfffd
+s_wait_alu 0x0
+s_wait_alu 0xffe3
 s_wait_alu 0xfffe
 s_wait_alu 0xf1ff
 s_wait_alu 0xfffd

@@ -33,3 +33,30 @@ def test_compiled_kernels_keep_apart(compile_object, file: str, target: str, lan
             assert not TARGETS[target].decodes_all  # some kernels of gfx1250 are not lifted
             continue
         assert [str(finding) for finding in report.findings] == []
+
+
+DOT = """
+#include <stdint.h>
+#define __global__ __attribute__((global))
+extern "C" __global__ void k(float *out, const uint32_t *in) {
+  float sum = out[__builtin_amdgcn_workitem_id_x()];
+  uint32_t value = in[__builtin_amdgcn_workitem_id_x()];
+  DOT
+  out[__builtin_amdgcn_workitem_id_x()] = sum * 3.0f;
+}
+"""
+WRITTEN = 'asm volatile("v_dot2_f32_f16 %0, %1, %1, %0" : "+v"(sum) : "v"(value));'
+BUILT_IN = """
+  typedef _Float16 Half2 __attribute__((ext_vector_type(2)));
+  sum = __builtin_amdgcn_fdot2(__builtin_bit_cast(Half2, value), __builtin_bit_cast(Half2, value), sum, false);
+"""
+
+
+@pytest.mark.parametrize(
+    ("dot", "names"), [(BUILT_IN, []), (WRITTEN, ["DOT, another DOT or VALU or memory reads its result"])]
+)
+def test_inline_assembly(compile_object, dot: str, names: list[str]) -> None:
+    """The compiler does not look into it: what it puts behind such an instruction is too near."""
+    object = load_object(compile_object(DOT.replace("DOT", dot), "gfx942"))
+    report = check_hazards(lift(object, "k"), unneeded=False)
+    assert [finding.hazard for finding in report.findings] == names

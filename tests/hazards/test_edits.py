@@ -20,7 +20,8 @@ PAIRS = [  # (target, producer, consumer, wait states between them)
     ("gfx906", LANE, "s_mov_b32 s5, s4", 0),
     ("gfx90a", "v_cmp_eq_u32 vcc, v0, v1", "v_div_fmas_f32 v2, v3, v4, v5", 4),
     ("gfx942", MFMA, "v_mov_b32 v9, v0", 5),
-    ("gfx942", "v_cmp_eq_u32 s[4:5], v0, v1", "v_cndmask_b32 v2, v3, v4, s[4:5]", 2),
+    ("gfx942", "v_cmp_eq_u32 s[4:5], v0, v1", "v_mov_b32 v2, s4", 2),
+    ("gfx942", "v_cmp_eq_u32 s[4:5], v0, v1", "v_cndmask_b32 v2, v3, v4, s[4:5]", 0),
 ]
 
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from llvm import states, through_llvm
-from sequences import isa_of, missing_states, pool, sequence, wave_sizes
+from sequences import Lack, isa_of, missing_states, pool, sequence, wave_sizes
 
 pytestmark = pytest.mark.rotating(3)
 
@@ -17,9 +17,34 @@ NOT_ALONE = ("s_branch", "s_rfe", "lds_direct", "ds_direct", "v_wmma", "image_",
 """LLVM wants more of them than a line, or its own opcodes; or they are what it inserts."""
 ONLY_HERE = ("s_setvskip", "s_setreg_b32 hwreg(HW_REG_MODE, 28")
 """LLVM does not know what they need."""
-ONLY_LLVM = ("v_cmpx", "v_dot", "v_mov_b32_dpp", "global_", "buffer_", "s_load", "v_cvt_scalef32")
+ONLY_LLVM = (
+    "v_cmpx",
+    "v_dot",
+    "v_mov_b32_dpp",
+    "global_",
+    "buffer_",
+    "s_load",
+    "v_cvt_scalef32",
+    "v_cndmask",
+    "v_addc",
+)
 """LLVM keeps these apart where no document asks for it: memory and v_cmpx, what packed instructions give, what DPP
-keeps, stores behind loads in one clause."""
+keeps, stores behind loads in one clause, SGPRs as lane masks, M0 and buffer loads to LDS."""
+NOT_IN_LLVM_22 = {
+    "XDL writes registers, XDL of other passes reads them as C",
+    "store of more than 64 bits with an offset in an SGPR, VALU overwrites its data",
+    "vector instruction, s_setreg of MODE",
+}
+"""Hazards of documents or of younger versions that this one does not mend."""
+
+
+def not_in_llvm_22(lack: Lack, text: str) -> bool:
+    """Also where it looks back at 19 wait states of 20, and at transcendental operations behind WMMA."""
+    return (
+        lack.hazard.name in NOT_IN_LLVM_22
+        or (lack.there, lack.needed) == (19, 20)
+        or ("WMMA" in lack.hazard.name and text.startswith(("v_rcp", "v_exp")))
+    )
 
 
 def bodies(target: str, lanes: int, without: tuple[str, ...]) -> list[list[str]]:
@@ -35,7 +60,12 @@ def test_nothing_is_found_behind_llvm(target: str, lanes: int) -> None:
     given = bodies(target, lanes, ONLY_HERE)
     mended = 0
     for before, after in zip(given, through_llvm(isa, ["\n".join(one) for one in given]), strict=True):
-        lacks = [one for here in line.lacks(line.steps(after)) for one in here]
+        lacks = [
+            one
+            for text, here in zip(after, line.lacks(line.steps(after)), strict=True)
+            for one in here
+            if not not_in_llvm_22(one, text)
+        ]
         assert lacks == [], (before, after)
         mended += any(line.lacks(line.steps(before)))
     assert mended or len(line.model.rules) == 1  # of GFX10.3
@@ -57,7 +87,10 @@ def test_as_many_wait_states_as_llvm_inserts(target: str) -> None:
                 waiting = 0
         if len(inserted) != len(before):
             continue  # LLVM replaced an instruction by several
-        needed = [missing_states(here) for here in line.lacks(line.steps(before), mend=True)]
+        found = line.lacks(line.steps(before), mend=True)
+        needed = [missing_states(here) for here in found]
+        if any(not_in_llvm_22(one, text) for text, here in zip(before, found, strict=True) for one in here):
+            continue
         assert needed == inserted, (before, after)
         total += sum(needed)
     assert total

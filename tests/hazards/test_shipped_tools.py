@@ -16,6 +16,9 @@ from luthier.patch import patch_object
 from shipped import NAMES, tool_of
 
 TARGETS = ("gfx942", "gfx1030", "gfx1100", "gfx1200", "gfx1201")
+WAVE64 = ("gfx1100", "gfx1201")
+"""Those whose kernels are compiled for waves of 64 lanes, too."""
+FLAG = "-mwavefrontsize64"
 APPLICATIONS = ("vector_add", "reduction")
 OPTIONS: Mapping[str, Mapping[str, object]] = {
     "instruction_replace": {"find": "v_mov_b32_e32", "put": "v_mov_b32_e32"},
@@ -34,16 +37,21 @@ def findings(object: CodeObject, kernel: str) -> Counter[str]:
 
 
 @pytest.mark.rotating(16)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("target", "flags"), [*((one, ()) for one in TARGETS), *((one, (FLAG,)) for one in WAVE64)])
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_added(
-    make_module: Callable[..., ToolModule], app: Callable[..., Path], tmp_path: Path, name: str, target: str
+    make_module: Callable[..., ToolModule],
+    app: Callable[..., Path],
+    tmp_path: Path,
+    name: str,
+    target: str,
+    flags: tuple[str, ...],
 ) -> None:
     options = {"to": str(tmp_path)} if name == "lift_dump" else OPTIONS.get(name, {})
     tool = tool_of(make_module, name, [target], **options)
     inserted = 0
     for application in APPLICATIONS:
-        object = load_object(app(application, target))
+        object = load_object(app(application, target, *flags))
         patched = patch_object(object, tool.instrument, strict=True)
         inserted += sum(kernel.added_instructions for kernel in patched.report.kernels)
         after = load_object(patched.data)

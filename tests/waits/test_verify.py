@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from luthier.errors import LiftError
 from luthier.launch_plan import LaunchPlan
 from luthier.lifting import LiftedRepresentation, lift
+from luthier.lifting.hazards import HazardReport, check_hazards
 from luthier.objects import CodeObject
 from luthier.task import InstrumentationTask
 from luthier.tool import Tool
@@ -30,6 +33,16 @@ class First(Tool):
         task.insert_hook_before(task.lifted.blocks[0].first, self.module.nothing)
 
 
+class WithoutNops(First):
+    """It takes out all s_nop, too."""
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        super().instrument(task)
+        for one in task.instructions:
+            if one.mnemonic == "s_nop":
+                task.remove(one)
+
+
 @pytest.mark.parametrize(("wait", "count"), [("s_waitcnt vmcnt(0)", 0), ("s_nop 0", 1)])
 def test_waits_that_the_original_lacks(make_module, wait: str, count: int) -> None:
     module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
@@ -51,18 +64,43 @@ def test_a_loop_that_counts_to_what_is_not_there_yet(make_module) -> None:
     assert verdict.instructions[0] < 100
 
 
-def test_a_patched_kernel_that_cannot_be_lifted_again(make_module, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That its hazards were not looked for is told."""
-    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
-    object = kernel("gfx942", f"{BEGIN}; {LOAD}; s_waitcnt vmcnt(0); {USE}")
+LANE = "v_readfirstlane_b32 s4, v0; s_nop 3; v_readlane_b32 s5, v1, s4"
+
+
+@pytest.mark.parametrize(("tool", "problems"), [(First, 0), (WithoutNops, 1)])
+def test_a_patched_kernel_that_cannot_be_lifted_again(
+    make_module, monkeypatch: pytest.MonkeyPatch, tool: type[First], problems: int
+) -> None:
+    """That its hazards were looked for in the launch alone is told; what it meets is a problem, as otherwise."""
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx906")
+    object = kernel("gfx906", f"{BEGIN}; {LANE}; {LOAD}; s_waitcnt vmcnt(0); {USE}")
 
     def only_the_original(lifted: CodeObject, name: str) -> LiftedRepresentation:
         if lifted is not object:
             raise LiftError("an address that nobody follows")
         return lift(lifted, name)
 
-    assert verify_kernel(object, First(module), PLAN).hazards == ()
+    verdict = verify_kernel(object, tool(module), PLAN)
+    assert verdict.hazards == ()
+    assert len(verdict.problems) == problems
     monkeypatch.setattr("luthier.verify.lift", only_the_original)
+    verdict = verify_kernel(object, tool(module), PLAN)
+    (told,) = verdict.hazards
+    assert told.startswith("k: hazards of the patched kernel were looked for in this launch alone: an address that")
+    assert len(verdict.problems) == problems
+    assert all("it selects a lane" in problem for problem in verdict.problems)
+
+
+def test_hazards_that_the_launch_meets_in_both(make_module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no path was looked at: what the original has is told, and no problem of the patched kernel."""
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx906")
+    object = kernel("gfx906", f"{BEGIN}; {LANE.replace('s_nop 3', 's_nop 0')}")
+    checked = check_hazards
+
+    def nothing(lifted: LiftedRepresentation, *_: object, **__: object) -> HazardReport:
+        return dataclasses.replace(checked(lifted), findings=(), consumers=())
+
+    monkeypatch.setattr("luthier.verify.check_hazards", nothing)
     verdict = verify_kernel(object, First(module), PLAN)
     assert verdict.equal
-    assert verdict.hazards == ("k: hazards of the patched kernel were not looked for: an address that nobody follows",)
+    assert ["it selects a lane" in told for told in verdict.hazards] == [True]

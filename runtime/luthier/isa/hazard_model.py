@@ -22,6 +22,11 @@ class Rule(NamedTuple):
     window: int
     """Age, in its clock, at which a producer is forgotten; 0 where it never is."""
 
+    @property
+    def reach(self) -> int:
+        """What may be between producer and consumer at most."""
+        return self.window + (0 if self.hazard.second is None else self.hazard.second_within + 1)
+
     def needed(self, tag: int) -> int:
         """How many must be between producer and consumer.
 
@@ -44,10 +49,10 @@ class HazardModel:
         self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
 
     def tag(self, rule: Rule, opcode: Opcode) -> int:
-        """What a producer is remembered with: its passes, or its opcode."""
+        """What a producer is remembered with, and a consumer compared by: its passes, or its opcode."""
         if isinstance(rule.hazard.needed, Mapping):
             return passes(self._generation, opcode)
-        return 0 if rule.hazard.opcodes == "any" else opcode.pseudo_number
+        return 0 if rule.hazard.tags == "any" else opcode.pseudo_number
 
     def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], tuple[Role, ...]]:
         """The parts that instructions of an opcode may have, as rule and field of `Hazard`, with what gives the units
@@ -138,9 +143,9 @@ class HazardModel:
 
 ALWAYS = ROLES[""]
 """Of instructions that take part whatever their operands are."""
-NEEDED = ("producer", "consumer", "middle")
+NEEDED = ("producer", "consumer", "middle", "second")
 """Fields of `Hazard` without whose parties there is none."""
-PARTS = ("producer", "consumer", "middle", "cleared_by", "disarmed_by", "forgotten_by")
+PARTS = ("producer", "consumer", "middle", "second", "cleared_by", "disarmed_by", "forgotten_by")
 """Fields of `Hazard` that name parties."""
 
 

@@ -86,11 +86,14 @@ KINDS: Mapping[str, Kind] = {
     "s_getreg": Kind(names="S_GETREG_"),
     "s_setreg": Kind(names="S_SETREG_"),
     "s_setvskip": Kind(names="S_SETVSKIP"),
+    "not s_wait_alu": Kind(other_than="S_WAITCNT_DEPCTR"),
+    "ds_atomic_async_barrier_arrive": Kind(names="DS_ATOMIC_ASYNC_BARRIER_ARRIVE"),
+    "64-bit shift": Kind(names="V_LSHLREV_B64|V_LSHRREV_B64|V_ASHRREV_I64"),
     "s_rfe": Kind(names="S_RFE"),
     "s_denorm_mode": Kind(names="S_DENORM_MODE"),
     "M0 message, trace or GDS": Kind(names="S_SENDMSG|S_TTRACEDATA|DS_"),
     "M0 move or LDS address": Kind(names="S_MOVREL|DS_WRITE_ADDTID|DS_READ_ADDTID|V_INTERP_"),
-    "load to LDS": Kind(_VECTOR_MEMORY, names=".*_LDS"),
+    "store of LDS, FLAT load to LDS": Kind(_VECTOR_MEMORY, names="BUFFER_STORE_LDS|(GLOBAL|SCRATCH|FLAT)_.*_LDS"),
     "wait": Kind(names="S_WAIT"),
     "s_waitcnt": Kind(names="S_WAITCNT$"),
     "s_waitcnt_lgkmcnt": Kind(names="S_WAITCNT_LGKMCNT"),
@@ -128,6 +131,8 @@ class Instance:
     """Of its operands: numbers of registers, or immediates. Few roles ask for them."""
     operands: Callable[[], list[int]]
     """Units of each operand that is a register, else 0."""
+    vectors: int = 0
+    """How many VGPRs the kernel has; 0: not known."""
     repeated: int = 0
     """Instructions of the same opcode right before it, of those that count only in a row (`IN_A_ROW`)."""
 
@@ -169,6 +174,10 @@ _VSKIP = 28
 _MASKED = re.compile("V_(ADDC|SUBB|SUBBREV|ADD_CO_CI|SUB_CO_CI|SUBREV_CO_CI|CNDMASK|DIV_FMAS)_")
 
 
+_STATES = frozenset({2, 4, 17, 18})
+"""Numbers of hardware registers of GFX1250: STATUS, STATE_PRIV, EXCP_FLAG_PRIV, EXCP_FLAG_USER."""
+
+
 def _hardware_register(i: Instance) -> int:
     """Its number, as a unit."""
     return 1 << (i.value("simm16") & 63)
@@ -180,11 +189,11 @@ def _sets_vskip(i: Instance) -> int:
     return int(field & 63 == _MODE and first <= _VSKIP < first + size)
 
 
-def _wide_store_data(i: Instance) -> int:
-    """The data of a store of more than 64 bits; not of buffer stores with an offset in an SGPR."""
+def _wide_store_data(i: Instance, offset_in_sgpr: bool) -> int:
+    """The data of a store of more than 64 bits; of buffer stores either with an offset in an SGPR, or without."""
     if not i.opcode.flags & (_F.STORE | _F.ATOMIC) or i.opcode.flags & _F.IMAGE:
         return 0
-    if i.opcode.flags & _F.VMEM and i.units("soffset"):
+    if bool(i.opcode.flags & _F.VMEM and i.units("soffset")) is not offset_in_sgpr:
         return 0
     data = i.units("vdata")
     return data if data.bit_count() > 2 and data & ~i.writes else 0
@@ -213,6 +222,18 @@ def _mask(i: Instance) -> int:
     if "e64" in i.opcode.pseudo and "DIV_FMAS" not in i.opcode.pseudo:
         return i.units("src2") & _SCALARS
     return i.reads & r.VCC_MASK
+
+
+def _constants(i: Instance) -> int:
+    """SGPRs that are no lane mask."""
+    if not _mask(i):
+        return i.reads & _SCALARS
+    return i.units("src0", "src1") & _SCALARS
+
+
+def _last_vector(i: Instance) -> int:
+    """Whether what it shifts by is in the last VGPR that the kernel has."""
+    return int(bool(i.vectors) and i.units("src0") == 1 << r.VGPRS.start + i.vectors - 1)
 
 
 def pairs(units: int) -> int:
@@ -261,6 +282,8 @@ ROLES: Mapping[str, Role] = {
         i.units("sdst", "sdst_hi", "vdst", "sdata") & i.writes & (_SCALARS | r.EXEC_MASK)
     ),
     "reads SGPRs or EXEC": lambda i: i.reads & (_SCALARS | r.EXEC_MASK),
+    "reads SGPRs as constants": _constants,
+    "reads EXEC as a constant": lambda i: i.units("src0", "src1", "src2") & r.EXEC_MASK,
     "reads pairs of SGPRs": lambda i: pairs(i.reads & _SCALARS & ~(1 << r.M0)),
     "writes SGPRs other than VCC": lambda i: _others_than_vcc(i.writes),
     "reads SGPRs other than VCC": lambda i: _others_than_vcc(i.reads),
@@ -277,8 +300,12 @@ ROLES: Mapping[str, Role] = {
     "uses M0": lambda i: 1 << r.M0,
     "reads vectors": lambda i: i.reads & r.VECTOR_MASK,
     "reads VGPRs": lambda i: i.reads & r.VGPR_MASK,
+    "reads or keeps VGPRs": lambda i: (
+        (i.reads | (i.units("vdst") if i.opcode.pseudo.startswith("V_WRITELANE") else 0)) & r.VGPR_MASK
+    ),
     "writes vectors": lambda i: i.writes & r.VECTOR_MASK,
     "writes VGPRs": lambda i: i.writes & r.VGPR_MASK,
+    "VGPRs of sources": lambda i: i.units("src0", "src1", "src2") & r.VGPR_MASK,
     "uses vectors": lambda i: (i.reads | i.writes) & r.VECTOR_MASK,
     "result": lambda i: i.units("vdst"),
     "lane select": lambda i: i.units("src1") & r.SCALAR_MASK,
@@ -292,10 +319,15 @@ ROLES: Mapping[str, Role] = {
     ),
     "matrix C": lambda i: i.units("src2") & r.VECTOR_MASK,
     "AGPRs of A, B": lambda i: i.units("src0", "src1") & r.AGPR_MASK,
-    "data of a wide store": _wide_store_data,
+    "data of a wide store": lambda i: _wide_store_data(i, offset_in_sgpr=False),
+    "data of a wide store, offset in an SGPR": lambda i: _wide_store_data(i, offset_in_sgpr=True),
     "shifted result": _shifted_result,
     "4-bit result": _four_bit_result,
     "hardware register": _hardware_register,
+    "MODE": lambda i: 1 << _MODE,
+    "of MODE": lambda i: int(i.value("simm16") & 63 == _MODE),
+    "of the state": lambda i: int(i.value("simm16") & 63 in _STATES),
+    "by the last VGPR": _last_vector,
     "sets VSKIP": _sets_vskip,
     "trap status": lambda i: int(i.value("simm16") & 63 == _TRAPS),
     "overwrites its own source": _self_overlap,
@@ -312,6 +344,8 @@ ROLES: Mapping[str, Role] = {
     "va_sdst 0": _depctr(9, 3),
     "va_vdst 0": _depctr(12, 4),
     "wait_vm_vsrc 0": lambda i: int(i.value("waitvsrc", 1) == 0),
+    "result without wait_vm_vsrc 0": lambda i: i.units("vdst") if i.value("waitvsrc", 1) else 0,
+    "result without wait_va_vdst 0": lambda i: i.units("vdst") if i.value("waitvdst", 1) else 0,
     "offset of 0x3f": lambda i: int(i.value("simm16") & 0xFFFF == 0x3F),
     "long address": lambda i: int(i.opcode.size >= 16 and "_nsa" in i.opcode.pseudo),
     "offset with 2 or 4": lambda i: int(bool(i.value("offset") & 6)),
@@ -338,7 +372,8 @@ _PASSES: tuple[tuple[frozenset[str], str, int], ...] = tuple(
         ("GFX940", r"V_MFMA_.32_32X32X[124][FBI]", 16),
         ("GFX940", r"V_SMFMAC_.32_16X16X", 4),
         ("GFX940", r"V_SMFMAC_.32_32X32X", 8),
-        ("GFX1250", r"V_WMMA_.*(IU8|IU4|F8F6F4_f8|F8F6F4_f._f8)", 16),
+        ("GFX1250", r"V_WMMA_.*(16X16X64_(FP8|BF8)|F8F6F4_f4_f4)", 4),
+        ("GFX1250", r"V_WMMA_.*(IU8|IU4)", 16),
         ("GFX1250", r"V_SWMMAC_.*(IU8|IU4)", 17),
         ("GFX1250", r"V_SWMMAC_", 9),
         ("GFX1250", r"V_WMMA_", 8),

@@ -71,7 +71,9 @@ class Exposure:
         self._lifted = lifted
         model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
         self._model = model
-        self._rules = [rule for rule in model.rules if rule.hazard.middle is not None and rule.hazard.middle.role]
+        self._rules = [
+            rule for rule in model.rules if rule.hazard.middle is not None and not rule.hazard.middle_is_event
+        ]
         self._native = lifted.effect_table.code(lifted.columns)
         self._parts: dict[int, list[_Parts]] = {}
         """Opcode number -> what its instructions may be."""

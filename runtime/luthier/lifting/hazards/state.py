@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import permutations
 from typing import NamedTuple
 
 from luthier.isa.hazard_model import HazardModel, Rule, Ticks
-from luthier.lifting.hazards.steps import Step
+from luthier.lifting.hazards.steps import Check, Step
 
 
 class Entry(NamedTuple):
@@ -17,6 +18,7 @@ class Entry(NamedTuple):
     """The middle was there, or there need be none."""
     units: int
     tag: int
+    """What a consumer is compared by; in rules of two producers the units of the second, once it was there."""
     transcendental: int
     """Such instructions since."""
     age: int
@@ -83,9 +85,9 @@ class Machine:
     def _step(self, live: dict[int, list[_Live]], step: Step, report: Report | None, *, only: bool) -> None:
         rules = self.model.rules
         if live:
-            for number, units, opcode, at_most in step.checks:
-                if number in live:
-                    self._check(live, rules[number], step, (units, opcode, at_most), report)
+            for check in step.checks:
+                if check.rule in live:
+                    self._check(live, rules[check.rule], step, check, report)
             for number in step.clears:
                 if number in live:
                     keep = [] if rules[number].hazard.clears_all else [one for one in live[number] if not one.armed]
@@ -97,10 +99,13 @@ class Machine:
                     _arm(live, rules[number], units)
             for number, units in step.forgets:
                 _lose(live, number, units, armed=False)
+            for number, units in step.seconds:
+                if number in live:
+                    self._pair(live, rules[number], units, step)
         if report is not None:
-            for number, units, _, _ in step.checks:
-                if rules[number].hazard.producer is None:
-                    report(step, Entry(number, True, units, 0, 0, 0), 0, 0)
+            for check in step.checks:
+                if rules[check.rule].hazard.producer is None:
+                    report(step, Entry(check.rule, True, check.units, 0, 0, 0), 0, 0)
         if only:
             return
         for number, units, tag in step.makes:
@@ -121,17 +126,17 @@ class Machine:
         live: dict[int, list[_Live]],
         rule: Rule,
         step: Step,
-        consumer: tuple[int, int, int],
+        consumer: Check,
         report: Report | None,
     ) -> None:
         """What was met is no more there, so that one mistake is found once."""
-        units, opcode, at_most = consumer
+        units = consumer.units
         hazard = rule.hazard
         clock = self._clocks[rule.number]
         keep = []
         for one in live[rule.number]:
             common = one.units & units if hazard.in_registers else one.units
-            needed = min(rule.needed(one.tag), at_most)
+            needed = min(rule.needed(one.tag), consumer.at_most)
             age = step.time[clock] - one.birth if rule.window else 0
             since = step.time.transcendental - one.transcendental
             if (
@@ -139,7 +144,8 @@ class Machine:
                 or not one.armed
                 or (rule.window and age >= needed)
                 or (hazard.relation != "overlap" and (one.units == units) != (hazard.relation == "same"))
-                or (hazard.opcodes != "any" and (one.tag == opcode) != (hazard.opcodes == "same"))
+                or (hazard.tags != "any" and (one.tag == consumer.tag) != (hazard.tags == "same"))
+                or (hazard.second is not None and not _meets_both(one, consumer.sources))
                 or (hazard.transcendental is not None and since >= hazard.transcendental)
             ):
                 keep.append(one)
@@ -149,6 +155,28 @@ class Machine:
             rest = one.units & ~common if hazard.relation == "overlap" else 0
             if rest:
                 keep.append(_Live(one.armed, rest, one.tag, one.transcendental, one.birth))
+        _put(live, rule.number, keep)
+
+    def _pair(self, live: dict[int, list[_Live]], rule: Rule, units: int, step: Step) -> None:
+        """A second producer has come: it and each first one behind which a middle was, and that is near, are one. Of
+        registers that it overwrites it is the only one."""
+        clock = self._clocks[rule.number]
+        rows = live[rule.number]
+        behind = step.time[clock] + step.own[clock]
+        firsts = {
+            one.units & ~units
+            for one in rows
+            if one.armed and not one.tag and step.time[clock] - one.birth <= rule.hazard.second_within
+        }
+        keep = []
+        for one in rows:
+            paired = bool(one.tag)
+            one.units &= ~units
+            one.tag &= ~units
+            if one.units and paired == bool(one.tag):
+                keep.append(one)
+        since = step.time.transcendental + step.own.transcendental
+        keep += [_Live(True, first, units, since, behind) for first in sorted(firsts) if first]
         _put(live, rule.number, keep)
 
     def _state(self, live: dict[int, list[_Live]], length: Ticks) -> State:
@@ -189,6 +217,11 @@ class Machine:
         return first if joined == first else joined
 
 
+def _meets_both(one: _Live, sources: tuple[int, ...]) -> bool:
+    """Whether different sources are registers of two producers."""
+    return any(one.units & first and one.tag & second for first, second in permutations(sources, 2) if first != second)
+
+
 def _youngest(found: dict[Entry, int], entry: Entry) -> None:
     key = entry._replace(age=0)
     found[key] = min(found.get(key, entry.age), entry.age)
@@ -219,12 +252,11 @@ def _join(rows: list[_Live], armed: bool, units: int) -> None:
 
 def _arm(live: dict[int, list[_Live]], rule: Rule, units: int) -> None:
     """The middle has come: of an event all producers count, of registers those that it shares."""
-    assert rule.hazard.middle is not None
     rows = live[rule.number]
     for one in list(rows):
         if one.armed:
             continue
-        common = one.units & units if rule.hazard.middle.role else one.units
+        common = one.units if rule.hazard.middle_is_event else one.units & units
         if not common:
             continue
         if rule.window:

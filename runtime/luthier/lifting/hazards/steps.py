@@ -16,6 +16,19 @@ from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
 
 
+class Check(NamedTuple):
+    """An instruction as the consumer of a rule."""
+
+    rule: int
+    units: int
+    tag: int
+    """What the producer's is compared with; 0: nothing."""
+    at_most: int
+    """How many are needed, whatever the rule says."""
+    sources: tuple[int, ...]
+    """Units of its sources one by one, where it must meet two producers."""
+
+
 class Step(NamedTuple):
     """One instruction that takes part in hazards. All rules are by number."""
 
@@ -25,26 +38,32 @@ class Step(NamedTuple):
     """From the beginning of its block to it."""
     own: Ticks
     """It takes."""
-    checks: tuple[tuple[int, int, int, int], ...]
-    """As a consumer: rule, units, opcode, and how many are needed at most."""
+    checks: tuple[Check, ...]
+    """As a consumer."""
     clears: tuple[int, ...]
     disarms: tuple[tuple[int, int], ...]
     """Rule, units."""
     arms: tuple[tuple[int, int], ...]
     """As the middle: rule, units."""
     forgets: tuple[tuple[int, int], ...]
+    seconds: tuple[tuple[int, int], ...]
+    """As the second producer: rule, units."""
     makes: tuple[tuple[int, int, int], ...]
     """As a producer: rule, units, tag."""
 
 
 UNLIMITED = 1 << 30
+SOURCES = ("src0", "src1", "src2")
 
 
-def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: int, first: int = 0) -> Instance:
+def instance_of(
+    table: EffectTable, native: _mc.Code, columns: Columns, index: int, first: int = 0, vectors: int = 0
+) -> Instance:
     """An instruction as roles look at it.
 
     Args:
         first: instruction before which nothing counts as in a row with it.
+        vectors: VGPRs that the kernel has; 0: not known.
     """
     reads, _, writes, *_ = native.effects(index)
     masks = table.masks
@@ -59,6 +78,7 @@ def instance_of(table: EffectTable, native: _mc.Code, columns: Columns, index: i
         writes,
         lambda: columns.values(index),
         lambda: [masks[register] for register in columns.registers(index)],
+        vectors,
         repeated,
     )
 
@@ -86,20 +106,25 @@ def step_of(
         index,
         time,
         own,
-        tuple(
-            (number, units, opcode.pseudo_number, _at_most(rules[number], instance))
-            for number, units in found.get("consumer", ())
-        ),
+        tuple(_check(model, rules[number], instance, units) for number, units in found.get("consumer", ())),
         tuple(number for number, _ in found.get("cleared_by", ())),
         tuple(found.get("disarmed_by", ())),
         tuple(found.get("middle", ())),
         tuple(found.get("forgotten_by", ())),
+        tuple(found.get("second", ())),
         tuple((number, units, model.tag(rules[number], opcode)) for number, units in found.get("producer", ())),
     )
 
 
-def _at_most(rule: Rule, instance: Instance) -> int:
-    return instance.value(rule.hazard.at_most) if rule.hazard.at_most else UNLIMITED
+def _check(model: HazardModel, rule: Rule, instance: Instance, units: int) -> Check:
+    hazard = rule.hazard
+    return Check(
+        rule.number,
+        units,
+        0 if hazard.tags == "any" else model.tag(rule, instance.opcode),
+        instance.value(hazard.at_most) if hazard.at_most else UNLIMITED,
+        () if hazard.second is None else tuple(instance.units(name) for name in SOURCES),
+    )
 
 
 class Steps:
@@ -172,7 +197,8 @@ class Steps:
         self, index: int, first: int, time: list[int], own: list[int], parts: Collection[tuple[int, str]]
     ) -> Step:
         lifted = self.lifted
-        instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first)
+        vectors = lifted.kernel.descriptor.vgprs
+        instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first, vectors)
         return step_of(self.model, instance, index, Ticks(*time), Ticks(*own), parts)
 
     def _count(self) -> NDArray[np.int64]:
@@ -238,8 +264,8 @@ class _Near:
             begin, end = self._total[:-1, clock], self._total[1:, clock]
             before = _last_before(np.where(places["producer"], end, -UNLIMITED), -UNLIMITED)
             after = -_last_before(np.where(places["consumer"], -begin, -UNLIMITED)[::-1], -UNLIMITED)[::-1]
-            places["consumer"] &= (begin - before < rule.window) | (begin - begin[self._first] < rule.window)
-            places["producer"] &= (after - end < rule.window) | (end[self._last] - end < rule.window)
+            places["consumer"] &= (begin - before < rule.reach) | (begin - begin[self._first] < rule.reach)
+            places["producer"] &= (after - end < rule.reach) | (end[self._last] - end < rule.reach)
         if "cleared_by" in places:
             active = places["producer"] | places.get("middle", False)
             produced = np.maximum(_last_before(np.where(active, self._index, -1), -1), self._first - 1)
@@ -258,4 +284,4 @@ def _last_before(values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
 
 
 def _does(step: Step) -> bool:
-    return bool(step.checks or step.clears or step.disarms or step.arms or step.forgets or step.makes)
+    return any(step[3:])
