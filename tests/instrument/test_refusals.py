@@ -199,7 +199,10 @@ def test_code_behind_unknown_calls_is_reported(compile_object, make_module) -> N
         HEADER
         + """
 typedef uint32_t (*Function)(uint32_t);
-__device__ __attribute__((noinline)) uint32_t twice(uint32_t x) { return x * 2; }
+__device__ __attribute__((noinline)) uint32_t twice(uint32_t x) {
+  asm volatile("s_getpc_b64 s[40:41]\\ns_or_b32 s40, s40, 1" ::: "s40", "s41"); // which no copy could do
+  return x * 2;
+}
 __device__ Function volatile pointer = twice;
 extern "C" __global__ void calls(uint32_t *out) { out[threadIdx.x] = pointer(threadIdx.x); }
 """
@@ -228,3 +231,4 @@ extern "C" __global__ void calls(uint32_t *out) { out[threadIdx.x] = pointer(thr
     found = [one for one in InstrumentationTask(lift(object, "calls")).instructions if one.address == call.address]
     assert [one.text for one in found] == [call.text]
     assert "comes from memory" in call.reason
+    assert "is not followed to 1 functions, as to _Z5twicej: the program counter" in call.reason

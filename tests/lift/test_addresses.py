@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from assembly import assembled, function, kernel_text
 from luthier.errors import LiftError
 from luthier.isa import registers as r
 from luthier.lifting import lift, lifter
@@ -171,3 +172,27 @@ def test_decoded_code_is_bounded_over_all_objects(
     objects = [load_object(data) for _ in range(4)]
     isa = [lift(one, "calls").isa for one in objects][-1]  # all lifted, before any is asked
     assert sum(len(text.text_of(one, isa)._pieces) for one in objects) == 1
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
+def test_a_lane_holds_what_was_put_there_last(target: str) -> None:
+    """Payloads keep SGPRs in lanes meanwhile, now half of a program counter, now anything."""
+    kept = "v_writelane_b32 v5, s8, 0\n v_readlane_b32 s8, v5, 0\n"
+    code = f"""k:
+ s_getpc_b64 s[8:9]
+ {kept} s_add_u32 s8, s8, (f-k-4)&0xffffffff
+ s_addc_u32 s9, s9, (f-k-4)>>32
+ s_swappc_b64 s[30:31], s[8:9]
+ s_mov_b32 s8, 1
+ {kept} s_or_b32 s10, s10, s8
+ s_endpgm
+.size k, .-k
+"""
+    text = function("f", ["s_setpc_b64 s[30:31]"]) + code.replace(
+        "k:", ".globl k\n.p2align 8\n.type k,@function\nk:", 1
+    )
+    lifted = lift(assembled(kernel_text(text, target), target), "k")
+    assert [one.name for one in lifted.functions] == ["k", "f"]
+    assert lifted.unknown == ()
+    (reference,) = lifted.pc_references
+    assert reference.kind == "code"

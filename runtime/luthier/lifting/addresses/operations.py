@@ -58,7 +58,7 @@ class Operations:
         if effects.writes & r.EXEC_MASK and r.EXEC_LO in state.values and not effects.lanes & Lanes.BECOMES_ACTIVE:
             for half in (r.EXEC_LO, r.EXEC_HI):
                 results.setdefault(half, state[half])
-        taints = state.tainted(effects.reads)
+        taints = self._taints(name, index, effects, state)
         fresh: frozenset[Taint] = frozenset()
         if name == "S_GETPC_B64":
             fresh = frozenset([(self.columns.address[index], False)])
@@ -71,10 +71,25 @@ class Operations:
         state.overwrite(effects.writes, effects.kills)
         for key, values in results.items():
             state[key] = values
-        if fresh:
-            lanes: set[Key] = {key for key in results if isinstance(key, tuple)}
-            for key in lanes or r.UnitSet(effects.writes & r.SGPR_MASK | effects.writes & r.VCC_MASK):
-                state.taint(key, state.taints.get(key, frozenset()) | fresh if key in lanes else fresh)
+        if name == "V_WRITELANE_B32":
+            lane = self._lane(index, state)
+            if lane is not None:  # what was in that lane is gone, whatever it was
+                state.taint((self.unit(index, 0), lane), fresh)
+            elif fresh and notes is not None:
+                notes.use(fresh, self.columns.address[index])
+        elif fresh:
+            for unit in r.UnitSet(effects.writes & r.SGPR_MASK | effects.writes & r.VCC_MASK):
+                state.taint(unit, fresh)
+
+    def _taints(self, name: str, index: int, effects: Effects, state: State) -> frozenset[Taint]:
+        """The program counters that may be in what an instruction reads; of a lane, those in that lane."""
+        lane = self._lane(index, state) if name in _LANE_MOVES else None
+        if lane is None:
+            return state.tainted(effects.reads)
+        found = state.tainted(effects.reads & r.SCALAR_MASK)
+        if name == "V_READLANE_B32":
+            found |= state.taints.get((self.unit(index, 1), lane), frozenset())
+        return found
 
     def unit(self, index: int, operand: int) -> int:
         """First unit of a register operand, -1 if it has none."""
@@ -352,22 +367,21 @@ class Operations:
         others: Results = {
             key: value for key, value in state.values.items() if isinstance(key, tuple) and key[0] == unit
         }
-        lane = self.source(state, index, 2)
-        if lane is None or len(lane) != 1:
+        lane = self._lane(index, state)
+        if lane is None:
             return {}
-        (which,) = lane
-        if isinstance(which, Const):
-            others[unit, which.value & 63] = self.source(state, index, 1)
-            return others
-        return {}
+        others[unit, lane] = self.source(state, index, 1)
+        return others
+
+    def _lane(self, index: int, state: State) -> int | None:
+        """The lane that an instruction reads or writes; None if that is not known."""
+        lane = self.source(state, index, 2)
+        (which,) = lane if lane is not None and len(lane) == 1 else (None,)
+        return which.value & 63 if isinstance(which, Const) else None
 
     def _read_lane(self, index: int, state: State, notes: Notes | None) -> Results:
-        lane = self.source(state, index, 2)
-        if lane is not None and len(lane) == 1:
-            (which,) = lane
-            if isinstance(which, Const):
-                return {self.unit(index, 0): state[self.unit(index, 1), which.value & 63]}
-        return {}
+        lane = self._lane(index, state)
+        return {} if lane is None else {self.unit(index, 0): state[self.unit(index, 1), lane]}
 
 
 def value_reads(name: str, reads: int) -> int:
