@@ -12,6 +12,7 @@ from .conftest import TARGETS, Outcome
 pytestmark = pytest.mark.rotating(4)
 
 SAYS = {
+    "pointers": "pointers\n",
     "variables": "total 24800\n",
     "streams": "streams\n",
     "reduction": "sums\n",

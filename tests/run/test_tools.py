@@ -87,6 +87,20 @@ def test_counts_are_the_devices_own(
     assert found == expected(executed(f"emu:{target}", program), list(own), tools)
 
 
+@pytest.mark.parametrize("left", ["told", "applied", "made"])
+def test_pointers_are_the_originals(
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], left: str
+) -> None:
+    """Whether a kernel that makes, or calls by, a pointer is patched or not."""
+    selection = Selection([name for name in ("told", "applied", "made", "from_table", "areas") if name != left])
+    ran = under_tools("emu:gfx90a", [counter()], build_program("pointers"), selection=selection)
+    assert (ran.code, ran.out) == (0, SAYS["pointers"]), ran.err
+    assert [kernel["skipped"] for name, kernel in ran.kernels().items() if left in name] == [True]
+    assert all(
+        kernel["instrumented"] for name, kernel in ran.kernels().items() if left not in name and "rocclr" not in name
+    )
+
+
 @pytest.mark.parametrize("deferred", ["0", "1"])
 def test_managed_variables_of_tools_are_there_when_code_is_loaded_early_or_late(
     build_program: Build,

@@ -48,6 +48,10 @@ class Refusal:
         return cls(kind, error.message, kernel, error.offset)
 
 
+_NAMED = 4
+"""Targets that the text of a call names."""
+
+
 @dataclass(frozen=True)
 class UnresolvedCall:
     """A call or jump by register that may go where nobody knows: what it reaches there is not instrumented."""
@@ -60,10 +64,12 @@ class UnresolvedCall:
     reason: str
     """Why its targets are not known, or not all of them."""
     known_targets: tuple[str, ...] = ()
-    """Functions that it is known to reach: their copies are instrumented."""
+    """Functions that it may reach as far as is known: their copies are instrumented."""
 
     def __str__(self) -> str:
-        known = f"; known are {', '.join(self.known_targets)}" if self.known_targets else ""
+        names = ", ".join(self.known_targets[:_NAMED])
+        more = f" and {len(self.known_targets) - _NAMED} more" if len(self.known_targets) > _NAMED else ""
+        known = f"; followed to {names}{more}" if names else ""
         return f"{self.text!r} at {self.address:#x} in {self.function}: {self.reason}{known}"
 
 
@@ -88,7 +94,7 @@ class KernelReport:
     waves_per_simd: tuple[int, int]
     """Most waves a SIMD can hold by their vector registers, before and after."""
     unknown_calls: int
-    """Calls and jumps whose targets are not known: what they reach is not instrumented."""
+    """Calls and jumps whose targets are not all known: what they reach beside those is not instrumented."""
     requested_sites: int
     """Instructions that were to have hooks before or after them."""
     refusals: tuple[Refusal, ...]
