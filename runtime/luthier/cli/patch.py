@@ -151,9 +151,7 @@ def print_report(report: PatchReport) -> None:
         if row.counters:
             print(f"  a wave has {row.counters} counters")
         if row.unknown_calls:
-            print(
-                f"  {row.unknown_calls} calls or jumps may go to functions that nobody knows, which are not instrumented"
-            )
+            print(f"  {row.unknown_calls} calls or jumps may go where nobody knows: that is not instrumented")
             for call in row.unresolved:
                 print(f"    {call}")
     print("variables: " + (", ".join(f"{name} ({size} bytes)" for name, size in report.variables.items()) or "none"))

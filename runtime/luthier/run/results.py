@@ -43,7 +43,7 @@ def coverage(results: Iterable[KernelResult]) -> Table:
             if report.unknown_calls:
                 first = f": {report.unresolved[0]}" if report.unresolved else ""
                 notes.append(
-                    f"{report.unknown_calls} calls that may go to functions nobody knows, which run uninstrumented{first}"
+                    f"{report.unknown_calls} calls that may go where nobody knows: that runs uninstrumented{first}"
                 )
         sites = "" if report is None else f"{report.sites}/{report.requested_sites}"
         rows.append((kernel.name, f"{kernel.instrumented}/{kernel.launches}", sites, "; ".join(notes)))
