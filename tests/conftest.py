@@ -15,6 +15,7 @@ from luthier.task import InstrumentationTask
 from luthier.tool import Tool
 
 from luthier_build.compile import compile_device
+from luthier_build.settings import Settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
@@ -54,19 +55,22 @@ def hoisting(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def make_module() -> MakeModule:
-    """`make_module(source, *targets)`: the tool module of HIP source, without its usual first lines."""
+    """`make_module(source, *targets, both_wave_sizes=False)`: the tool module of HIP source, without its usual first
+    lines."""
     made: dict[str, ToolModule] = {}
 
-    def make(source: str, *targets: str) -> ToolModule:
+    def make(source: str, *targets: str, both_wave_sizes: bool = False) -> ToolModule:
         wanted = targets or ("gfx90a", "gfx942", "gfx1100")
-        key = hashlib.sha256(repr((source, wanted)).encode()).hexdigest()
+        # The other one takes as long to compile.
+        settings = Settings() if both_wave_sizes else Settings(defines=("LUTHIER_ONE_WAVE_SIZE",))
+        key = hashlib.sha256(repr((source, wanted, both_wave_sizes)).encode()).hexdigest()
         if key not in made:
             # The build looks by itself whether what it finds there is up to date.
             folder = FOLDER / f"module-{key[:32]}"
             with build_folder(folder) as held:
                 path = folder / "device.hip"
                 path.write_text(PREFIX + source)
-                module = compile_device([path], wanted, folder=held, report=lambda line: None)
+                module = compile_device([path], wanted, settings, folder=held, report=lambda line: None)
                 made[key] = ToolModule.load(module.bundle)
         return made[key]
 

@@ -60,7 +60,7 @@ BEHIND = [
 @pytest.mark.parametrize("lanes", [32, 64])
 @pytest.mark.parametrize(("behind", "needed"), BEHIND)
 def test_reads_of_a_payload(make_module, behind: str, needed: bool, lanes: int) -> None:
-    module = make_module(HOOKS, "gfx1201")
+    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
     object = kernel("gfx1201", f"s_mov_b32 s4, 7; s_nop 0; {behind}", wave_size=lanes)
     assert found(object) == []
 
@@ -80,7 +80,7 @@ def first_of(task: InstrumentationTask) -> int:
 @pytest.mark.parametrize("where", range(6))
 def test_values_that_a_payload_gives(make_module, where: int, lanes: int) -> None:
     """The application takes it for granted that nobody read or wrote s6 just before."""
-    module = make_module(HOOKS, "gfx1201")
+    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
     body = "s_mov_b32 s6, 0; v_mov_b32 v1, s6; s_nop 0; v_mov_b32 v2, s6; s_add_co_u32 s8, s6, 1; s_nop 0"
     object = kernel("gfx1201", body, wave_size=lanes)
 
@@ -168,7 +168,7 @@ def test_any_code(make_module, seed: int, lanes: int) -> None:
         lines.insert(at, "s_wait_alu 0x0")
         label += at < label
         object = assembled()
-    module = make_module(HOOKS, "gfx1201")
+    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
     tool = Everywhere(module, rng, seed % 2 == 0)
     patched = patch_object(object, tool.instrument, ["k"], strict=True)
     again = load_object(patched.data)
@@ -187,7 +187,7 @@ def test_any_code(make_module, seed: int, lanes: int) -> None:
 @pytest.mark.parametrize("hooked", [False, True])
 def test_counters_beside_hooks(make_module, hooked: bool) -> None:
     """What a hook has read may be where counters put an address when the wave ends: then it waits, else not."""
-    module = make_module(HOOKS, "gfx1201")
+    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
     branches = "; ".join(f"s_cmp_eq_u32 s4, {at}; s_cbranch_scc1 to{at}; s_nop 0; to{at}: ; s_nop 1" for at in range(4))
     object = kernel("gfx1201", branches)
 
@@ -207,7 +207,7 @@ def test_counters_beside_hooks(make_module, hooked: bool) -> None:
 def test_verification_tells_what_is_added(make_module) -> None:
     """What the original lacks is told, what only the patched kernel lacks is a problem: here among instructions that
     the tool adds."""
-    module = make_module(HOOKS, "gfx1201")
+    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
     plan = LaunchPlan("k", (1, 1, 1), (32, 1, 1), ({"buffer": "uint32", "count": 64, "fill": "arange"},))
 
     class Adds(Tool):

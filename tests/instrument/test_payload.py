@@ -439,7 +439,7 @@ def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -
 
 
 def test_a_hook_of_the_other_wave_size_is_refused(make_module) -> None:
-    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n")
+    module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", both_wave_sizes=True)
     assert template_for(module.nothing, (), TargetId.parse("gfx1100"), 64)
     (contents,) = (one for one in module._contents if str(one.target) == "gfx1100")
     alone = ToolModule([replace(contents, other=None)], "alone")

@@ -22,7 +22,7 @@ def device_of(make_module: Callable[..., ToolModule], name: str, targets: Sequen
         return None
     lines = source.read_text().splitlines()
     body = "\n".join(line for line in lines if "hip_runtime" not in line and "MARK_" not in line)
-    return make_module(body, *targets)
+    return make_module(body, *targets, both_wave_sizes=True)
 
 
 def tool_of(make_module: Callable[..., ToolModule], name: str, targets: Sequence[str], **options: object) -> Tool:

@@ -16,9 +16,10 @@ from luthier.lifting import LiftedRepresentation, Live, Liveness
 from luthier.lifting.waits import Outstanding
 from luthier.patch.binding import Binding, Choices, RegisterBudget, touched_by
 from luthier.patch.copies import holder
-from luthier.patch.emission import BoundPayload, Limits, emit, emit_call, leftovers
+from luthier.patch.emission import BoundPayload, Limits, emit, emit_call, forgotten_masks, leftovers
 from luthier.patch.frame import frame_place
 from luthier.patch.hazards import Seam, Seams
+from luthier.patch.lane_masks import LaneMasks
 from luthier.patch.report import RefusalKind
 from luthier.patch.scalar_reads import Endings
 from luthier.patch.sites import Site, Use, with_what_hooks_do
@@ -77,12 +78,14 @@ class Payloads:
             number = self._own[payload] = len(self.all) - 1
         return number
 
-    def of(self, use: Use, binding: Binding, seam: Seam, limits: Limits) -> int:
+    def of(self, use: Use, binding: Binding, seam: Seam, settle: tuple[str, ...], limits: Limits) -> int:
         """Position of a template with its registers at a point, or of the call of it."""
         template, isa = use.template, self._isa
         if binding.link is None:
-            key = template, binding, seam, limits
-            return self._keep(key, template, binding, lambda: emit(isa, template, binding, *seam, self._frame, limits))
+            key = template, binding, seam, settle, limits
+            return self._keep(
+                key, template, binding, lambda: emit(isa, template, binding, *seam, settle, self._frame, limits)
+            )
         body = self._keep(
             (template, binding), template, binding, lambda: emit(isa, template, binding, frame=self._frame)
         )
@@ -140,6 +143,7 @@ class Binder:
         self._outstanding = outstanding
         self._seams = Seams(lifted)
         self._endings = Endings(lifted, edited=edited)
+        self._masks = LaneMasks(lifted, edited=edited)
         counters, self._reserved = reserved
         if self._endings.needed:  # counters do not wait for what vector instructions of hooks read beside them
             self._reserved |= pairs(counters)
@@ -207,8 +211,9 @@ class Binder:
 
     def _may_call(self, site: Site) -> bool:
         """Whether a payload at a site may call another. The code at a kernel's entry has no place from which it could;
-        and for whoever lifts the kernel again, a half-made address must not be in registers meanwhile."""
-        return site.zone is not None and site.point not in self._half_made
+        and for whoever lifts the kernel again, a half-made address must not be in registers meanwhile. Where masks
+        matter, what a call hands over would be overwritten again before it is used."""
+        return site.zone is not None and site.point not in self._half_made and not self._masks.matter
 
     @functools.cached_property
     def _half_made(self) -> set[int]:
@@ -283,9 +288,14 @@ class Binder:
         ending: tuple[str, ...] = ()
         if self._endings.needed:
             ending = self._endings.at(point, leftovers(self._lifted.isa, template, bound.binding, use.sources))
+        settle: tuple[str, ...] = ()
+        if self._masks.matter:
+            settle = self._masks.before(bound.written)
+            ending = forgotten_masks(self._lifted.isa, template, bound.binding)
         lead = self._seams.for_fresh_scalars if fresh & bound.touched else ()
         number = bound.numbers.get((limits, lead, ending))
         if number is None:
             around = (*seam[0], *lead), (*ending, *seam[1])
-            number = bound.numbers[limits, lead, ending] = self._payloads.of(use, bound.binding, around, limits)
+            number = self._payloads.of(use, bound.binding, around, settle, limits)
+            bound.numbers[limits, lead, ending] = number
         return number

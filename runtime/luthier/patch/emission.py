@@ -13,6 +13,7 @@ from luthier.errors import PatchError
 from luthier.isa import Fixup, Isa, OperandKind
 from luthier.isa.registers import SGPRS, mask_of
 from luthier.isa.waits import Limit, wait_model
+from luthier.patch import lane_masks
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
 from luthier.patch.frame import spills_of
@@ -135,6 +136,7 @@ def emit(
     binding: Binding,
     waits: tuple[str, ...] = (),
     after: tuple[str, ...] = (),
+    settle: tuple[str, ...] = (),
     frame: int = 0,
     limits: Limits = None,
 ) -> BoundPayload:
@@ -144,6 +146,7 @@ def emit(
         frame: byte offset, within a lane's private memory, of what the payload may use.
         waits: assembly to begin with, what the seam between application and payload needs (`luthier.patch.hazards`).
         after: assembly to end with.
+        settle: assembly before anything else is done, where nothing that the payload touches is on its way any more.
         limits: what to wait for instead of what the template waits for; None: for that.
     """
     body, offsets = _renamed_registers(isa, template, binding)
@@ -179,6 +182,7 @@ def emit(
     final += spills.restore()
     if template.stack is not None:
         save.append(f"s_mov_b32 {unit_text(units[template.stack.pointer])}, {frame + binding.spill_size:#x}")
+    save = [*settle, *save]
     if template.outputs:
         waits_before, waits_after = waits_around_outputs(isa.target.target)
         restore = waits_before + restore
@@ -285,6 +289,12 @@ def leftovers(isa: Isa, template: Template, binding: Binding, sources: tuple[int
     if binding.link is not None:
         code += emit_call(isa, template, binding, sources).code
     return Leftovers.of(isa, code, written)
+
+
+@functools.lru_cache(maxsize=4096)
+def forgotten_masks(isa: Isa, template: Template, binding: Binding) -> tuple[str, ...]:
+    """Assembly to end a payload with, after which nothing that it has read as a lane mask counts as read."""
+    return lane_masks.behind(isa, emit(isa, template, binding).code)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -1,0 +1,80 @@
+"""Lane masks on GFX11, in waves of 64 lanes: an SGPR that a vector instruction has read as a mask, and another
+instruction then overwrites, wants a wait before it is read again.
+
+LLVM sees to that within the application and within a payload, and takes it of each that nothing was read as a mask
+before. So a payload begins by making the hardware forget what of its registers the application may have read so, and
+ends by doing that with what it has read so itself: what is overwritten, and waited for, no longer counts.
+
+Source: LLVM, GCNHazardRecognizer::fixVALUMaskWriteHazard.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from luthier.isa import Isa
+from luthier.isa.hazard_parties import KINDS, ROLES
+from luthier.isa.registers import SGPRS, VCC, VECTOR_MASK, UnitSet, mask_of
+from luthier.isa.targets import Target
+from luthier.lifting import LiftedRepresentation
+from luthier.lifting.hazards.steps import instance_of
+from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.patch.copies import copy_text
+
+_ALL = mask_of((*SGPRS, *VCC))
+
+
+class LaneMasks:
+    """What payloads of one kernel begin with for masks that the application has read.
+
+    Args:
+        edited: whether the application's instructions change, so that it is not known what they read.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, *, edited: bool) -> None:
+        self._lifted, self._edited = lifted, edited
+        self.matter = matter(lifted.target, lifted.wave_size)
+        """Else nothing need be done."""
+
+    @functools.cached_property
+    def _read(self) -> int:
+        """SGPRs that any instruction of the kernel reads as a mask."""
+        lifted = self._lifted
+        if self._edited or (lifted.code.opcode < 0).any():
+            return _ALL
+        return _read_by(lifted.isa, lifted.effect_table, lifted.columns, range(len(lifted.code)))
+
+    def before(self, written: int) -> tuple[str, ...]:
+        """Assembly before a payload that overwrites some of the units in a bit set."""
+        return _forget(self._lifted.target, written & self._read)
+
+
+def matter(target: Target, wave_size: int) -> bool:
+    """Whether there is anything to see to."""
+    return wave_size == 64 and target.lane_mask_wait is not None and target.scalar_wait is None
+
+
+def behind(isa: Isa, code: bytes) -> tuple[str, ...]:
+    """Assembly behind a payload's code."""
+    columns = Columns(isa.decode(code))
+    table = EffectTable(isa, isa.wave_size, VECTOR_MASK)
+    return _forget(isa.target.target, _read_by(isa, table, columns, range(len(columns.opcode))))
+
+
+def _read_by(isa: Isa, table: EffectTable, columns: Columns, indices: Iterable[int]) -> int:
+    is_vector, masks = KINDS["VALU"].has, ROLES["reads a mask"]
+    native = table.code(columns)
+    found = 0
+    for index in indices:
+        number = columns.opcode[index]
+        if number >= 0 and is_vector(isa.opcode(number)):
+            found |= masks(instance_of(table, native, columns, index))
+    return found & _ALL
+
+
+def _forget(target: Target, units: int) -> tuple[str, ...]:
+    if not units:
+        return ()
+    assert target.lane_mask_wait is not None
+    return (*(copy_text(unit, unit) for unit in UnitSet(units)), target.lane_mask_wait)
