@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from luthier import InstrumentationTask
 from luthier.devices import open_device
 from luthier.errors import ObjectError
 from luthier.objects import load_object
@@ -51,10 +52,16 @@ def test_one_object_at_two_places(app, target: str) -> None:
 
 @pytest.mark.parametrize(("target", "most"), [("gfx90a", 7), ("gfx1030", 7), ("gfx1100", 8), ("gfx1201", 7)])
 def test_what_a_wave_costs(compile_object, target: str, most: int) -> None:
-    """Code without branches has one counter: one instruction sets it up, six give it to memory, five where one
-    moves to two registers; the seam, and what gives registers back, have a wait each."""
+    """Code without branches has one counter if waves are to be counted, else none: one instruction sets it up, six give
+    it to memory, five where one moves to two registers; the seam, and what gives registers back, have a wait each."""
     source = '#include <hip/hip_runtime.h>\nextern "C" __global__ void k(unsigned *out) { out[blockIdx.x] = 3; }'
     object = load_object(compile_object(source, target))
-    patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)
-    assert patched.report.kernels[0].counters == 1
-    assert patched.report.kernels[0].added_instructions <= most
+    for given, counters, added in ((True, 0, 0), (False, 1, most)):
+
+        def instrument(task: InstrumentationTask, given: bool = given) -> None:
+            task.waves_given = given
+            task.count(task.instructions)
+
+        (report,) = patch_object(object, instrument, strict=True).report.kernels
+        assert report.counters == counters
+        assert report.added_instructions <= added

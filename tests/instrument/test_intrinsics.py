@@ -91,7 +91,7 @@ def test_the_header_declares_what_the_records_describe() -> None:
 
 
 def test_the_document_lists_them() -> None:
-    text = (ROOT / "docs/writing-tools.md").read_text()
+    text = (ROOT / "docs/hooks.md").read_text()
     rows = re.findall(r"^\| `luthier::(.*?)` \| (.*) \|$", text, re.MULTILINE)
     assert rows == [(record.signature, record.doc) for record in BUILT_IN.values()]
 

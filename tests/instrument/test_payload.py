@@ -110,13 +110,6 @@ LUTHIER_HOOK_ANNOTATE two_ways(uint32_t x) {
   luthier::writeReg<uint32_t>(luthier::VGPR4, x);
 }
 
-LUTHIER_HOOK_ANNOTATE shared(uint32_t x) {
-  __shared__ uint32_t cell;
-  cell = x;
-  __syncthreads();
-  managed_counter = cell;
-}
-
 LUTHIER_HOOK_ANNOTATE needs_stack(int index) {
   volatile int array[64];
   array[index] = 1;
@@ -197,7 +190,6 @@ def test_templates_are_made_once(module) -> None:
         ),
         ("through_pointer", (RegisterArgument(False),), "calls a function through a pointer that may be any"),
         ("sized_when_run", (RegisterArgument(False),), "needs private memory"),
-        ("shared", (RegisterArgument(False),), "uses LDS"),
     ],
 )
 @pytest.mark.parametrize("target", EVERY_GENERATION)

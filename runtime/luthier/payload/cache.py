@@ -6,7 +6,7 @@ import functools
 import hashlib
 from dataclasses import replace
 
-from luthier.errors import LuthierError, ToolError
+from luthier.errors import LuthierError, ToolError, WaveSizeError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.module import Hook, qualified
@@ -54,6 +54,8 @@ def template_for(
         payload = kept(key, make) if found.keys() <= BUILT_IN.keys() else make()
         template = make_template(payload, hook.name, Isa.of(target, wave_size))
     except LuthierError as problem:
+        if isinstance(problem, WaveSizeError):
+            problem.message = f"hook {hook.name} was {problem.message}"
         if hook.location:
             problem.message = f"{hook.location}: {problem.message}"
         problem.object = problem.object or module.name

@@ -441,13 +441,13 @@ def _link_definitions(module: llvm.ModuleRef, definitions: Mapping[str, str | by
             raise HookError(f"intrinsic {name}: its definition is no LLVM IR that can be linked: {problem}") from None
 
 
-def _check_wave_size(function: llvm.ValueRef, hook: str, target: Target, wave_size: int) -> None:
+def _check_wave_size(function: llvm.ValueRef, target: Target, wave_size: int) -> None:
     """Code built for one wave size means something else under the other: masks and ballots have its width."""
     if len(target.wave_sizes) == 1:
         return
     built_for = 64 if any(b"+wavefrontsize64" in attribute for attribute in function.attributes) else 32
     if built_for != wave_size:
-        raise WaveSizeError(f"hook {hook} was built for wave{built_for}, the kernel runs as wave{wave_size}")
+        raise WaveSizeError(f"built for wave{built_for}, the kernel runs as wave{wave_size}")
 
 
 def _generate(
@@ -466,7 +466,7 @@ def _generate(
     types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
     if len(types) != len(arguments):
         raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
-    _check_wave_size(_hook_function(module, hook), hook, target.target, wave_size)
+    _check_wave_size(_hook_function(module, hook), target.target, wave_size)
     cpu, features = target.target.name, ",".join(target.target.wave_features(wave_size))
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=features, opt=2)
     attributes = f'"target-cpu"="{cpu}"' + (f' "target-features"="{features}"' if features else "")
