@@ -15,7 +15,7 @@ from luthier_build import sources
 from luthier_build.package import compile_tool
 from luthier_build.settings import load_settings, read_table
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(6)
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 

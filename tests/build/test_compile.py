@@ -22,7 +22,7 @@ from luthier_build.settings import ModuleSettings, Settings, load_settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(6)
 
 TARGETS = ("gfx942", "gfx1100")
 MakeProject = Callable[[Mapping[str, str]], Path]

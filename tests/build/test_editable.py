@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(6)
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).parents[2]
 MakeProject = Callable[[Mapping[str, str]], Path]

@@ -22,7 +22,7 @@ from luthier.verify import verify_object
 from luthier_build.compile import compile_application
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(6)
 
 PACKAGES = Path(__file__).parents[1] / "packages"
 

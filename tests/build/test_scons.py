@@ -20,7 +20,7 @@ from luthier_build.settings import load_settings, read_table
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).parents[2]
 MakeProject = Callable[[Mapping[str, str]], Path]

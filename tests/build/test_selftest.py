@@ -21,7 +21,7 @@ from luthier_build.selftest import devices, kernel
 from luthier_build.selftest.steps import Skip, Step, run_steps
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 
 def selftest(tmp_path: Path, *arguments: str) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:

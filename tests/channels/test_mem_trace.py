@@ -23,7 +23,7 @@ from luthier.tool import Tool
 
 from .conftest import TARGETS
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(4)
 
 ROOT = Path(__file__).parents[2]
 PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")

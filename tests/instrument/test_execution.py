@@ -24,7 +24,7 @@ from luthier_build.compile import compile_device
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(4)
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]

@@ -15,7 +15,7 @@ from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
 
-pytestmark = pytest.mark.rotating(5)
+pytestmark = pytest.mark.rotating(10)
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 """Of each family."""

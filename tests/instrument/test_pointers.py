@@ -98,7 +98,7 @@ def test_what_pointers_lead_to_is_instrumented(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 def test_pointers_are_those_of_the_original(compile_object, counter: type[Tool], target: str, level: str) -> None:
     """Whatever kernel says what they are, whatever kernel is given them."""
     object = load_object(compile_object(SOURCE, target, level))

@@ -115,7 +115,7 @@ def test_matrix_kernels(compile_object: CompileObject, name: str, target: str, l
     keep("matrix kernels by clang 22", case, study(object, MATRIX_PLANS[name], case))
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_random_control_flow(target: str) -> None:
     for seed in range(2000, 2012) if EVERYTHING else sample(range(2000, 2012), 6):
@@ -127,7 +127,7 @@ def test_random_control_flow(target: str) -> None:
         keep("random control flow", f"{target} {seed}", study(object, plan, f"{target} {seed}"))
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"])
 def test_assembly_with_exact_wait_states(target: str) -> None:
     """Random vector and matrix instructions, kept apart by as many wait states as the table asks for and no more: all
@@ -142,7 +142,7 @@ def test_assembly_with_exact_wait_states(target: str) -> None:
     assert judged
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(
     ("target", "level", "kernel", "every"),
     [("gfx90a", "-O3", "numbers", 5), ("gfx942", "-O0", "numbers", 16), ("gfx1201", "-O3", "waves", 40)],

@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import TARGETS, Outcome
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(8)
 
 SAYS = {
     "pointers": "pointers\n",

@@ -162,7 +162,7 @@ def table(ran: RunUnderTools, tool: str, title: str) -> list[dict[str, Any]]:
     return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("target", TARGETS)
 def test_launches_and_addresses_of_a_known_program(
     build_program: Build,

@@ -130,7 +130,7 @@ extern "C" __global__ void transpose(float *out, const float *in, unsigned width
 REDUCTION = (ROOT / "examples/apps/reduction.hip").read_text()
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["transpose", "reduction"])
 def test_each_barrier_is_needed(bench: Any, shipped: Any, name: str, target: str) -> None:

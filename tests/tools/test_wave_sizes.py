@@ -93,7 +93,7 @@ def points(kernel: Any) -> list[int]:
     return [one.address for one in task.instructions if one.is_vector]
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("target", TWICE)
 @pytest.mark.parametrize("name", ["reduction", "divergent_loop"])
 def test_what_a_wave_is(bench: Any, make_module: Callable[..., ToolModule], name: str, target: str) -> None:
