@@ -59,9 +59,21 @@ def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bo
 
 
 def compare(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the analysis found, which must be what it finds if it follows every instruction. But that an address goes
+    nowhere than to a jump is only known of those that are followed: else it stays a pointer."""
     one, other = (outcome(data, kernel, monkeypatch, whole) for whole in (False, True))
+    pointers, fewer = (_without_pointers(told) for told, _ in (one, other))
+    assert pointers >= fewer
     assert one == other
     return one[1]
+
+
+def _without_pointers(told: Any) -> set[int]:
+    """Makes them addresses of code; returns where they are made."""
+    found = [one for one in told["pc_references"] if one["kind"] == "pointer"] if isinstance(told, dict) else []
+    for one in found:
+        one["kind"] = "code"
+    return {one["address"] for one in found}
 
 
 @pytest.mark.parametrize("target", TARGETS)

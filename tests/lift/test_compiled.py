@@ -32,8 +32,8 @@ FUNCTIONS = {
     "selected": {LEAF, OTHER},
     "selected_by_lane": {LEAF, OTHER},
     "from_constant": {LEAF, OTHER},
-    "from_variable": set(),
-    "from_argument": set(),
+    "from_variable": {LEAF, OTHER},
+    "from_argument": {LEAF, OTHER},
 }
 UNKNOWN = {"from_variable", "from_argument"}
 SOURCES = {
@@ -263,7 +263,9 @@ def test_stripped(target: str, compiled: Callable[..., CodeObject], tmp_path: Pa
             columns = lifted.columns
             return sorted((columns.address[b.first], columns.address[b.last], b.exit) for b in lifted.blocks)
 
-        if kernel == "from_constant":  # an array's extent is in its symbol
+        if (
+            kernel == "from_constant" or kernel in UNKNOWN
+        ):  # an array's extent, and what a pointer may lead to, is in symbols
             assert after.unknown
             continue
         if kernel == "calls_tail":  # a jump to code that nothing else names is as good as a branch
