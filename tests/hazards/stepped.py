@@ -38,7 +38,7 @@ class Stepped:
         state = Machine(self.model).run(
             state, [step], step.own, lambda _, entry, units, needed: met.append((entry, units))
         )
-        for entry, units in met:
+        for entry, units in sorted(met, key=lambda one: one[0].age):
             hazard = self.model.rules[entry.rule].hazard
             registers = units if hazard.in_registers and units != 1 else 0
             producer = self._producer(history, entry.rule, units) if hazard.producer is not None else None

@@ -34,7 +34,7 @@ SHAPES = {
 """Assembly, and what stands between both besides."""
 NOT_LIFTED = ("s_rfe", "s_branch", "s_setvskip", "hwreg(HW_REG_MODE, 28")
 """Control goes elsewhere behind them, or lifting refuses them."""
-NOT_EXECUTED = {"gfx1250": ("v_wmma", "v_swmmac")}
+NOT_EXECUTED = {"gfx1250": ("v_wmma", "v_swmmac", "s_getreg")}
 """What the emulated device refuses."""
 
 

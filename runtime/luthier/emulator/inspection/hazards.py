@@ -207,6 +207,7 @@ class HazardAutomaton:
             hits.append(_Hit(self._model.rules[entry.rule], units, entry.age, needed))
 
         state = self._machine.run(self._states[number], [step], step.own, report)
+        hits.sort(key=lambda hit: hit.there)  # of one producer and consumer the first is told
         after = self._numbers.get(state)
         if after is None:
             after = self._numbers[state] = len(self._states)
