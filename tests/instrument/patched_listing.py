@@ -76,7 +76,8 @@ class Patched:
     def _origins(self) -> dict[int, int]:
         """Address in the patched object -> index of the application's instruction that is there now."""
         reached = [index for index, block in enumerate(self.lifted.block_of) if block >= 0]
-        return dict(zip((self._layout.instruction + self._base).tolist(), reached, strict=True))
+        places = self._layout.instruction[: len(reached)]  # behind them what calls by pointers go to
+        return dict(zip((places + self._base).tolist(), reached, strict=True))
 
     def _functions(self) -> dict[int, str]:
         """Address in the patched object -> function, which begins with the payloads before its first instruction."""
