@@ -243,7 +243,8 @@ def value_log(tables: Tables, truth: Truth) -> None:
             most += times * (wave_size // 32)
     channels = rows(tables, "records", "dropped", "lost")
     assert all(row["dropped"] == row["lost"] == 0 for row in channels)
-    assert fewest <= sum(row["records"] for row in channels) - stored <= most
+    told = sum(row["records"] for row in channels)
+    assert stored + fewest <= told <= stored + most, (stored, fewest, told, most)
 
 
 def _edited(tables: Tables, truth: Truth) -> None:

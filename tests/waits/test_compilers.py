@@ -76,4 +76,4 @@ def test_patched_kernels_wait(make_module, compile_object, target: str, level: s
         assert [str(finding) for finding in report.findings] == []
         assert [str(finding) for finding in check_hazards(lifted, unneeded=False).findings] == []
         checked += report.instructions
-    assert checked > 1000
+    assert checked > 500
