@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from luthier.run.folder import RunFolder
+from playwright import sync_api
 from run_folders import SITE, code, kernel, launch, write_run
 
 from .conftest import Opened
@@ -49,7 +50,7 @@ def test_numbers_are_those_of_the_tables(mix_run: Path, open_page: Open) -> None
     assert opened.text("#kernel-title") == wanted[0] == "collatz"
     counts = {row["address"]: row["executions"] for row in reached if names[row["kernel"]] == wanted[0]}
     opened.page.eval_on_selector(".code .lines", "view => { view.style.height = '3000px'; view.scrollTop = 0; }")
-    opened.page.wait_for_function(f"document.querySelectorAll('.code .row[data-at]').length === {len(counts)}")
+    sync_api.expect(opened.page.locator(".code .row[data-at]")).to_have_count(len(counts))
     most = max(counts.values())
     listed = _listed(opened)
     assert {at: int(title.replace(",", "")) for at, (title, _) in listed.items()} == counts
@@ -93,7 +94,7 @@ def test_search(mix_run: Path, open_page: Open) -> None:
     page.keyboard.type("mat")
     assert page.get_attribute("#search", "aria-expanded") == "true"
     page.keyboard.press("Enter")
-    page.wait_for_function("document.getElementById('kernel-title').textContent === 'matmul'")
+    sync_api.expect(page.locator("#kernel-title")).to_have_text("matmul")
     page.wait_for_selector(".code .row[data-at]")
     page.keyboard.press("/")
     page.keyboard.type("s_barrier")
@@ -265,4 +266,4 @@ def test_many_kernels_and_launches(tmp_path: Path, open_page: Open) -> None:
     opened.page.fill("#search", "kernel_9876")
     assert opened.page.locator("#found li").count() == 1
     opened.page.press("#search", "Enter")
-    opened.page.wait_for_function("document.getElementById('kernel-title').textContent === 'kernel_9876'")
+    sync_api.expect(opened.page.locator("#kernel-title")).to_have_text("kernel_9876")
