@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bench_lift import library
+from first_patch import count_everything
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object, load_objects
@@ -69,16 +70,6 @@ def counting_bundle(folder: Path, targets: list[str]) -> Path:
     """The device module of examples/tools/instr_count."""
     with build_folder(folder / "tool") as held:
         return Path(compile_device([DEVICE], targets, folder=held, report=lambda line: None).bundle)
-
-
-def count_everything(task: InstrumentationTask, module: ToolModule) -> None:
-    """What instr_count does, each hook as such."""
-    task.hoist = False
-    for instruction in task.instructions:
-        if instruction.is_vector:
-            task.insert_hook_before(instruction, module.count_vector, False)
-        else:
-            task.insert_hook_before(instruction, module.count_scalar)
 
 
 def with_liveness(code_object: CodeObject, name: str) -> LiftedRepresentation:

@@ -10,6 +10,11 @@ import gc
 import json
 import resource
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from luthier.module import ToolModule
+    from luthier.task import InstrumentationTask
 
 
 def spent() -> float:
@@ -20,6 +25,16 @@ def spent() -> float:
     )
 
 
+def count_everything(task: InstrumentationTask, module: ToolModule) -> None:
+    """What instr_count does, each hook as such."""
+    task.hoist = False
+    for instruction in task.instructions:
+        if instruction.is_vector:
+            task.insert_hook_before(instruction, module.count_vector, False)
+        else:
+            task.insert_hook_before(instruction, module.count_scalar)
+
+
 def main(bundle: str, path: str) -> None:
     """Import, load, patch, patch again."""
     gc.set_threshold(100_000)  # as the commands do
@@ -27,18 +42,12 @@ def main(bundle: str, path: str) -> None:
     from luthier.module import ToolModule  # what imports take is one of the figures
     from luthier.objects import load_object
     from luthier.patch import patch_object
-    from luthier.task import InstrumentationTask
 
     imported = spent()
     module = ToolModule.load(bundle)
 
     def instrument(task: InstrumentationTask) -> None:
-        task.hoist = False
-        for instruction in task.instructions:
-            if instruction.is_vector:
-                task.insert_hook_before(instruction, module.count_vector, False)
-            else:
-                task.insert_hook_before(instruction, module.count_scalar)
+        count_everything(task, module)
 
     patch_object(load_object(path), instrument)
     first = spent()

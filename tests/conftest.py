@@ -29,7 +29,8 @@ MakeModule = Callable[..., ToolModule]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `rotating(n)` run on one day in n, each on another one; those that are asked for by name always."""
+    """Tests marked `rotating(n)` run on one day in n, each on another one, but of each file always one; those that are
+    asked for by name always."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     today, other = [], []
@@ -37,8 +38,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         mark = item.get_closest_marker("rotating")
         (today if mark is None or is_todays(item.nodeid, mark.args[0]) else other).append(item)
     if other:
-        config.hook.pytest_deselected(items=other)
-        items[:] = today
+        busy = {item.path for item in today}
+        alone = {item.path: item for item in other if item.path not in busy}
+        config.hook.pytest_deselected(items=[item for item in other if alone.get(item.path) is not item])
+        items[:] = [*today, *alone.values()]
 
 
 AS_HOOKS = ("instrument", "plugin", "proof", "triton", "waits")
