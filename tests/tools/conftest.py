@@ -80,6 +80,17 @@ class Bench:
         return {table.title: table for table in reported(tool, module, patched)}
 
 
+@pytest.fixture(scope="session")
+def compile_object(compile_object: Callable[..., Path]) -> Callable[..., Path]:
+    """The code object of HIP source, also for a target of `WAVE64`."""
+
+    def compile(source: Path | str, target: str, *flags: str, **more: str) -> Path:
+        processor, *wave64 = target.split()
+        return compile_object(source, processor, *(_WAVE64_FLAGS if wave64 else ()), *flags, **more)
+
+    return compile
+
+
 @pytest.fixture
 def bench(compile_object: Callable[..., Path]) -> Callable[..., Bench]:
     """``bench(source, kernel, target, *arguments, grid, block)``: a kernel, compiled."""
@@ -87,10 +98,7 @@ def bench(compile_object: Callable[..., Path]) -> Callable[..., Bench]:
     def make(
         source: Path | str, kernel: str, target: str, *arguments: Any, grid: int = 1, block: int = 64, flags: Any = ()
     ) -> Bench:
-        processor, *wave64 = target.split()
-        more = _WAVE64_FLAGS if wave64 else ()
-        path = compile_object(source, processor, *more, *flags)
-        made = Bench(path, kernel, processor, arguments, grid, block)
+        made = Bench(compile_object(source, target, *flags), kernel, target.split()[0], arguments, grid, block)
         assert made.object.kernels[kernel].wave_size == ALL[target].wave_sizes[0]
         return made
 

@@ -43,7 +43,7 @@ def test_waits_taken_out_are_found(app: Any, shipped: Any, capfd: pytest.Capture
     for mutant in mutants(object, lifted):
         if mutant.kind != "wait" or not mutant.removed:
             continue
-        changed = CodeObject(mutant.data)
+        changed = CodeObject(mutant.object(object))
         expected = check_waits(lift(changed, "reduction"), unneeded=False).findings
         seen = tables(shipped("wait_check", hazards=False, top=0), changed)
         texts = [text for _, text in seen.get("findings", [])]
