@@ -231,7 +231,10 @@ def wait_check(tables: Tables, truth: Truth) -> None:
 
 
 def value_log(tables: Tables, truth: Truth) -> None:
-    """What is in each lane at stores, and EXEC there and at the ends where any lane is active, 32 bits a record."""
+    """What is in each lane at stores, and EXEC there and at the ends where any lane is active, 32 bits a record.
+
+    EXEC has 64 bits, also where a wave has 32 lanes.
+    """
     (wave_size,) = truth.wave_sizes
     stored, fewest, most = 0, 0, 0
     for one, times, lanes in truth.all():
@@ -239,8 +242,8 @@ def value_log(tables: Tables, truth: Truth) -> None:
         if store and one.memory is not None:
             stored += lanes * max(1, (one.memory.size or 0) // 4)
         if store or one.mnemonic == "s_endpgm":
-            fewest += -(-lanes // wave_size) * (wave_size // 32)
-            most += times * (wave_size // 32)
+            fewest += -(-lanes // wave_size) * 2
+            most += times * 2
     channels = rows(tables, "records", "dropped", "lost")
     assert all(row["dropped"] == row["lost"] == 0 for row in channels)
     told = sum(row["records"] for row in channels)
