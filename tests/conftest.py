@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from compiling import PrecompilingToolchain, compiled
 from effort import is_todays
-from kept import FOLDER, ROOT, compiled, kept
+from kept import FOLDER, ROOT, kept
 from luthier.module import ToolModule
 from luthier.task import InstrumentationTask
 from luthier.tool import Tool
@@ -73,7 +74,8 @@ def make_module() -> MakeModule:
             with build_folder(folder) as held:
                 path = folder / "device.hip"
                 path.write_text(PREFIX + source)
-                module = compile_device([path], wanted, settings, folder=held, report=lambda line: None)
+                toolchain = None if both_wave_sizes else PrecompilingToolchain.of(Toolchain.find())
+                module = compile_device([path], wanted, settings, toolchain, folder=held, report=lambda line: None)
                 made[key] = ToolModule.load(module.bundle)
         return made[key]
 

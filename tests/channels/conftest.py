@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kept import compiled
+from compiling import compiled
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.device import Module

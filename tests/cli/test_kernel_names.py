@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 
 import pytest
-from kept import compiled, kept
+from compiling import compiled
+from kept import kept
 from luthier.cli.main import COMMANDS, main
 from luthier.errors import ObjectError
 from luthier.objects import load_object

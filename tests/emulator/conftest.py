@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kept import compiled
+from compiling import compiled
 
 from luthier_build.toolchain import Toolchain
 

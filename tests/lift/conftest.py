@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kept import compiled as compiled_path
+from compiling import compiled as compiled_path
 from luthier.objects import CodeObject, load_object
 
 INPUTS = Path(__file__).parent / "inputs"

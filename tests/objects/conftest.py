@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from kept import compiled
+from compiling import compiled
 
 INPUTS = Path(__file__).parent / "inputs"
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from compiling import compiled
 from effort import FUZZ
-from kept import compiled
 from luthier.errors import LuthierError, ObjectError
 from luthier.objects import CodeObject, SourceMap, load_object
 from luthier.objects import elf as E

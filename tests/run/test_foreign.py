@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept import ROOT, compiled
+from compiling import compiled
+from kept import ROOT
 from luthier import Tool
 from luthier.run.selection import Selection
 from numpy.typing import NDArray

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kept import compiled, kept
+from compiling import compiled
+from kept import kept
 from luthier.isa.targets import target_named
 from luthier.objects import CodeObject, load_object
 

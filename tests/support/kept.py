@@ -8,12 +8,10 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from luthier.cache import cache_root
-
-from luthier_build.workspace import digest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = cache_root() / "tests"
@@ -39,23 +37,6 @@ def kept(key: object, make: Callable[[Path], None], name: str = "made") -> Path:
                 make(unfinished / name)
                 os.rename(unfinished, folder)
     return folder / name
-
-
-def compiled(command: Iterable[object], inputs: Iterable[Path], name: str) -> Path:
-    """What a compiler makes with `-o`.
-
-    Args:
-        command: the compiler and its arguments, without the output. Checkouts share what is made, except with debug
-            information, which names the sources' folders.
-        inputs: files whose content the result depends on, beside the compiler itself.
-        name: of the output.
-    """
-    arguments = [str(part) for part in command]
-    contents = [digest(path) for path in sorted(inputs)]
-    shared = not any(argument.startswith("-g") for argument in arguments)
-    anywhere = [argument.replace(str(ROOT), "") if shared else argument for argument in arguments[1:]]
-    key = version(arguments[0]), anywhere, contents
-    return kept(key, lambda output: run([*arguments, "-o", str(output)]), name)
 
 
 def run(command: list[str]) -> None:
