@@ -10,8 +10,9 @@ from collections.abc import Iterable
 import luthier
 import numpy as np
 import pytest
-from luthier.emulator import CheckWarning
+from luthier.emulator import CheckWarning, layout
 from luthier.emulator.inspection.waits import POISON, WaitFinding
+from luthier.errors import EmulationError
 from luthier.lifting import lift
 from luthier.lifting.waits import check_waits
 from wait_kernels import kernel
@@ -192,3 +193,9 @@ def first_uses(found: Iterable[tuple[str, int, str, int, str, int]]) -> Uses:
     for register, producer, counter, *use in sorted(found, key=lambda one: one[3]):
         first.setdefault((register, producer, counter), (use[0], use[1], use[2]))
     return first
+
+
+def test_what_touches_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "FACT_SPANS", 1)
+    with pytest.raises(EmulationError, match=r"S_LOAD\w+ touches 3 spans of registers, .* \(1\)"):
+        launch("gfx942", begin("gfx942"))

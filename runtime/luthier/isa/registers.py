@@ -124,11 +124,7 @@ class UnitSet(int):
         return bool(self >> unit & 1)
 
     def __iter__(self) -> Iterator[int]:
-        rest = int(self)
-        while rest:
-            low = rest & -rest
-            yield low.bit_length() - 1
-            rest ^= low
+        return bits_of(int(self))
 
     def __len__(self) -> int:
         return self.bit_count()
@@ -175,6 +171,14 @@ def mask_of(units: Iterable[int]) -> int:
     for unit in units:
         mask |= 1 << unit
     return mask
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """The bits that are set, ascending: of a set of units, the units."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 SGPR_MASK, VGPR_MASK, AGPR_MASK = mask_of(SGPRS), mask_of(VGPRS), mask_of(AGPRS)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, mask_of
+from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, bits_of, mask_of
 from luthier.lifting import Live
 from luthier.patch.copies import holder, needs_spare
 from luthier.payload.template import Group, Template
@@ -110,13 +110,6 @@ class Binding:
     def vgprs(self) -> int:
         """VGPRs a kernel needs for this binding."""
         return (self.temporaries >> VGPRS.start & _range_mask(0, len(VGPRS))).bit_length()
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 @functools.cache
@@ -343,11 +336,11 @@ def _bind(
         link = scalar.take(2, 2, 0, dead=True)
         if link is None:
             return None
-    spilled = list(_bits(vector.taken & keep))
+    spilled = list(bits_of(vector.taken & keep))
     spilled_whole: list[int] = []
     if template.writes_inactive_lanes:
         spilled, spilled_whole = [], spilled
-    parked = tuple(_bits(scalar.taken & keep))
+    parked = tuple(bits_of(scalar.taken & keep))
     parking = None
     if parked:
         dead = _Allocator([mask & ~live.all_bits & ~keep & ~vector.taken for mask in vectors])
@@ -361,7 +354,7 @@ def _bind(
         vector.taken |= dead.taken
     homes: tuple[int, ...] = ()
     if spill == "AGPRs":
-        homes = tuple(itertools.islice(_bits(budget.homes), len(spilled) + len(spilled_whole)))
+        homes = tuple(itertools.islice(bits_of(budget.homes), len(spilled) + len(spilled_whole)))
         if len(homes) < len(spilled) + len(spilled_whole):
             return None
     taken = scalar.taken | vector.taken

@@ -22,7 +22,7 @@ from luthier.counts import CELL_BYTES, CountedFlow, CounterBudget, CountRequest,
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
 from luthier.isa.hazard_parties import pairs
-from luthier.isa.registers import EXEC, SCC, SGPRS, VCC, VGPRS, mask_of
+from luthier.isa.registers import EXEC, SCC, SGPRS, VCC, VGPRS, bits_of, mask_of
 from luthier.isa.waits import is_gds
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.lifting.waits import Outstanding
@@ -209,9 +209,9 @@ class _Planner:
             # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
             released = [index for index in self.exits if index in self.lifted.releases]
             plan.splices += [Splice(index, Zone.BEFORE, self.code.assemble(["s_nop 0"])) for index in released]
-        units = [unit for unit in (*_bits(storage.reserved), *flushed) if unit in SGPRS]
+        units = [unit for unit in (*bits_of(storage.reserved), *flushed) if unit in SGPRS]
         plan.sgprs = max(units, default=-1) + 1
-        units = [unit - VGPRS.start for unit in (*_bits(storage.reserved), *flushed) if unit in VGPRS]
+        units = [unit - VGPRS.start for unit in (*bits_of(storage.reserved), *flushed) if unit in VGPRS]
         plan.vgprs = max(units, default=-1) + 1
         plan.result = self._result(counters, profiles, rows)
 
@@ -567,10 +567,3 @@ class _Planner:
             flows[lanes].append(CountedFlow(ways.graph, cells, given, ways.stretches))
         size = sum(counter.symbol == self.symbol for counter in counters)
         return KernelCounters.of(self.lifted, self.symbol, size, flows[False], flows[True], rows)
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

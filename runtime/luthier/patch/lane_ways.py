@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from luthier import _mc
+from luthier.isa.registers import bits_of
 from luthier.lifting import BasicBlock
 
 Group = tuple[int, int]
@@ -62,7 +63,7 @@ def lane_edges(
         for number in range(len(pieces) - 1):
             here, there = moments[number], moments[number + 1]
             for group, targets in enumerate(_spread(segments[number][4], here.groups)):
-                for target in _bits(targets):
+                for target in bits_of(targets):
                     source = _node(here, pieces[number][0], group)
                     found[LaneEdge(source, _node(there, pieces[number + 1][0], target), None)] = None
         last, first = moments[-1], pieces[-1][0]
@@ -74,8 +75,8 @@ def lane_edges(
             beyond = flow.lanes(edge.to)[0][0]
             there, start = _Moment(beyond[0], beyond[1]), stretches[edge.to][0][0]
             for group, targets in enumerate(_spread(segments[-1][4], last.groups)):
-                for target in _bits(targets):
-                    for final in _bits(after_call[target]) if call else [target]:
+                for target in bits_of(targets):
+                    for final in bits_of(after_call[target]) if call else [target]:
                         if final < len(onward) and onward[final] >= 0:
                             source, to = _node(last, first, group), _node(there, start, onward[final])
                             if not changes and isinstance(source, int) != isinstance(to, int):
@@ -108,13 +109,6 @@ def _spread(spread: Sequence[int], groups: int | None) -> list[int]:
     if spread or groups is None:
         return list(spread)
     return [1 << group for group in range(groups)]
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 class Pools:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code, own_zeros
 from luthier.emulator.inspection.decoded import decoded
+from luthier.errors import EmulationError
 from luthier.isa import registers as r
 from luthier.isa.waits import WaitModel, wait_model
 from luthier.lifting.instructions.effects import Columns
@@ -138,7 +139,12 @@ class WaitFacts:
         else:
             half = layout.HALF_HIGH if "_D16_HI" in pseudo else layout.HALF_LOW if fills_half(pseudo) else 0
             parts = [_spans(step.touches & ~step.writes), _spans(step.writes), _spans(results, half), _spans(locked)]
-        spans = [span for part in parts for span in part][: layout.FACT_SPANS]
+        spans = [span for part in parts for span in part]
+        if len(spans) > layout.FACT_SPANS:
+            raise EmulationError(
+                f"{pseudo} touches {len(spans)} spans of registers, more than the check of waits can watch "
+                f"({layout.FACT_SPANS})"
+            )
         streams, limits = [0] * 2, [0] * layout.FACT.fields["limits"].size
         for position, (stream, _) in enumerate(step.issues):
             streams[position] = stream + 1
