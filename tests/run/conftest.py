@@ -1,4 +1,4 @@
-"""Programs of this folder, built by plain hipcc once a session, run under `luthier run`."""
+"""Programs of this folder, built by plain hipcc, run under `luthier run`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kept import kept, run, version
 from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
 from luthier.emulator.native.machine import machine_code
 from luthier.objects import load_object
@@ -23,6 +24,8 @@ from luthier.run.instrumentation import Instrumentation
 from luthier.run.record import Recorder
 from luthier.run.selection import Selection
 from luthier.tool import ToolGroup
+
+from luthier_build.workspace import digest
 
 PROGRAMS = Path(__file__).parent / "programs"
 TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx1030")
@@ -41,18 +44,17 @@ class Outcome:
 
 
 @pytest.fixture(scope="session")
-def build_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def build_program() -> Callable[[str], Path]:
     """``build_program(name)``: the program of ``programs/<name>.hip``, for all targets."""
-    folder = tmp_path_factory.mktemp("programs")
+    # Where there is an nvcc, hipcc would choose it.
+    hipcc = ["env", "HIP_PLATFORM=amd", "hipcc"]
+    command = [*hipcc, *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w", "-pthread"]
 
     @functools.cache
     def build(name: str) -> Path:
-        output = folder / name
-        command = ["hipcc", *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w", "-pthread"]
-        command += [str(PROGRAMS / f"{name}.hip"), "-o", str(output)]
-        # Where there is an nvcc, hipcc would choose it.
-        subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
-        return output
+        source = PROGRAMS / f"{name}.hip"
+        key = version("hipcc"), *command, name, digest(source), digest(PROGRAMS / "check.h")
+        return kept(key, lambda output: run([*command, str(source), "-o", str(output)]), name)
 
     return build
 
