@@ -78,7 +78,7 @@ class Generation:
     wave_sizes: tuple[int, ...]
     """Lanes per wavefront the hardware supports, the compiler's default first."""
     simds_per_cu: int = 2
-    """SIMDs of one compute unit."""
+    """SIMDs of one compute unit. Where there are two, two compute units are one work-group processor."""
     waves_per_simd: int = 16
     """Most waves resident on one SIMD."""
 
@@ -108,6 +108,8 @@ class Generation:
     """SGPRs a step of GRANULATED_WAVEFRONT_SGPR_COUNT in the kernel descriptor; 0 where every wave has all."""
     sgpr_allocation_granule: int = 0
     """SGPRs a step in which the hardware gives them out (AMDGPUUsage, GRANULATED_WAVEFRONT_SGPR_COUNT)."""
+    sgpr_file: int | None = None
+    """SGPRs of one SIMD that its waves share (LLVM, getTotalNumSGPRs); None where every wave has its own."""
 
     # How a kernel starts
     architected_flat_scratch: bool = False
@@ -257,7 +259,7 @@ class Generation:
         return self.vgpr_file.size * 64 // wave_size
 
     def occupancy(self, vgprs: int, wave_size: int) -> int:
-        """Waves resident on one SIMD when each has `vgprs` (in a unified file: VGPRs and AGPRs together)."""
+        """Waves that fit on one SIMD when each has `vgprs` (in a unified file: VGPRs and AGPRs together)."""
         granule = self.vgpr_allocation_granule(wave_size)
         allocated = -(-max(vgprs, 1) // granule) * granule
         return min(self.waves_per_simd, self.vgpr_file_size(wave_size) // allocated)
@@ -288,6 +290,7 @@ GFX9 = Generation(
     special_sgprs=6,
     sgpr_encoding_granule=8,
     sgpr_allocation_granule=16,
+    sgpr_file=800,
     scratch_per_wave=1024 * 0x1FFF,
     mode_switches=range(27, 29),
     dpp_controls=_EVERY_DPP | _WAVE_SHIFTS_AND_BROADCASTS,
@@ -394,6 +397,7 @@ GFX1250 = replace(
     opcode_suffixes=("gfx12", "gfx1250"),
     widest="gfx1250",
     wave_sizes=(32,),
+    simds_per_cu=4,
     waves_per_simd=16,
     vgpr_file=VgprFile(512, 8, 8),
     addressable_vgprs=1024,

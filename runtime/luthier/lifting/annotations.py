@@ -78,10 +78,10 @@ class Annotations:
         return self.lifted.loops[self.loop_of[block]] if block in self.loop_of else None
 
     @property
-    def resources(self) -> dict[str, int]:
-        """What a wave takes, and how many fit on a SIMD by their vector registers (`Target.occupancy`)."""
+    def resources(self) -> dict[str, int | list[str]]:
+        """What a wave takes, how many fit on a SIMD (`Kernel.occupancy`), and by what that is limited."""
         kernel = self.lifted.kernel
-        target = self.lifted.target
+        occupancy = kernel.occupancy()
         return {
             "vgprs": kernel.vgpr_count,
             "agprs": kernel.agpr_count,
@@ -89,8 +89,9 @@ class Annotations:
             "allocated_vgprs": kernel.allocated_vgprs,
             "lds_bytes": kernel.group_segment_fixed_size,
             "scratch_bytes": kernel.private_segment_fixed_size,
-            "waves_per_simd": target.occupancy(kernel.descriptor.vgprs, kernel.wave_size),
-            "most_waves_per_simd": target.waves_per_simd,
+            "waves_per_simd": occupancy.waves,
+            "most_waves_per_simd": occupancy.most,
+            "limited_by": list(occupancy.limited_by),
         }
 
     def as_data(self) -> dict[str, Any]:

@@ -153,10 +153,12 @@ def as_data(lifted: LiftedRepresentation, annotations: Annotations | None = None
 def _summary(annotations: Annotations) -> Iterator[str]:
     """Registers and occupancy; what is not known of the source; the lines that most of the time went to."""
     has = annotations.resources
+    limits = annotations.lifted.kernel.occupancy().limited_by
     yield (
         f"{has['vgprs']} VGPRs ({has['allocated_vgprs']} allocated), {has['agprs']} AGPRs, {has['sgprs']} SGPRs, "
         f"{has['lds_bytes']} bytes of LDS, {has['scratch_bytes']} of scratch a lane: "
-        f"{has['waves_per_simd']} of {has['most_waves_per_simd']} waves fit on a SIMD by their vector registers"
+        f"{has['waves_per_simd']} of {has['most_waves_per_simd']} waves fit on a SIMD"
+        + (f", limited by {' and '.join(limits)}" if limits else "")
     )
     for problem in annotations.lifted.object.source.problems:
         yield f"source: {problem}"

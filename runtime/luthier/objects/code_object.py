@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -25,6 +26,7 @@ from luthier.objects.metadata import (
     entry,
     numbers,
 )
+from luthier.objects.occupancy import Occupancy, occupancy_of
 
 if TYPE_CHECKING:
     from luthier.objects.source import SourceMap
@@ -129,6 +131,13 @@ class Kernel:
         """VGPRs a wave occupies in the register file, AGPRs included where it is unified."""
         granule = self.descriptor.target.vgpr_allocation_granule(self.wave_size)
         return -(-self.descriptor.vgprs // granule) * granule
+
+    def occupancy(self, descriptor: KernelDescriptor | None = None) -> Occupancy:
+        """How many waves fit on a SIMD, of this kernel, or of it with another descriptor."""
+        required = self.metadata.get(".reqd_workgroup_size")
+        known = isinstance(required, list) and all(isinstance(size, int) for size in required)
+        items = math.prod(required) if known else 0  # type: ignore[arg-type]
+        return occupancy_of(descriptor or self.descriptor, self.max_flat_workgroup_size, max(items, 0))
 
     @property
     def uses_dynamic_stack(self) -> bool:

@@ -564,9 +564,10 @@ def _report(
     calls: _Calls,
 ) -> KernelReport:
     lifted, refusals = task.lifted, tuple(splicer.refusals)
-    before, size = lifted.kernel.descriptor, lifted.wave_size
+    kernel = lifted.kernel
+    before = kernel.descriptor
     return KernelReport(
-        lifted.kernel.name,
+        kernel.name,
         splicer.sites,
         len(task.insertions) - len(refusals),
         len(placed.slots),
@@ -575,7 +576,7 @@ def _report(
         placed.layout.size,
         (before.vgprs, after.vgprs),
         (before.sgprs, after.sgprs),
-        (lifted.target.occupancy(before.vgprs, size), lifted.target.occupancy(after.vgprs, size)),
+        (kernel.occupancy().waves, kernel.occupancy(after).waves),
         len(lifted.unknown),
         len({insertion.at for insertion in task.insertions}),
         refusals,

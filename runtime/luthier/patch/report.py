@@ -92,7 +92,7 @@ class KernelReport:
     """Before and after, as the wave has them."""
     sgprs: tuple[int, int]
     waves_per_simd: tuple[int, int]
-    """Most waves a SIMD can hold by their vector registers, before and after."""
+    """Most waves a SIMD can hold by their registers and static LDS, before and after (`Kernel.occupancy`)."""
     unknown_calls: int
     """Calls and jumps whose targets are not all known: what they reach beside those is not instrumented."""
     requested_sites: int

@@ -86,7 +86,7 @@ class KernelResult:
             "sgprs": descriptor.sgprs,
             "group_segment": kernel.group_segment_fixed_size,
             "private_segment": kernel.private_segment_fixed_size,
-            "waves_per_simd": target.target.occupancy(descriptor.vgprs, kernel.wave_size),
+            "waves_per_simd": kernel.occupancy().waves,
             "patched_vgprs": report and report.vgprs[1],
             "patched_sgprs": report and report.sgprs[1],
             "patched_waves_per_simd": report and report.waves_per_simd[1],

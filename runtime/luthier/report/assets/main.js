@@ -44,7 +44,7 @@ function drawKernels(data, open) {
     ...(has("time") ? [{ name: "mean", title: "Mean time of a launch", right: true, get: (row) => (row.timed ? row.time / row.timed : null), show: (value) => (value === null ? "" : duration(Math.round(value))) }] : []),
     ...(has("lanes") ? [{ name: "lanes", title: "Share of lanes that were active", right: true, get: (row) => (row.lanes ? row.lanes / (row.executed * row.wave_size) : null), show: (value) => (value === null ? "" : percent(value, 1)) }] : []),
     { name: "VGPRs", right: true, get: (row) => row.vgprs }, { name: "SGPRs", right: true, get: (row) => row.sgprs },
-    { name: "waves", title: "Most waves on a SIMD, by vector registers", right: true, get: (row) => row.waves_per_simd },
+    { name: "waves", title: "Most waves on a SIMD, by registers and static LDS", right: true, get: (row) => row.waves_per_simd },
     { name: "LDS", right: true, get: (row) => row.group_segment, show: short },
     ...(new Set(data.kernels.map((one) => one.target)).size > 1 ? [{ name: "target", get: (row) => row.target }] : []),
     ...(!data.kernels.some((one) => one.requested_sites || one.reason) ? [] : [{ name: "instrumented", right: true, get: (row) => (row.requested_sites ? row.sites / row.requested_sites : null), show: (value, row) => h("span", { class: row.covered ? "good" : row.reason && !row.skipped ? "bad" : "quiet", title: row.reason ?? "" }, row.requested_sites ? `${exact(row.sites)}/${exact(row.requested_sites)} sites` : row.skipped ? "not selected" : row.reason ? "no" : "") }])];

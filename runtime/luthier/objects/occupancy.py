@@ -1,0 +1,67 @@
+"""How many waves of a kernel fit on a SIMD, by what they share: vector registers, scalar registers, LDS.
+
+Sources: LLVM, AMDGPUBaseInfo.cpp (sizes of files, granules, work-groups of a compute unit) and AMDGPUSubtarget.cpp,
+`getOccupancyWithWorkGroupSizes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from luthier.objects.descriptor import KernelDescriptor
+
+LARGEST = 1024
+"""Work-items of a work-group, where the kernel does not say."""
+_BARRIERS = 16
+"""Work-groups of more than one wave that a compute unit can hold."""
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Most waves that fit on a SIMD, at least one, by each thing that they share."""
+
+    vgprs: int
+    sgprs: int
+    lds: int
+    """Of the work-groups that the kernel allows, the ones of which the most waves fit; dynamic LDS is not counted."""
+    most: int
+    """Whatever they need."""
+
+    @property
+    def waves(self) -> int:
+        """Most waves."""
+        return min(self.vgprs, self.sgprs, self.lds, self.most)
+
+    @property
+    def limited_by(self) -> tuple[str, ...]:
+        """What more waves would want more of: of ``VGPRs``, ``SGPRs`` and ``LDS`` those that are short."""
+        if self.waves == self.most:
+            return ()
+        by = {"VGPRs": self.vgprs, "SGPRs": self.sgprs, "LDS": self.lds}
+        return tuple(name for name, waves in by.items() if waves == self.waves)
+
+
+def occupancy_of(descriptor: KernelDescriptor, largest: int = 0, required: int = 0) -> Occupancy:
+    """The occupancy of a kernel with this descriptor.
+
+    Args:
+        largest: work-items of a work-group at most; 0 where that is not known.
+        required: work-items of every work-group; 0 where they may differ.
+    """
+    target, wave_size = descriptor.target, descriptor.wave_size
+    most = target.waves_per_simd
+    sgprs = most if target.sgpr_file is None else target.sgpr_file // descriptor.allocated_sgprs
+    simds, lds, barriers = target.simds_per_cu, target.lds_bytes, _BARRIERS
+    if descriptor.wgp_mode and target.simds_per_cu == 2:  # a work-group has both compute units of a processor
+        simds, lds, barriers = 2 * simds, 2 * lds, 2 * barriers
+    groups = lds // max(descriptor.group_segment_fixed_size, 1)
+    waves = 0
+    last = -(-(required or largest or LARGEST) // wave_size)
+    for size in range(last if required else 1, last + 1):
+        waves = max(waves, size * min(groups, simds * most // size, simds * most if size == 1 else barriers))
+    return Occupancy(
+        target.occupancy(descriptor.vgprs, wave_size),
+        max(1, min(most, sgprs)),
+        max(1, min(most, -(-waves // simds))),
+        most,
+    )
