@@ -14,7 +14,7 @@ import pytest
 from luthier.isa import NO_TARGET
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
-from luthier.patch import kernel, patch_object
+from luthier.patch import patch_object, placement
 from luthier.patch.layout import Layout, lay_out
 from luthier.task import InstrumentationTask
 
@@ -48,7 +48,7 @@ class Patched:
             insert(task)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernel, "lay_out", keep)
+            patch.setattr(placement, "lay_out", keep)
             made = patch_object(object, instrument, [name])
         self.data = made.data
         self.lifted: LiftedRepresentation = tasks[0].lifted

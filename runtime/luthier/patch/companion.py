@@ -23,8 +23,9 @@ from luthier.objects import CodeObject, ObjectEditor
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_RELATIVE64
 from luthier.objects.skeleton import empty_object
-from luthier.patch.kernel import PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
+from luthier.patch.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.object import reserve_tables, updated_metadata
+from luthier.patch.placement import PREFETCH_PADDING
 from luthier.patch.pointers import ORIGINAL
 from luthier.patch.report import KernelReport, PatchReport, RefusedError
 from luthier.task import InstrumentationTask

@@ -19,7 +19,8 @@ from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
 from luthier.objects.metadata import KERNELS
 from luthier.patch.address_map import AddressMap
-from luthier.patch.kernel import ENTRY_ALIGNMENT, PREFETCH_PADDING, PatchedKernel, patch_kernel, write_code
+from luthier.patch.kernel import PatchedKernel, patch_kernel, write_code
+from luthier.patch.placement import ENTRY_ALIGNMENT, PREFETCH_PADDING
 from luthier.patch.pointers import ORIGINAL
 from luthier.patch.report import PatchReport, Refusal, RefusedError
 from luthier.task import InstrumentationTask
