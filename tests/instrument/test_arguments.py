@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -204,6 +205,21 @@ def test_numbers_of_a_points_own(target: str, module: ToolModule) -> None:
     seen = np.frombuffer(loaded.variable("seen").read(), np.uint64).reshape(-1, 8)
     assert seen[: len(wanted), :5].tolist() == wanted
     assert len(templates) == 1
+
+
+def test_numbers_take_no_room(module: ToolModule) -> None:
+    """A number is no register: nothing grows with it."""
+    object = build("gfx90a", "s_nop 0\n" * 8)
+
+    def everywhere(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.two, immediate(2**63 - 1), immediate(2**64 - 1))
+
+    tracemalloc.start()
+    patch_object(object, everywhere, strict=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 26
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +22,7 @@ from luthier.patch.hoisting import hoist, requests_of
 from luthier.patch.layout import Zone
 from luthier.patch.sites import Site, with_what_hooks_do
 from luthier.patch.state import StatePlan, plan_state
-from luthier.patch.uses import Refusals, Templates, Uses
+from luthier.patch.uses import Refusals, Templates, Uses, unit_of
 from luthier.patch.wave_rows import states_for_rows
 from luthier.task import InstrumentationTask
 
@@ -60,8 +59,8 @@ def _named_by(task: InstrumentationTask, templates: Templates) -> int:
     for call in {insertion.call: None for insertion in task.insertions}:
         template = templates.of(call)
         if not isinstance(template, LuthierError):
-            own = (taken.source.unit for taken in template.inputs if taken.source.argument is None)
-            units |= mask_of((*own, *itertools.chain.from_iterable(call.sources))) | template.destinations
+            registers = (unit_of(call, taken.source) for taken in template.inputs if not taken.source.state)
+            units |= mask_of(registers) | template.destinations
     return units
 
 
@@ -112,7 +111,9 @@ class Splicer:
         refusals = Refusals(self.lifted, strict=strict)
         templates = Templates(self.lifted)
         self.state = self._plan_state(task, templates, spill)
-        homes = 0 if task.edits else self.budget.homes & ~_named_by(task, templates)
+        homes = 0 if task.edits else self.budget.homes
+        if homes:
+            homes &= ~_named_by(task, templates)
         self.budget = replace(self.budget, spill=spill and not self.state.no_frame, homes=homes)
         uses = Uses(self.lifted, templates, self._files, self.state, refusals)
         sites = uses.sites(task.insertions, left_out)

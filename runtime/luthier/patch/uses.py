@@ -15,6 +15,7 @@ from luthier.patch.sites import Site, Use
 from luthier.patch.state import StatePlan
 from luthier.payload import Template
 from luthier.payload.cache import template_for
+from luthier.payload.codegen import Input
 from luthier.payload.launch_state import STATES
 from luthier.points import Place
 
@@ -69,6 +70,11 @@ class Templates:
                 found = problem
             self._of[call] = found
         return found
+
+
+def unit_of(call: HookCall, source: Input) -> int:
+    """The application's register unit that an input of a call comes from, which is no launch state."""
+    return source.unit if source.argument is None else call.sources[source.argument][source.unit]
 
 
 class Uses:
@@ -169,7 +175,7 @@ class Uses:
                     return HookError(f"hook {call.hook.name} uses {what}, which this kernel cannot have: {reason}")
                 sources.append(self._state.places[source.state, source.unit])
                 continue
-            sources.append(source.unit if source.argument is None else call.sources[source.argument][source.unit])
+            sources.append(unit_of(call, source))
             registers.append(sources[-1])
         missing = self._missing_register((*registers, *(output.destination for output in template.outputs)))
         immediates = tuple(call.sources[one.source.argument or 0][one.source.unit] for one in template.immediates)
