@@ -72,7 +72,9 @@ GROUPS = {
     "ids": (_buffer("uint32", 4 * 128),),
     "variables": (_buffer("int32", 4 * 128),),
 }
-HOISTED = ("profile, executions", "profile, waves counted", "sum, executions", "profile, active lanes", "plain hook")
+SOLVED = ("sum, completed by its reader", "plain hook, completed by its reader")
+"""Sums of which a part is added where the variable is read, as under `luthier run`."""
+HOISTED = ("profile, executions", "profile, waves counted", "sum in memory", "profile, active lanes", *SOLVED)
 SPLICED = {
     "plain hook, not hoisted": "count_one",
     "hook that stays": "count_narrow",
@@ -104,6 +106,7 @@ def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None
         counted,
         sum_up,
         lambda task: task.count(task.instructions, per="lane") and None,
+        sum_up,
         hook("count_one", hoist=True),
         *(hook(name, hoist=False) for name in SPLICED.values()),
     ]
@@ -163,7 +166,7 @@ def measure() -> Iterable[Row]:
             for object, plan in _kernels(target, folder):
                 before, waves = _executed(object, object.data, plan)
                 for tool, instrument in tools.items():
-                    patched = patch_object(object, instrument, [plan.kernel])
+                    patched = patch_object(object, instrument, [plan.kernel], solve_sums=tool in SOLVED)
                     executed = _executed(object, patched.data, plan)[0]
                     ratios[tool].append(executed / before)
                     added[tool].append((executed - before) / before)

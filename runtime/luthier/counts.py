@@ -6,7 +6,7 @@ from (`luthier.patch.counting`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, cast
@@ -147,6 +147,73 @@ class CountedFlow:
 
 
 @dataclass(frozen=True, eq=False)
+class SolvedSum:
+    """What a kernel counts for a variable that nothing is added to on the device: who reads the variable adds it."""
+
+    into: Cell
+    amounts: Mapping[int, int]
+    """Cell of the kernel -> what the variable lacks for each 1 in it."""
+    waves: int
+    """What it lacks for each wave that was launched."""
+
+    def value(self, cells: NDArray[np.int64], waves: int) -> int:
+        """What the variable lacks in all.
+
+        Args:
+            cells: [cells] as read from the device.
+            waves: how many were launched.
+        """
+        return self.waves * waves + sum(amount * int(cells[cell]) for cell, amount in self.amounts.items())
+
+    def to_json(self, modules: Sequence[LoadedModule]) -> list[Any]:
+        """Plain data; of the module its place among `modules`."""
+        number = next(at for at, module in enumerate(modules) if module is self.into.module)
+        return [number, self.into.variable, self.into.index, list(map(list, self.amounts.items())), self.waves]
+
+    @classmethod
+    def of_json(cls, data: Sequence[Any], modules: Sequence[LoadedModule]) -> SolvedSum:
+        """From `to_json` with the same modules."""
+        number, variable, index, amounts, waves = data
+        return cls(Cell(modules[number], variable, index), dict(amounts), waves)
+
+
+class MissingSums:
+    """What one variable on one device lacks, since it was last written.
+
+    Args:
+        counted: tells it since it was placed: element of 64 bits -> value.
+    """
+
+    def __init__(self, counted: Callable[[], Mapping[int, int]]) -> None:
+        self._counted = counted
+        self._before: Mapping[int, int] = {}
+
+    def missing(self) -> dict[int, int]:
+        """Element of 64 bits -> what is to be added to it."""
+        return {index: value - self._before.get(index, 0) for index, value in self._counted().items()}
+
+    def written(self) -> None:
+        """It has got another value, which lacks nothing."""
+        self._before = self._counted()
+
+
+def completed(data: bytes, missing: Mapping[int, int]) -> bytes:
+    """The contents of a variable with what it lacks.
+
+    Args:
+        missing: element of 64 bits -> what is to be added to it.
+    """
+    if not missing:
+        return data
+    contents = bytearray(data)
+    for index, value in missing.items():
+        place = slice(CELL_BYTES * index, CELL_BYTES * (index + 1))
+        total = int.from_bytes(contents[place], "little") + value
+        contents[place] = (total % (1 << 8 * CELL_BYTES)).to_bytes(CELL_BYTES, "little")
+    return bytes(contents)
+
+
+@dataclass(frozen=True, eq=False)
 class KernelCounters:
     """The counters of one patched kernel, and what they say."""
 
@@ -166,6 +233,8 @@ class KernelCounters:
     lanes: tuple[CountedFlow, ...]
     rows: RowLayout | None = None
     """What each wave writes besides, behind the cells."""
+    sums: tuple[SolvedSum, ...] = ()
+    """What variables lack (`InstrumentationTask.solve_sums`)."""
 
     @classmethod
     def of(
@@ -176,6 +245,7 @@ class KernelCounters:
         waves: Iterable[CountedFlow],
         lanes: Iterable[CountedFlow],
         rows: RowLayout | None = None,
+        sums: Iterable[SolvedSum] = (),
     ) -> KernelCounters:
         """The counters of a kernel with what is known of its instructions."""
         block_of = np.array(lifted.block_of, np.int32)
@@ -192,20 +262,34 @@ class KernelCounters:
             tuple(waves),
             tuple(lanes),
             rows,
+            tuple(sums),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, without what the lifted kernel says."""
+    def to_json(self, modules: Sequence[LoadedModule] = ()) -> dict[str, Any]:
+        """Plain data, without what the lifted kernel says.
+
+        Args:
+            modules: those of the variables of `sums`, and others.
+        """
         flows = {"waves": self.waves, "lanes": self.lanes}
-        lists = {name: [flow.to_json() for flow in some] for name, some in flows.items()}
+        lists: dict[str, Any] = {name: [flow.to_json() for flow in some] for name, some in flows.items()}
+        lists["sums"] = [one.to_json(modules) for one in self.sums]
         return {"symbol": self.symbol, "cells": self.cells, **lists, "rows": self.rows and self.rows.to_json()}
 
     @classmethod
-    def of_json(cls, lifted: LiftedRepresentation, data: Mapping[str, Any]) -> KernelCounters:
+    def of_json(
+        cls, lifted: LiftedRepresentation, data: Mapping[str, Any], modules: Sequence[LoadedModule] = ()
+    ) -> KernelCounters:
         """From `to_json` of the same kernel's."""
         waves, lanes = (map(CountedFlow.of_json, data[name]) for name in ("waves", "lanes"))
         rows = data["rows"] and RowLayout.of_json(data["rows"])
-        return cls.of(lifted, data["symbol"], data["cells"], waves, lanes, rows)
+        sums = (SolvedSum.of_json(one, modules) for one in data["sums"])
+        return cls.of(lifted, data["symbol"], data["cells"], waves, lanes, rows, sums)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether something was counted that goes to no variable, and `counts` say it."""
+        return bool(self.waves or self.lanes)
 
     @property
     def size(self) -> int:
@@ -214,7 +298,8 @@ class KernelCounters:
 
     @property
     def needs_waves(self) -> bool:
-        """Whether the number of waves must be given, since it is not counted (`InstrumentationTask.waves_given`)."""
+        """Whether `counts` must be given the number of waves, since it is not counted
+        (`InstrumentationTask.waves_given`)."""
         return any(flow.given for flow in (*self.waves, *self.lanes))
 
     def read(self, module: _Loaded, waves: int | None = None) -> KernelCounts:
@@ -243,6 +328,21 @@ class KernelCounters:
             return counts
         flows = self.waves, self.lanes
         return replace(counts, waves=WaveCounts.of(self.kernel, self.rows, flows, self.block_of, memories))
+
+    def missing(self, module: LoadedModule, variable: str, memories: Iterable[bytes], waves: int) -> dict[int, int]:
+        """What a variable lacks: element of 64 bits -> value.
+
+        Args:
+            module: of the tool.
+            variable: its symbol.
+            memories: contents of the kernel's cells, on the device in question; none if nothing has run there.
+            waves: how many were launched there.
+        """
+        cells = np.zeros(self.cells, np.int64)
+        for memory in memories:
+            cells += np.frombuffer(memory, np.int64, self.cells)
+        mine = (one for one in self.sums if one.into.module is module and one.into.variable == variable)
+        return {one.into.index: one.value(cells, waves) for one in mine}
 
     def counts(self, cells: NDArray[np.int64], waves: int | None = None) -> KernelCounts:
         """What the contents of the cells say.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
-from luthier.counts import KernelCounts
+from luthier.counts import KernelCounts, MissingSums, completed
 from luthier.module.embedded import plain_name
 from luthier.observation import LaunchedKernel, LiveChannel
 from luthier.patch import PatchedObject
@@ -20,16 +21,17 @@ from luthier.tool import Tool
 class _HereVariable(Variable):
     """A variable with what `luthier.observation.LiveVariable` has besides."""
 
-    def __init__(self, variable: Variable) -> None:
+    def __init__(self, variable: Variable, sums: MissingSums) -> None:
         super().__init__(variable.name, variable.size)
         self.pid, self.gpu = os.getpid(), 0
-        self._variable = variable
+        self._variable, self._sums = variable, sums
 
     def _load(self) -> bytes:
-        return bytes(self._variable.read())
+        return completed(bytes(self._variable.read()), self._sums.missing())
 
     def _store(self, data: NDArray[Any]) -> None:
         self._variable.write(data)
+        self._sums.written()
 
     @property
     def value(self) -> int:
@@ -47,6 +49,7 @@ class HereRun:
 
     def __init__(self, module: Any, patched: PatchedObject) -> None:
         self._module, self._patched = module, patched
+        self._sums = {name: MissingSums(partial(self._counted, name)) for name in patched.report.variables}
 
     @property
     def folder(self) -> None:
@@ -60,7 +63,18 @@ class HereRun:
     def variables(self, name: str | None = None) -> list[Any]:
         """The tools' variables of that name, or all."""
         names = [one for one in self._patched.report.variables if name in (None, one, plain_name(one))]
-        return [_HereVariable(self._module.variable(one)) for one in names]
+        return [_HereVariable(self._module.variable(one), self._sums[one]) for one in names]
+
+    def _counted(self, name: str) -> dict[int, int]:
+        """What kernels have counted for a variable that has not been added to it: element of 64 bits -> value."""
+        total: dict[int, int] = {}
+        for kernel, counters in self._patched.sums.items():
+            memories = [self._module.variable(counters.symbol).read()] if counters.size else []
+            for module in {id(one.into.module): one.into.module for one in counters.sums}.values():
+                missing = counters.missing(module, name, memories, self._module.waves.get(kernel, 0))
+                for index, value in missing.items():
+                    total[index] = total.get(index, 0) + value
+        return total
 
     def channels(self, name: str | None = None) -> list[LiveChannel]:
         """The tools' channels of that name, or all; on a GPU nobody listens to them."""

@@ -12,16 +12,22 @@ from numpy.typing import NDArray
 
 from luthier import storage
 from luthier.channels import Channel, Ring
-from luthier.counts import KernelCounts
+from luthier.counts import KernelCounts, MissingSums, completed
 from luthier.module import DeviceVariable
 from luthier.objects import CodeObject, Kernel
 
 
 class LiveVariable(storage.Variable):
     """A tool's variable on one device of one process: its memory is read and written as it is now, while kernels run
-    and after."""
+    and after.
 
-    def __init__(self, variable: DeviceVariable, pid: int, gpu: int, memory: NDArray[np.uint8]) -> None:
+    Args:
+        sums: what it lacks there.
+    """
+
+    def __init__(
+        self, variable: DeviceVariable, pid: int, gpu: int, memory: NDArray[np.uint8], sums: MissingSums | None = None
+    ) -> None:
         super().__init__(variable.name, variable.size)
         self.pid = pid
         """Process."""
@@ -31,12 +37,16 @@ class LiveVariable(storage.Variable):
         """C++ type, or empty when it is not known."""
         self._initial = variable.storage.initial
         self._memory = memory
+        self._sums = sums
 
     def _load(self) -> bytes:
-        return self._memory.tobytes()
+        data = self._memory.tobytes()
+        return data if self._sums is None else completed(data, self._sums.missing())
 
     def _store(self, data: NDArray[np.uint8]) -> None:
         self._memory[:] = data
+        if self._sums is not None:
+            self._sums.written()
 
     @property
     def value(self) -> int:

@@ -40,6 +40,10 @@ class InstrumentationTask:
         waves_given: whether who reads what was counted into no variable knows how many waves were launched, as devices
             that Luthier opens and `luthier run` do: then they need not be counted, and code without branches needs no
             counter at all.
+        solve_sums: whether who reads the variables that are counted into adds what follows from counters, as
+            `luthier run` and `luthier.in_process.HereRun` do: then a sum costs no more than a profile. What hooks do
+            with a variable but add to it, device code that is not known, needs all of it in memory: such variables
+            get it there.
         wave_rows: room for rows of waves (`count` with the granularity "wave"), over all launches. Waves beyond have no
             row and are in `WaveCounts.missing`.
         hoist: whether hooks that do nothing but count become counts. Variables get the same values, but not before
@@ -57,6 +61,7 @@ class InstrumentationTask:
         self.counter_budget = CounterBudget()
         self.hook_budget: HookBudget | None = None
         self.waves_given = True
+        self.solve_sums = False
         self.wave_rows = USUAL_ROOM
         self.hoist = self.HOIST
         self._groups: EveryWorkGroup | None = None

@@ -113,6 +113,8 @@ def patch_task(
     if not patched.report.changed:
         raise RefusedError(PatchReport((patched.report,), _sizes(blocks), ()), object.name)
     used = {field.symbol for field in patched.symbols}
+    if patched.counters is not None:  # variables that nothing is added to there must be somewhere all the same
+        used |= {qualified(one.into.module, one.into.variable) for one in patched.counters.sums}
     needed = tuple(block for block in blocks if used.intersection(block.places()))
     data = _write(object, patched, task.lifted.isa, needed)
     return Companion.of(data, patched.report, needed, patched.counters)

@@ -14,11 +14,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from luthier.counts import CELL_BYTES, CountedFlow, CounterBudget, CountRequest, KernelCounters
+from luthier.counts import CELL_BYTES, Cell, CountedFlow, CounterBudget, CountRequest, KernelCounters, SolvedSum
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
 from luthier.isa.hazard_parties import pairs
@@ -112,6 +112,7 @@ def plan_counting(
     limits: CounterBudget,
     *,
     waves_given: bool = False,
+    solvable: Callable[[Cell], bool] = lambda cell: False,
     room: int = USUAL_ROOM,
 ) -> CountingPlan:
     """Place counters for all requests of a kernel.
@@ -121,6 +122,7 @@ def plan_counting(
         hooks: what hooks do; None where nothing is to be counted.
         limits: those of them that counters may use.
         waves_given: whether who reads profiles knows how many waves were launched.
+        solvable: whether who reads a cell adds what follows from counters like those of profiles.
         room: rows of waves that there is to be room for, where there are such.
 
     Raises:
@@ -137,7 +139,14 @@ def plan_counting(
         )
     rows = any(request.granularity == "wave" for request in requests)
     planner = _Planner(
-        lifted, requests, budget, hooks, limits, waves_given=waves_given and not rows, room=room if rows else None
+        lifted,
+        requests,
+        budget,
+        hooks,
+        limits,
+        waves_given=waves_given and not rows,
+        solvable=solvable,
+        room=room if rows else None,
     )
     try:
         planner.run(plan, each=False)
@@ -154,6 +163,25 @@ def plan_counting(
     return plan
 
 
+class _Profile(NamedTuple):
+    """How often everything in a function runs."""
+
+    ways: Ways
+    lanes: bool
+    """Lanes go the ways, not waves."""
+    by_chord: Mapping[int, Counter]
+    """Those that are counted."""
+
+
+@dataclass
+class _Sum:
+    """What a variable lacks: `luthier.counts.SolvedSum`, while counters have no cells yet."""
+
+    into: Cell
+    amounts: dict[Counter, int] = field(default_factory=dict)
+    waves: int = 0
+
+
 class _Planner:
     def __init__(
         self,
@@ -164,12 +192,13 @@ class _Planner:
         limits: CounterBudget,
         *,
         waves_given: bool,
+        solvable: Callable[[Cell], bool],
         room: int | None,
     ) -> None:
         # With two entries nobody but the hardware knows which of them a wave took.
         self.waves_given = waves_given and len(lifted.hardware_entries) == 1
         self.lifted, self.requests, self.budget, self.hooks, self.limits = lifted, requests, budget, hooks, limits
-        self.room = room
+        self.solvable, self.room = solvable, room
         self.code = CounterCode(lifted.isa)
         self.symbol = cells_symbol(lifted.kernel.name)
         self.in_clause = {index for clause in lifted.clauses for index in range(clause.first, clause.last + 1)}
@@ -191,7 +220,7 @@ class _Planner:
         Raises:
             NoRoom: there are too few registers, and it is not.
         """
-        counters, profiles = self._reduce(each=each)
+        counters, profiles, sums = self._reduce(each=each)
         for counter in counters:
             counter.places = [self._point(increment.place) for increment in counter.increments]
             counter.scalar = not all(point is None or self._takes_vectors(point) for point in counter.places)
@@ -213,7 +242,7 @@ class _Planner:
         plan.sgprs = max(units, default=-1) + 1
         units = [unit - VGPRS.start for unit in (*bits_of(storage.reserved), *flushed) if unit in VGPRS]
         plan.vgprs = max(units, default=-1) + 1
-        plan.result = self._result(counters, profiles, rows)
+        plan.result = self._result(counters, profiles, sums, rows)
 
     def without_registers(self, what: str) -> PatchError:
         """That counters cannot get to memory where a wave ends."""
@@ -225,16 +254,17 @@ class _Planner:
 
     # What is to be counted
 
-    def _reduce(self, *, each: bool) -> tuple[list[Counter], list[tuple[Ways, bool, dict[int, Counter]]]]:
-        """The counters that answer all requests; and of profiles the ways, whether lanes go them, and the counter of
-        each chord."""
+    def _reduce(self, *, each: bool) -> tuple[list[Counter], list[_Profile], list[_Sum]]:
+        """The counters that answer all requests, and how they do."""
         totals: dict[tuple[str, int], Counter] = {}
-        profiles: list[tuple[Ways, bool, dict[int, Counter]]] = []
+        profiles: list[_Profile] = []
+        sums: dict[Cell, _Sum] = {}
+        chords: list[Counter] = []
         for lanes in (False, True):
             wanted = [request for request in self.requests if (request.per == "lane") == lanes]
             sites = {index for request in wanted for index, _ in request.sites}
             for ways in find_ways(self.lifted, sites, lanes=lanes, each=each):
-                weights: dict[tuple[str, int], dict[int, int]] = {}
+                weights: dict[Cell, dict[int, int]] = {}
                 profiled = False
                 for request in wanted:
                     for index, weight in request.sites:
@@ -244,27 +274,40 @@ class _Planner:
                         if request.into is None:
                             profiled = True
                             break
-                        key = qualified(request.into.module, request.into.variable), CELL_BYTES * request.into.index
-                        mine = weights.setdefault(key, {})
+                        mine = weights.setdefault(request.into, {})
                         mine[node] = mine.get(node, 0) + weight
-                for key, mine in weights.items():
+                solved: dict[Cell, dict[int, int]] = {}
+                for cell, mine in weights.items():
+                    amounts = ways.graph.amounts(ways.chords, mine)
+                    if not lanes and self.solvable(cell):
+                        solved[cell] = amounts
+                        continue
+                    key = qualified(cell.module, cell.variable), CELL_BYTES * cell.index
                     counter = totals.setdefault(key, Counter(*key))
                     counter.wide |= any(weight < 0 for weight in mine.values())  # 32 bits are taken for positive
-                    for chord, amount in ways.graph.amounts(ways.chords, mine).items():
+                    for chord, amount in amounts.items():
                         self._grow(counter, ways, chord, amount, lanes=lanes)
+                needed = set(ways.chords) if profiled else {chord for amounts in solved.values() for chord in amounts}
+                by_chord = {
+                    chord: Counter(self.symbol, -1)
+                    for chord in ways.chords
+                    if chord in needed and (lanes or not self._given(ways, chord))
+                }
+                for chord, counter in by_chord.items():
+                    self._grow(counter, ways, chord, 1, lanes=lanes)
+                    counter.once = ways.once_a_wave[chord] and not lanes
+                    counter.wide = lanes and not ways.once_a_wave[chord]
+                chords += by_chord.values()
                 if profiled:
-                    by_chord = {
-                        chord: Counter(self.symbol, -1)
-                        for chord in ways.chords
-                        if lanes or not self._given(ways, chord)
-                    }
-                    for chord, counter in by_chord.items():
-                        self._grow(counter, ways, chord, 1, lanes=lanes)
-                        counter.once = ways.once_a_wave[chord] and not lanes
-                        counter.wide = lanes and not ways.once_a_wave[chord]
-                    profiles.append((ways, lanes, by_chord))
-        chords = [counter for _, _, by_chord in profiles for counter in by_chord.values()]
-        return [*totals.values(), *chords], profiles
+                    profiles.append(_Profile(ways, lanes, by_chord))
+                for cell, amounts in solved.items():
+                    sum_of_cell = sums.setdefault(cell, _Sum(cell))
+                    for chord, amount in amounts.items():
+                        if chord in by_chord:
+                            sum_of_cell.amounts[by_chord[chord]] = amount
+                        else:
+                            sum_of_cell.waves += amount
+        return [*totals.values(), *chords], profiles, list(sums.values())
 
     def _given(self, ways: Ways, chord: int) -> bool:
         """Whether executions of a chord need not be counted, since each wave that is launched goes it once."""
@@ -555,15 +598,24 @@ class _Planner:
     def _result(
         self,
         counters: Sequence[Counter],
-        profiles: Sequence[tuple[Ways, bool, dict[int, Counter]]],
+        profiles: Sequence[_Profile],
+        sums: Sequence[_Sum],
         rows: RowLayout | None,
     ) -> KernelCounters | None:
-        if not profiles:
+        if not profiles and not sums:
             return None
+
+        def cell(counter: Counter) -> int:
+            return counter.offset // CELL_BYTES
+
         flows: dict[bool, list[CountedFlow]] = {False: [], True: []}
         for ways, lanes, by_chord in profiles:
-            cells = {chord: counter.offset // CELL_BYTES for chord, counter in by_chord.items()}
+            cells = {chord: cell(counter) for chord, counter in by_chord.items()}
             given = frozenset(set(ways.chords) - cells.keys())
             flows[lanes].append(CountedFlow(ways.graph, cells, given, ways.stretches))
+        solved = [
+            SolvedSum(one.into, {cell(counter): amount for counter, amount in one.amounts.items()}, one.waves)
+            for one in sums
+        ]
         size = sum(counter.symbol == self.symbol for counter in counters)
-        return KernelCounters.of(self.lifted, self.symbol, size, flows[False], flows[True], rows)
+        return KernelCounters.of(self.lifted, self.symbol, size, flows[False], flows[True], rows, solved)

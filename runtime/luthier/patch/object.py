@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class PatchedObject:
     """Kernel -> what its counters say, where something was counted that goes to no variable of a tool."""
     maps: tuple[AddressMap, ...]
     """Of each kernel that changed, where its instructions are now."""
+    sums: Mapping[str, KernelCounters] = field(default_factory=dict)
+    """Kernel -> what it counts that variables lack (`InstrumentationTask.solve_sums`)."""
 
 
 def patch_object(
@@ -46,6 +48,7 @@ def patch_object(
     *,
     strict: bool = False,
     hoist: bool | None = None,
+    solve_sums: bool = False,
 ) -> PatchedObject:
     """Instrument kernels of a code object.
 
@@ -59,6 +62,8 @@ def patch_object(
         progress: called with each kernel's name before it is patched.
         strict: whether whatever cannot be done is an error.
         hoist: whether hooks that do nothing but count become counts (`InstrumentationTask.hoist`); None: as usual.
+        solve_sums: whether variables are read by `luthier.in_process.HereRun`, which adds what counters say
+            (`InstrumentationTask.solve_sums`).
 
     Raises:
         LuthierError: what `instrument` raises; the only kernel that was named cannot be lifted; with `strict`, the
@@ -84,6 +89,7 @@ def patch_object(
             work.refused_kernels.append(Refusal.of_kernel("lifting", name, problem))
             continue
         task = InstrumentationTask(lifted)
+        task.solve_sums = solve_sums
         if hoist is not None:
             task.hoist = hoist
         instrument(task)
@@ -145,7 +151,9 @@ class _Work:
         )
         if report.refusals and not changed:
             raise RefusedError(report, self.object.name)
-        return PatchedObject(editor.finish(), report, counters, maps)
+        profiles = {name: one for name, one in counters.items() if one.profiled}
+        sums = {name: one for name, one in counters.items() if one.sums}
+        return PatchedObject(editor.finish(), report, profiles, maps, sums)
 
 
 class _CannotWrite(Exception):
@@ -231,13 +239,13 @@ def _place_code(
             raise _CannotWrite(kernel.name, problem) from problem
         editor.write(address, code)
         original = kernel.kernel
-        for field in kernel.symbols:
-            if not field.distance:
-                kind = R_AMDGPU_ABS32_HI if field.high else R_AMDGPU_ABS32_LO
-                symbol, addend = names.get(field.symbol), field.addend
+        for fields in kernel.symbols:
+            if not fields.distance:
+                kind = R_AMDGPU_ABS32_HI if fields.high else R_AMDGPU_ABS32_LO
+                symbol, addend = names.get(fields.symbol), fields.addend
                 if symbol is None:  # the original's code: the descriptor is there as well, and stays where it is
                     symbol, addend = original.symbol, addend - original.descriptor_address
-                for place in (address + field.offsets.astype(np.int64)).tolist():
+                for place in (address + fields.offsets.astype(np.int64)).tolist():
                     editor.add_relocation(place, kind, addend, symbol)
         for targets, place in zip(kernel.tables, moved, strict=True):
             for number, target in enumerate(targets):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from luthier.counts import CountRequest
+from luthier.counts import Cell, CountRequest
 from luthier.edits import Edit, Edited, highest
 from luthier.errors import LuthierError, PatchError
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
@@ -24,6 +24,7 @@ from luthier.patch.sites import Site, with_what_hooks_do
 from luthier.patch.state import StatePlan, plan_state
 from luthier.patch.uses import Refusals, Templates, Uses, unit_of
 from luthier.patch.wave_rows import states_for_rows
+from luthier.payload.additions import only_added
 from luthier.task import InstrumentationTask
 
 _Placement = tuple[int, Zone, int, tuple[int, ...], bool]
@@ -213,6 +214,9 @@ class Splicer:
         alone = not sites and not task.edits
         hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state, alone)
 
+        def solvable(cell: Cell) -> bool:
+            return task.solve_sums and only_added(cell.module, cell.variable, self.lifted.object.target)
+
         def plan(requests: Sequence[CountRequest]) -> CountingPlan:
             return plan_counting(
                 self.lifted,
@@ -221,6 +225,7 @@ class Splicer:
                 hooks,
                 task.counter_budget,
                 waves_given=task.waves_given,
+                solvable=solvable,
                 room=task.wave_rows,
             )
 

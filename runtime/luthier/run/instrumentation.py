@@ -258,6 +258,10 @@ class Instrumentation:
             patched = Patched(None, skipped, skipped=True)
         with self._lock:
             row = len(session.kernels)
+            counters = None if patched.companion is None else patched.companion.counters
+            if row >= ROWS - 1 and counters is not None and (counters.needs_waves or counters.sums):
+                reason = f"process {session.pid} launches too many kernels to count their waves"
+                patched = Patched(None, reason, patched.report)
             session.kernels.append(LaunchedKernel(kernel, object, gpu, patched))
         reply = Writer().number(row).text(kernel.name).text(kernel.symbol)
         if patched.companion is None:

@@ -124,6 +124,7 @@ class Patcher:
     def _patch(self, object: CodeObject, kernel: str, digest: str) -> Patched:
         try:
             task = InstrumentationTask(lift(object, kernel))
+            task.solve_sums = True
             if self._hoist is not None:
                 task.hoist = self._hoist
             shares = self.tools.instrument_each(task)
@@ -155,7 +156,7 @@ class Patcher:
                 return self._read(kept, object, task)
         companion = patch_task(object, task, self.block_of)
         if self._store is not None and key is not None:
-            self._store.put({key: _written(companion)})
+            self._store.put({key: _written(companion, task)})
         return Patched(companion, "", companion.report.kernels[0])
 
     def _read(self, kept: bytes, object: CodeObject, task: InstrumentationTask) -> Patched:
@@ -172,7 +173,7 @@ class Patcher:
         modules = task.modules
         counters = None
         if head["counters"] is not None:
-            counters = KernelCounters.of_json(task.lifted, head["counters"])
+            counters = KernelCounters.of_json(task.lifted, head["counters"], modules)
             modules += cell_modules(object, counters)
         blocks = {block.symbol: block for block in map(self.block_of, modules)}
         used = tuple(blocks[symbol] for symbol in head["blocks"])
@@ -199,9 +200,9 @@ class Patcher:
 # What is kept --------------------------------------------------------------------------------------------------------
 
 
-def _written(companion: Companion) -> bytes:
+def _written(companion: Companion, task: InstrumentationTask) -> bytes:
     (report,) = companion.report.kernels
-    counters = companion.counters and companion.counters.to_json()
+    counters = companion.counters and companion.counters.to_json(task.modules)
     blocks = [block.symbol for block in companion.blocks]
     head = json.dumps({"report": asdict(report), "blocks": blocks, "counters": counters}).encode()
     return len(head).to_bytes(8, "little") + head + companion.data

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from luthier import __version__
+from luthier.counts import CellModule
 from luthier.errors import LuthierError, ToolError
 from luthier.patch import by_kind
 from luthier.run.instrumentation import Instrumentation
@@ -96,6 +97,7 @@ def summary(
             }
             for session in instrumentation.sessions
             for block, variable in session.variables()
+            if not isinstance(block.module, CellModule)  # nobody's variable
         ],
     }
 

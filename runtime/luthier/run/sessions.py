@@ -6,7 +6,9 @@ That memory belongs to the service as well as to the process, so what was counte
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +16,11 @@ from numpy.typing import NDArray
 
 from luthier.channels import Ring, describe
 from luthier.channels.layout import CONTROL
+from luthier.counts import MissingSums
+from luthier.module import LoadedModule
 from luthier.objects import CodeObject, Kernel
 from luthier.observation import Launch, LiveChannel, LiveVariable
-from luthier.patch.companion import VariableBlock
+from luthier.patch.companion import Companion, VariableBlock
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
 from luthier.run.shared_memory import SharedMemory
@@ -54,6 +58,8 @@ class Block:
     channels: tuple[LiveChannel, ...]
     rings: tuple[range, ...]
     """Bytes of the memory that the channels' rings are in."""
+    sums: Mapping[str, MissingSums]
+    """What variables lack, by their symbols."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,14 @@ class LaunchedKernel:
     def name(self) -> str:
         """Mangled, as the object's symbol."""
         return self.kernel.name
+
+    def waves(self, row: np.void) -> int:
+        """How many waves its patched launches had.
+
+        Args:
+            row: its `ROW`.
+        """
+        return int(row["waves"][int(self.kernel.wave_size == 64)])
 
 
 @dataclass
@@ -150,13 +164,15 @@ class Session:
                 size += description.ring_size
         memory = SharedMemory("luthier-variables", max(size, 1))
         for name, variable in variables.items():
-            self._variable(gpu, block, memory, name).write(variable.storage.initial)
+            start = block.offsets[name]
+            memory.bytes[start : start + variable.size] = np.frombuffer(variable.storage.initial, np.uint8)
         channels = []
         for name, description, place in places:
             start = block.offsets[name]
             ring = Ring(description, memory.bytes[start:], memory.bytes[place.start : place.stop], place.start - start)
             channels.append(LiveChannel(ring, self.pid, gpu))
-        made = Block(block, memory, tuple(channels), tuple(place for *_, place in places))
+        sums = {name: MissingSums(partial(self._counted, gpu, block.module, name)) for name in variables}
+        made = Block(block, memory, tuple(channels), tuple(place for *_, place in places), sums)
         self.blocks[gpu, block.symbol] = made
         return made, False
 
@@ -183,12 +199,35 @@ class Session:
     def variables(self) -> list[tuple[VariableBlock, LiveVariable]]:
         """Every variable on every device, with its block: not channels, and nothing that is constant."""
         return [
-            (block.block, self._variable(gpu, block.block, block.memory, name))
+            (block.block, self._variable(gpu, block, name))
             for (gpu, _), block in list(self.blocks.items())
             for name in block.block.offsets
             if block.block.module.variables[name].is_state
         ]
 
-    def _variable(self, gpu: int, block: VariableBlock, memory: SharedMemory, name: str) -> LiveVariable:
-        variable, offset = block.module.variables[name], block.offsets[name]
-        return LiveVariable(variable, self.pid, gpu, memory.bytes[offset : offset + variable.size])
+    def _variable(self, gpu: int, block: Block, name: str) -> LiveVariable:
+        variable, offset = block.block.module.variables[name], block.block.offsets[name]
+        place = block.memory.bytes[offset : offset + variable.size]
+        return LiveVariable(variable, self.pid, gpu, place, block.sums[name])
+
+    def _counted(self, gpu: int, module: LoadedModule, name: str) -> dict[int, int]:
+        """What the kernels of a device have counted for a variable that has not been added to it: element -> value."""
+        waves: dict[int, int] = {}
+        counted: dict[int, Companion] = {}
+        for kernel, row in zip(list(self.kernels), self.counts, strict=False):
+            companion = kernel.patched.companion
+            if kernel.gpu == gpu and companion is not None and companion.counters is not None:
+                counted[id(companion)] = companion
+                waves[id(companion)] = waves.get(id(companion), 0) + kernel.waves(row)
+        total: dict[int, int] = {}
+        for number, companion in counted.items():
+            counters = companion.counters
+            assert counters is not None
+            memories = [
+                block.memory.bytes[block.block.offsets[counters.symbol] :][: counters.size].tobytes()
+                for needed in companion.blocks
+                if counters.symbol in needed.offsets and (block := self.blocks.get((gpu, needed.symbol))) is not None
+            ]
+            for index, value in counters.missing(module, name, memories, waves[number]).items():
+                total[index] = total.get(index, 0) + value
+        return total

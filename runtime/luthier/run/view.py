@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from luthier.counts import KernelCounts
-from luthier.errors import LuthierError
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
 from luthier.observation import LiveChannel, LiveVariable
 from luthier.patch import by_kind
 from luthier.patch.companion import Companion
 from luthier.run.patching import Patched, digest_of
-from luthier.run.sessions import ROWS, Session
+from luthier.run.sessions import Session
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,9 @@ class View:
             id(companion): companion
             for session in sessions
             for kernel in list(session.kernels)
-            if (companion := kernel.patched.companion) is not None and companion.counters is not None
+            if (companion := kernel.patched.companion) is not None
+            and companion.counters is not None
+            and companion.counters.profiled
         }
         for companion in companions.values():
             symbols = {block.symbol for block in companion.blocks}
@@ -177,19 +178,13 @@ class View:
 
 
 def _waves(sessions: Iterable[Session], companion: Companion) -> int:
-    """How many waves have run a patched kernel.
-
-    Raises:
-        LuthierError: nobody knows.
-    """
-    waves = 0
-    for session in sessions:
-        for number, (kernel, row) in enumerate(zip(list(session.kernels), session.counts, strict=False)):
-            if kernel.patched.companion is companion:
-                if number >= ROWS - 1:
-                    raise LuthierError(f"process {session.pid} launched too many kernels to count their waves")
-                waves += int(row["waves"][int(kernel.kernel.wave_size == 64)])
-    return waves
+    """How many waves have run a patched kernel."""
+    return sum(
+        kernel.waves(row)
+        for session in sessions
+        for kernel, row in zip(list(session.kernels), session.counts, strict=False)
+        if kernel.patched.companion is companion
+    )
 
 
 def launched_kernels(sessions: Iterable[Session]) -> list[KernelResult]:

@@ -1,0 +1,315 @@
+"""Sums that who reads a variable completes, so that kernels count them like profiles."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+from effort import EVERYTHING, FAMILIES
+from luthier.counts import Cell, CounterBudget, KernelCounters, completed
+from luthier.devices import open_device
+from luthier.in_process import HereRun
+from luthier.isa.targets import TargetId
+from luthier.launch_plan import LaunchPlan
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.payload.additions import is_only_added, only_added
+from luthier.task import InstrumentationTask
+from random_kernels import WAVES, random_kernel
+from test_truth import APPS, BUDGETS, PLANS, launch, truth
+
+KERNELS = 60 if EVERYTHING else 3
+SOURCE = """
+__device__ uint64_t sums[70] = {5, 6, 7};
+__managed__ uint64_t managed = 9;
+__device__ uint64_t result = 0;
+__device__ uint64_t read = 0;
+__device__ uint64_t stored = 0;
+__device__ uint64_t handed = 0;
+__device__ uint64_t looked_at_managed_pointer = 0;
+__device__ uint64_t *address = &handed;
+__managed__ uint64_t managed_and_read = 0;
+__device__ uint64_t only_named[2] = {0, 0};
+
+LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&managed, 1); }
+LUTHIER_HOOK_ANNOTATE element(uint32_t index, uint64_t weight) { luthier::sAtomicAdd<uint64_t>(&sums[index], weight); }
+LUTHIER_HOOK_ANNOTATE each_lane() { atomicAdd(reinterpret_cast<unsigned long long *>(&sums[2]), 7ull); }
+LUTHIER_HOOK_ANNOTATE both(bool which) {
+  if (which) luthier::sAtomicAdd<uint64_t>(&sums[3], 1);
+  else luthier::sAtomicAdd<uint64_t>(&managed, 2);
+}
+LUTHIER_HOOK_ANNOTATE add_result() { sums[7] = luthier::sAtomicAdd<uint64_t>(&result, 1); }
+LUTHIER_HOOK_ANNOTATE add_read() { luthier::sAtomicAdd<uint64_t>(&read, 1); }
+LUTHIER_HOOK_ANNOTATE reads() { if (read == 77) luthier::sAtomicAdd<uint64_t>(&only_named[1], 1); }
+LUTHIER_HOOK_ANNOTATE stores(uint64_t value) { stored = value; }
+LUTHIER_HOOK_ANNOTATE hands() { luthier::sAtomicAdd<uint64_t>(address, 1); }
+LUTHIER_HOOK_ANNOTATE reads_managed() { if (managed_and_read == 77) luthier::sAtomicAdd<uint64_t>(&only_named[0], 1); }
+LUTHIER_HOOK_ANNOTATE adds_address() { luthier::sAtomicAdd<uint64_t>(&only_named[0], (uint64_t)&only_named[1]); }
+"""
+ONLY_ADDED = {"managed"}
+NOT_ALONE = {"sums", "result", "read", "stored", "handed", "managed_and_read", "only_named"}
+ADDING = """
+__device__ uint64_t sums[70] = {5, 6, 7};
+__managed__ uint64_t managed = 9;
+__device__ uint64_t other = 3;
+LUTHIER_HOOK_ANNOTATE one() { luthier::sAtomicAdd<uint64_t>(&managed, 1); }
+LUTHIER_HOOK_ANNOTATE element(uint32_t index, uint64_t weight) { luthier::sAtomicAdd<uint64_t>(&sums[index], weight); }
+LUTHIER_HOOK_ANNOTATE each_lane() { atomicAdd(reinterpret_cast<unsigned long long *>(&sums[2]), 7ull); }
+LUTHIER_HOOK_ANNOTATE value(uint32_t scalar) { luthier::sAtomicAdd<uint64_t>(&sums[3], scalar); }
+LUTHIER_HOOK_ANNOTATE both(bool which) {
+  if (which) luthier::sAtomicAdd<uint64_t>(&sums[4], 1);
+  else luthier::sAtomicAdd<uint64_t>(&managed, 2);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module(make_module):
+    """Of variables that are only added to."""
+    return make_module(ADDING, *FAMILIES)
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_what_hooks_do_with_variables(make_module, module, target: str) -> None:
+    id = TargetId.parse(target)
+    assert all(only_added(module, name, id) for name in ("sums", "managed", "other"))
+    mixed = make_module(SOURCE, *FAMILIES)
+    found = {name for name in (*ONLY_ADDED, *NOT_ALONE) if only_added(mixed, name, id)}
+    assert found == ONLY_ADDED
+
+
+USES = {
+    "add": ('  %a = call i64 @"luthier::sAtomicAdd.i64.ptr.i64"(ptr P, i64 1) #4', True),
+    "atomic": ('  %a = atomicrmw add ptr addrspace(1) P, i64 5 syncscope("agent") monotonic, align 8', True),
+    "element": (
+        "  %p = getelementptr inbounds nuw i64, ptr addrspace(1) P, i64 %i\n"
+        '  %a = call i64 @"luthier::sAtomicAdd.i64.ptr.i64"(ptr %p, i64 %i), !dbg !7',
+        True,
+    ),
+    "behind": (  # a block that is defined later comes earlier
+        '  %a = call i64 @"luthier::sAtomicAdd.i64.ptr.i64"(ptr %p, i64 %i)\n'
+        "  %p = addrspacecast ptr addrspace(1) P to ptr",
+        True,
+    ),
+    "result": ("  %a = atomicrmw add ptr addrspace(1) P, i64 5 monotonic, align 8\n  %b = add i64 %a, 1", False),
+    "result in a block before": (
+        "  %b = phi i64 [ 0, %0 ], [ %a, %1 ]\n  %a = atomicrmw add ptr addrspace(1) P, i64 5 monotonic, align 8",
+        False,
+    ),
+    "other atomic": ("  %a = atomicrmw umax ptr addrspace(1) P, i64 5 monotonic, align 8", False),
+    "load": ("  %a = load i64, ptr addrspace(1) P, align 8", False),
+    "store": ("  store i64 0, ptr addrspace(1) P, align 8", False),
+    "stored": ("  store ptr addrspace(1) P, ptr %q, align 8", False),
+    "handed on": ("  call void @f(ptr addrspace(1) P)", False),
+    "chosen": ("  %p = select i1 %c, ptr addrspace(1) P, ptr addrspace(1) @other", False),
+    "number": ("  %p = ptrtoint ptr addrspace(1) P to i64", False),
+    "adds its own address": (
+        "  %a = atomicrmw add ptr addrspace(1) P, i64 ptrtoint (ptr addrspace(1) P to i64) monotonic, align 8",
+        False,
+    ),
+    "adds its address elsewhere": (
+        "  %n = getelementptr i8, ptr addrspace(1) P, i64 1\n"
+        "  %a = atomicrmw add ptr addrspace(1) @other, i64 ptrtoint (ptr addrspace(1) P to i64) monotonic, align 8",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["v", "a b", "v.1"])
+@pytest.mark.parametrize("use", USES)
+def test_uses_in_ir(use: str, name: str) -> None:
+    body, good = USES[use]
+    symbol = f'@"{name}"' if " " in name else f"@{name}"
+    head = f"{symbol} = external addrspace(1) global i64\n@other = addrspace(1) global i64 0\n"
+    adding = f"  %1 = atomicrmw add ptr addrspace(1) {symbol}, i64 1 monotonic, align 8\n"
+    fine = f"define void @g() {{\n{adding}  ret void\n}}\n"
+    text = f"{head}{fine}define void @h(i64 %i) #0 {{\n{body.replace('P', symbol)}\n  ret void\n}}\n"
+    assert is_only_added(text, name, managed=False) == good
+    assert is_only_added(text, "elsewhere", managed=False)
+    assert is_only_added(text, name[:-1] + "w", managed=False)  # another name
+    assert not is_only_added(f"{text}@q = addrspace(1) global ptr addrspace(1) {symbol}\n", name, managed=False)
+    load = f"{head}define void @h() {{\n  %2 = load ptr addrspace(1), ptr addrspace(1) {symbol}, align 8\n"
+    assert is_only_added(f"{load}{body.replace('P', '%2')}\n}}\n", name, managed=True) == good
+    assert not is_only_added(f"{load}{body.replace('P', '%2')}\n}}\n", name, managed=False)
+
+
+def run_twice(object: CodeObject, patched, plan: LaunchPlan):
+    """The patched object launched twice on one device, and what its variables hold after the first, in between written
+    anew."""
+    device = open_device(f"emu:{object.target.target.name}")
+    loaded = device.load(patched.data)
+    run = HereRun(loaded, patched)
+    seen = []
+    for _ in range(2):
+        arguments = plan.materialise()
+        loaded.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
+        seen.append({one.name: one.read(np.uint64) for one in run.variables()})
+        for one in run.variables():
+            one.write(np.full(one.size // 8, 1000, np.uint64))
+            assert (one.read(np.uint64) == 1000).all()
+    return arguments, seen, run, device.stats
+
+
+def check(object: CodeObject, plan: LaunchPlan, module, seed: int, budget: CounterBudget) -> int:
+    """Random sums, hooks that count, and hooks that stay; instructions that were added."""
+    rng = random.Random(seed)
+    cells = [Cell(module, "sums", index) for index in rng.sample(range(10, 70), rng.choice((1, 2, 5)))]
+    cells += [Cell(module, "managed"), Cell(module, "other")]
+    tasks: list[InstrumentationTask] = []
+    wanted: list[tuple[str, int, str, int, int]] = []
+    requests = []
+
+    def instrument(task: InstrumentationTask) -> None:
+        tasks.append(task)
+        task.counter_budget = budget
+        task.waves_given = seed % 3 != 1
+        everything = list(task.instructions)
+        for cell in cells:
+            for _ in range(rng.choice((1, 2))):
+                per, weight = rng.choice(("wave", "wave", "lane")), rng.choice((1, 1, 3, -2, 70000, -(1 << 31)))
+                if per == "lane":
+                    weight = rng.choice((1, -2))
+                sites = rng.sample(everything, rng.randrange(1, len(everything)))
+                task.count(sites, weight, per, cell)
+                wanted.extend((cell.variable, cell.index, per, weight, site.index) for site in sites)
+        for instruction in everything:
+            draw = rng.random()
+            if draw < 0.3:
+                task.insert_hook_before(instruction, module.element, 5, 11)
+                wanted.append(("sums", 5, "wave", 11, instruction.index))
+            elif draw < 0.35 and seed % 2:
+                task.insert_hook_before(instruction, module.each_lane)
+                wanted.append(("sums", 2, "lane", 7, instruction.index))
+        if seed % 2:
+            requests.append(task.count(everything))
+        if seed % 5 == 0:
+            task.count(everything, granularity="wave")
+            task.wave_rows = 4
+
+    patched = patch_object(object, instrument, [plan.kernel], solve_sums=True)
+    before, _, stats = launch(object, object.data, plan)
+    after, seen, run, spent = run_twice(object, patched, plan)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+    executions, lanes = truth(tasks[0], stats)
+    for variables, first in zip(seen, (True, False), strict=True):
+        for name, values in variables.items():
+            total = {0: 5, 1: 6, 2: 7} if name == "sums" else {0: {"managed": 9, "other": 3}[name]}
+            total = {index: total.get(index, 0) if first else 1000 for index in range(len(values))}
+            for variable, index, per, weight, at in wanted:
+                if variable == name:
+                    total[index] += weight * int((lanes if per == "lane" else executions)[at])
+            assert [value % 2**64 for value in total.values()] == values.tolist(), name
+    for request in requests:
+        (counts,) = run.counts()
+        np.testing.assert_array_equal(counts.executions, 2 * executions)
+        assert counts.total(request) == 2 * int(executions.sum())
+    counters = patched.sums[plan.kernel]
+    again = KernelCounters.of_json(
+        tasks[0].lifted, json.loads(json.dumps(counters.to_json(tasks[0].modules))), tasks[0].modules
+    )
+    assert again.sums == counters.sums or [vars(one) for one in again.sums] == [vars(one) for one in counters.sums]
+    return spent.instructions - stats.instructions
+
+
+@pytest.mark.rotating(6)
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("target", FAMILIES)
+@pytest.mark.parametrize("name", APPS)
+def test_sums_of_programs(app, module, name: str, target: str, budget: str) -> None:
+    for seed in range(3):
+        check(load_object(app(name, target)), PLANS[name], module, seed, BUDGETS[budget])
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_sums_of_random_kernels(module, target: str) -> None:
+    plan = LaunchPlan("k", (WAVES, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64 * WAVES},))
+    for seed in range(KERNELS):
+        object = random_kernel(seed, target, calls=seed % 2 == 0, saturated=seed % 4 > 1)
+        try:
+            check(object, plan, module, seed, list(BUDGETS.values())[seed % len(BUDGETS)])
+        except BaseException as problem:
+            problem.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+@pytest.mark.parametrize("name", APPS)
+def test_a_sum_costs_what_a_profile_costs(app, module, name: str, target: str) -> None:
+    """Also where it is asked for by hooks, and where both are asked for."""
+    object, plan = load_object(app(name, target)), PLANS[name]
+
+    def profile(task: InstrumentationTask) -> None:
+        task.count(task.instructions)
+
+    def total(task: InstrumentationTask) -> None:
+        task.count(task.instructions, into=Cell(module, "managed"))
+
+    def hooks(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.one)
+
+    def all_of_it(task: InstrumentationTask) -> None:
+        for one in (profile, total, hooks):
+            one(task)
+        for index in range(5):
+            task.count(list(task.instructions)[index::5], index, into=Cell(module, "sums", index))
+
+    spent = {}
+    _, _, stats = launch(object, object.data, plan)
+    for one in (profile, total, hooks, all_of_it):
+        patched = patch_object(object, one, strict=True, solve_sums=True)
+        _, loaded, found = launch(object, patched.data, plan)
+        spent[one] = found.instructions
+        if one is not profile:
+            times = 2 if one is all_of_it else 1
+            assert HereRun(loaded, patched).total("managed") == 9 + times * stats.instructions
+            assert loaded.variable("managed").read(int) == 9  # nothing was added to on the device
+    assert spent[total] <= spent[profile] == spent[all_of_it]
+    assert spent[hooks] == spent[total]
+    assert set(patch_object(object, total, solve_sums=True).counters) == set()
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_code_without_branches_needs_no_addition(compile_object, module, target: str) -> None:
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ void k(unsigned *out) { out[blockIdx.x * 64 + threadIdx.x] += 3; }
+    """
+    object = load_object(compile_object(source, target))
+    plan = LaunchPlan("k", (3, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 192},))
+    patched = patch_object(
+        object, lambda task: task.count(task.instructions, into=Cell(module, "other")) and None, solve_sums=True
+    )
+    _, _, stats = launch(object, object.data, plan)
+    _, loaded, spent = launch(object, patched.data, plan)
+    assert spent.instructions == stats.instructions
+    assert HereRun(loaded, patched).total("other") == 3 + stats.instructions
+
+
+@pytest.mark.parametrize("solve", [False, True])
+def test_variables_that_hooks_look_at_are_whole_in_memory(app, make_module, solve: bool) -> None:
+    mixed = make_module(SOURCE, *FAMILIES)
+    object, plan = load_object(app("divergent_loop", "gfx90a")), PLANS["divergent_loop"]
+
+    def instrument(task: InstrumentationTask) -> None:
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, mixed.add_read)
+            task.insert_hook_before(instruction, mixed.one)
+
+    patched = patch_object(object, instrument, strict=True, solve_sums=solve)
+    assert patched.report.kernels[0].hoisted == patched.report.kernels[0].insertions
+    _, _, stats = launch(object, object.data, plan)
+    _, loaded, _ = launch(object, patched.data, plan)
+    assert loaded.variable("read").read(int) == stats.instructions
+    assert loaded.variable("managed").read(int) == 9 + (0 if solve else stats.instructions)
+    run = HereRun(loaded, patched)
+    assert (run.total("read"), run.total("managed")) == (stats.instructions, 9 + stats.instructions)
+
+
+def test_what_is_missing_wraps() -> None:
+    data = np.array([1, 2**64 - 1, 7], np.uint64).tobytes()
+    assert np.frombuffer(completed(data, {0: -3, 1: 2}), np.uint64).tolist() == [2**64 - 2, 1, 7]
+    assert completed(data, {}) is data
