@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from luthier import Cell, CodeObject, ExecutionCounts, InstrumentationTask, Tool, ToolModule, lift
 from luthier.errors import LuthierError
+from luthier.run import instrumentation, sessions
 from luthier.run.folder import RunFolder
 from luthier.run.selection import Selection, parse_launches
 
@@ -85,6 +86,23 @@ def test_counts_are_the_devices_own(
         assert all(found)
         return
     assert found == expected(executed(f"emu:{target}", program), list(own), tools)
+
+
+def test_kernels_whose_waves_nobody_could_know_run_as_they_are(
+    build_program: Build, under_tools: UnderTools, vectors: type[Tool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those beyond the rows that launches are counted in; the others are counted right."""
+    whole = under_tools("emu:gfx90a", [vectors()], build_program("graph"))
+    for module in (instrumentation, sessions):
+        monkeypatch.setattr(module, "ROWS", 2)
+    ran = under_tools("emu:gfx90a", [vectors()], build_program("graph"))
+    assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], [])
+    first, second = ran.kernels().values()
+    assert (first["instrumented"], first["covered"], first["reason"]) == (5, True, None)
+    assert (second["instrumented"], second["covered"]) == (0, False)
+    assert "too many kernels to count their waves" in second["reason"]
+    assert 0 < counters(ran)[0] < counters(whole)[0]
+    assert [one["variable"] for one in ran.summary["variables"]] == ["counter"]  # and no cells
 
 
 @pytest.mark.parametrize("left", ["told", "applied", "made"])
