@@ -214,11 +214,13 @@ class Session:
         """What the kernels of a device have counted for a variable that has not been added to it: element -> value."""
         waves: dict[int, int] = {}
         counted: dict[int, Companion] = {}
-        for kernel, row in zip(list(self.kernels), self.counts, strict=False):
+        rows = self.counts
+        for number, kernel in enumerate(self.kernels[: len(rows)]):
             companion = kernel.patched.companion
-            if kernel.gpu == gpu and companion is not None and companion.counters is not None:
-                counted[id(companion)] = companion
-                waves[id(companion)] = waves.get(id(companion), 0) + kernel.waves(row)
+            if kernel.gpu != gpu or companion is None or companion.counters is None or not companion.counters.sums:
+                continue
+            counted[id(companion)] = companion
+            waves[id(companion)] = waves.get(id(companion), 0) + kernel.waves(rows[number])
         total: dict[int, int] = {}
         for number, companion in counted.items():
             counters = companion.counters
