@@ -113,6 +113,17 @@ def test_the_source_distribution_has_all_that_is_built_from(tmp_path: Path) -> N
     assert {name for name in missing if not name.endswith(("README.md", ".clang-format"))} == set()
 
 
+def test_a_python_is_found_by_its_path() -> None:
+    """Also one that was looked up by its name: pip takes no names."""
+    this = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = subprocess.run([ROOT / "scripts/wheels", "--find", this], capture_output=True, text=True, check=True).stdout
+    assert Path(found.strip()).is_absolute()
+    version = subprocess.run([found.strip(), "--version"], capture_output=True, text=True, check=True).stdout
+    assert version.startswith(f"Python {this}.")
+    none = subprocess.run([ROOT / "scripts/wheels", "--find", "9.9"], capture_output=True, text=True, check=True)
+    assert none.stdout == ""
+
+
 @pytest.mark.skipif(not EVERYTHING, reason="takes minutes; under make test-all")
 def test_a_wheel_from_the_source_distribution_runs_elsewhere() -> None:
     """Built for glibc 2.28, installed outside the checkout, and used without a compiler."""
