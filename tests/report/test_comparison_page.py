@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,18 @@ def test_of_a_real_program(mix_run: Path, open_page: Open, tmp_path: Path) -> No
     cells = [cell for row in rows(opened, "Kernels") for cell in row]
     assert "=" in cells
     assert not [cell for cell in cells if "→" in cell or cell.startswith(("+", "−", "-", "new", "gone"))]
+
+
+def test_runs_under_other_tools_say_so(tmp_path: Path, open_page: Open) -> None:
+    """Times of such runs are not those of the program alone."""
+    plain, counted = (build(tmp_path / name, "a", {}, [FIRST, LOOP, LAST]) for name in ("plain", "counted"))
+    assert not open_page(counted, plain).page.is_visible("#tools-differ")
+    summary = json.loads((counted / "summary.json").read_text())
+    summary["tools"] = [{"tool": name, "options": {}, "tables": []} for name in ("one", "two")]
+    (counted / "summary.json").write_text(json.dumps(summary))
+    opened = open_page(counted, plain)
+    assert opened.page.is_visible("#tools-differ")
+    assert "under one, two" in opened.text("#runs")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

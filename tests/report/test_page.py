@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,28 @@ def test_phone(mix_run: Path, open_page: Open) -> None:
     assert opened.eval("document.documentElement.scrollWidth") <= 360
     texts = opened.page.locator(".code .row[data-at] .text")
     assert texts.first.bounding_box()["width"] > 150  # type: ignore[index]
+    lefts = "[...document.querySelectorAll('#kernel-table .bar')].map((bar) => Math.round(bar.getBoundingClientRect().left))"
+    assert len(set(opened.eval(lefts))) == 2, "bars of the two columns begin in line, or they compare nothing"
+
+
+def test_blocks_and_graph_side_by_side(mix_run: Path, open_page: Open) -> None:
+    """The table of blocks has the width that it needs."""
+    opened = open_page(mix_run, width=1280)
+    assert opened.eval("""(() => { const table = document.querySelector('table[aria-label="Blocks"]');
+        return table.scrollWidth - table.parentElement.clientWidth; })()""") <= 0
+
+
+def test_tools_tables_have_names_of_the_source(tmp_path: Path, open_page: Open) -> None:
+    """In titles and cells, and only where they are one kernel's alone without parameters."""
+    run = write_run(tmp_path / "run", kernels=[kernel("_Z5scalePf")])
+    summary = json.loads((run / "summary.json").read_text())
+    rows = [["_Z5scalePf", 1], ["_Z3addi", 2], ["_Z3addf", 3], ["other", 4]]
+    table = {"title": "_Z5scalePf: active lanes", "columns": ["kernel", "lanes"], "rows": rows}
+    summary["tools"] = [{"tool": "some", "options": {}, "tables": [table]}]
+    (run / "summary.json").write_text(json.dumps(summary))
+    opened = open_page(run)
+    assert "some scale: active lanes" in opened.text("#tables summary")
+    assert [row[0] for row in _rows(opened, "some scale: active lanes")] == ["scale", "add(int)", "add(float)", "other"]
 
 
 def test_large_kernel_opens_quickly(tmp_path: Path, open_page: Open) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from luthier.objects import names
 from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
+from luthier.table import Table
 
 _FACTS = (
     *("target", "wave_size", "vgprs", "sgprs", "group_segment", "private_segment", "waves_per_simd"),
@@ -113,6 +115,12 @@ def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
             rows = [[plain(cell) for cell in row] for row in table["rows"]]
             shown.append({"tool": tool["tool"], "title": table["title"], "columns": table["columns"], "rows": rows})
     return shown, left_out
+
+
+def as_in_source(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tables of `tool_tables` with kernels named as the terminal names them."""
+    spelled = names.as_in_source(Table(str(one["title"]), one["columns"], one["rows"]) for one in tables)
+    return [one | {"title": table.title, "rows": table.rows} for one, table in zip(tables, spelled, strict=True)]
 
 
 def plain(cell: Any) -> Any:

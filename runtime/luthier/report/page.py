@@ -48,7 +48,7 @@ def document(run: RunFolder) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]
         "coded": sorted(found),
         "timeline": timeline(run, numbers, kernels),
         "coverage": overview.coverage(run, numbers),
-        "tables": tables,
+        "tables": overview.as_in_source(tables),
         "tables_left_out": left_out,
         "written_by": __version__,
     }
@@ -77,6 +77,7 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
     data = {
         "commands": [one.summary["command"] for one in (run, against)],
         "paths": [str(one.path) for one in (run, against)],
+        "tools": [[str(tool.get("tool")) for tool in one.summary["tools"]] for one in (run, against)],
         "tables": [_finite(table.to_json()) for table in compared(run, against)],
         "blocks": rows[:_BLOCKS],
         "blocks_left_out": max(len(rows) - _BLOCKS, 0),

@@ -47,7 +47,6 @@ function drawKernels(kernels) {
   const at = (what, which) => (row) => row.numbers[what]?.[which] ?? null;
   const by = (what) => (row) => { const [run, against] = row.numbers[what] ?? [null, null]; return Math.abs((run ?? 0) - (against ?? 0)); };
   const columns = [{ name: "kernel", get: (row) => row.names[0], show: (value) => h("span", { class: "mono" }, cut(value)), hint: (row) => row.names[0] }];
-  if (new Set(kernels.map((one) => one.names[1])).size > 1) columns.push({ name: "target", get: (row) => row.names[1] });
   for (const [what, name, show, worse] of COSTS.filter(([what]) => has(what)))
     columns.push({ name, title: "In this run", right: true, get: at(what, 0), show }, { name: "against", title: `${name} in the other run`, right: true, get: at(what, 1), show },
       { name: "change", title: `Of ${name}; sorted by how much it is`, right: true, get: by(what), show: (_, row) => changed(at(what, 0)(row), at(what, 1)(row), worse) });
@@ -56,6 +55,7 @@ function drawKernels(kernels) {
       const [run, against] = [at(what, 0)(row), at(what, 1)(row)];
       return run === against ? h("span", {}, short(run)) : h("span", {}, `${short(against) || "–"} → ${short(run) || "–"} `, changed(run, against, worse));
     } });
+  if (new Set(kernels.map((one) => one.names[1])).size > 1) columns.push({ name: "target", get: (row) => row.names[1] });
   byId("kernel-table").append(sortable(columns, kernels, { label: "Kernels" }).element);
 }
 
@@ -92,7 +92,8 @@ function drawOthers(tables) {
 
 async function main() {
   const data = await unpack("comparison");
-  byId("runs").append(...["This run", "Against"].map((name, at) => h("div", {}, h("dt", {}, name), h("dd", {}, h("code", {}, commandLine(data.commands[at])), " ", h("span", { class: "quiet" }, data.paths[at])))));
+  byId("runs").append(...["This run", "Against"].map((name, at) => h("div", {}, h("dt", {}, name), h("dd", {}, h("code", {}, commandLine(data.commands[at])), " ", h("span", { class: "quiet" }, data.paths[at]), data.tools[at].length ? h("span", { class: "quiet" }, ` under ${data.tools[at].join(", ")}`) : ""))));
+  byId("tools-differ").hidden = JSON.stringify(data.tools[0]) === JSON.stringify(data.tools[1]);
   const [kernels, ...others] = data.tables, both = grouped(kernels, 2);
   drawTotals(both);
   drawKernels(both);

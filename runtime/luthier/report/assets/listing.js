@@ -99,7 +99,8 @@ class Listing {
   blockText(at) {
     const { blocks } = this.code, entered = this.entered(at), depth = blocks.depth[at];
     const links = (blocks.successors[at] ?? []).flatMap((to, which) => [which ? ", " : " → ", h("a", { href: "#", click: (event) => { event.preventDefault(); this.onBlock(blocks.block.indexOf(to)); } }, `${to}`)]);
-    return [`block ${blocks.block[at]}`, h("span", { class: "quiet" }, `  ${blocks.function[at]}${depth ? ` · loop depth ${depth}` : ""}${entered === null ? "" : ` · entered ${exact(entered)} times`}`, ...links)];
+    const called = blocks.function[at] === this.kernel.symbol ? "" : ` · ${blocks.function[at]}`;
+    return [`block ${blocks.block[at]}`, h("span", { class: "quiet" }, `${called}${depth ? ` · loop depth ${depth}` : ""}${entered === null ? "" : ` · entered ${exact(entered)} times`}`, ...links)];
   }
 
   /** How often waves came into a block; null if that was not counted. */
