@@ -21,6 +21,7 @@ from luthier.isa.targets import TargetId
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.flow import Edge, FlowGraph
 from luthier.module import DeviceContents, DeviceVariable, LoadedModule, Storage
+from luthier.objects.names import spellings
 from luthier.wave_counts import RowLayout, WaveCounts
 
 Per = Literal["wave", "lane"]
@@ -517,7 +518,7 @@ class KernelCounts:
             for row in self.block_rows()
         ]
         columns = ("block", "address", "instructions", "entered", "executed")
-        return markup.table(self.counters.kernel, columns, rows, "executed")
+        return markup.table(spellings(self.counters.kernel)[-1], columns, rows, "executed")
 
     def _by_opcode(self, column: NDArray[np.int64]) -> dict[str, int]:
         totals: dict[str, int] = {}

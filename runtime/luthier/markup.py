@@ -14,6 +14,9 @@ _CELL = "padding:1px 10px;white-space:nowrap;"
 _HEAT = "224,90,20"
 """The page's colour of heat (luthier/report/assets/page.css)."""
 
+_NAMES = frozenset(("address", "block", "device", "line", "process", "queue", "rank"))
+"""Columns whose numbers are names: nobody adds them up, and commas would be in the way."""
+
 Cell = str | int | float | bool | None
 
 
@@ -34,10 +37,10 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], he
     lines.append(f"<thead><tr>{''.join(head)}</tr></thead><tbody>")
     for row in rows[:_ROWS]:
         cells = []
-        for at, value in enumerate(row):
+        for at, (name, value) in enumerate(zip(columns, row, strict=True)):
             share = 100 * float(value or 0) / most if at == hot and most else 0.0
             bar = f"background:linear-gradient(to left,rgba({_HEAT},.5) {share:.1f}%,transparent {share:.1f}%);"
-            cells.append(_cell("td", escape(_shown(value)), numeric[at], bar if share else ""))
+            cells.append(_cell("td", escape(_shown(value, name)), numeric[at], bar if share else ""))
         lines.append(f"<tr>{''.join(cells)}</tr>")
     lines.append("</tbody></table></div>")
     if len(rows) > _ROWS:
@@ -49,9 +52,9 @@ def _cell(tag: str, text: str, right: bool, style: str = "") -> str:
     return f"<{tag} style='{_CELL}text-align:{'right' if right else 'left'};{style}'>{text}</{tag}>"
 
 
-def _shown(value: Cell) -> str:
+def _shown(value: Cell, column: str) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
+    if isinstance(value, bool) or column in _NAMES:
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -97,6 +97,24 @@ def test_runs(tmp_path: Path) -> None:
     assert {"k", HOSTILE, "1"} <= set(cells)
 
 
+def test_kernels_have_names_of_the_source(tmp_path: Path) -> None:
+    """As in the terminal; and numbers that are names have no commas."""
+    mangled = "_Z5scalePf"
+    code = function(mangled, ["s_endpgm"])
+    lifted = lift(assembled(kernel_text(code, "gfx90a", name=mangled), "gfx90a"), mangled)
+    report = PatchReport((KernelReport(mangled, 3, 3, 10, 30, 40, 160, (8, 12), (16, 24), (8, 5), 0, 4, ()),), {}, ())
+    run = RunFolder(write_run(tmp_path / "run", kernels=[kernel(mangled)]))
+    counters = KernelCounters(
+        mangled, "cells", 0, np.array([0]), {}, np.ones(1, np.int32), np.zeros(1, np.int32), (), ()
+    )
+    counts = KernelCounts(counters, np.array([5]), np.ones(1, bool), np.zeros(1, np.int64), np.zeros(1, bool))
+    for shown in (lifted, report, run, counts):
+        html = shown._repr_html_()
+        assert "scale" in html
+        assert mangled not in html
+    assert _read(Table("", ("process", "waves"), [[8258, 8258]])._repr_html_()).cells[2:] == ["8258", "8,258"]
+
+
 def test_counts() -> None:
     """Blocks by what they executed."""
     counters = KernelCounters(

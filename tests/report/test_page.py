@@ -159,15 +159,19 @@ def test_phone(mix_run: Path, open_page: Open) -> None:
     assert opened.eval("document.documentElement.scrollWidth") <= 360
     texts = opened.page.locator(".code .row[data-at] .text")
     assert texts.first.bounding_box()["width"] > 150  # type: ignore[index]
-    lefts = "[...document.querySelectorAll('#kernel-table .bar')].map((bar) => Math.round(bar.getBoundingClientRect().left))"
-    assert len(set(opened.eval(lefts))) == 2, "bars of the two columns begin in line, or they compare nothing"
+    bars = "[...document.querySelectorAll('#kernel-table .bar')]"
+    lefts = opened.eval(f"{bars}.map((bar) => Math.round(bar.getBoundingClientRect().left))")
+    assert len(set(lefts)) == 2, "bars of the two columns begin in line, or they compare nothing"
 
 
 def test_blocks_and_graph_side_by_side(mix_run: Path, open_page: Open) -> None:
     """The table of blocks has the width that it needs."""
     opened = open_page(mix_run, width=1280)
-    assert opened.eval("""(() => { const table = document.querySelector('table[aria-label="Blocks"]');
-        return table.scrollWidth - table.parentElement.clientWidth; })()""") <= 0
+    assert (
+        opened.eval("""(() => { const table = document.querySelector('table[aria-label="Blocks"]');
+        return table.scrollWidth - table.parentElement.clientWidth; })()""")
+        <= 0
+    )
 
 
 def test_tools_tables_have_names_of_the_source(tmp_path: Path, open_page: Open) -> None:

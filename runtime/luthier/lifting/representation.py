@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from luthier import _mc, markup
+from luthier import _mc
 from luthier.isa.registers import SCALAR_MASK
 from luthier.lifting.instructions.semantics import Lanes
 from luthier.lifting.liveness import Liveness, flow_of, followed_units, override_rows
 from luthier.lifting.loops import Loop, LoopNest
 from luthier.lifting.model import LiftedKernel
+from luthier.objects.names import as_in_source
+from luthier.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,9 @@ class LiftedRepresentation(LiftedKernel):
             ways = ", ".join(str(edge.to) for edge in block.successors)
             name = self.functions[block.function].name
             rows.append((name, block.index, place, size, block.exit, ways, scalar, len(live) - scalar))
-        return markup.table(f"{self.kernel.name}: {self.object.target}, wave{self.wave_size}", columns, rows)
+        title = f"{self.kernel.name}: {self.object.target}, wave{self.wave_size}"
+        (table,) = as_in_source([Table(title, columns, rows)])
+        return table._repr_html_()
 
     def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:
         """The same kernel as liveness must see it when inserted code reads registers.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from luthier.errors import LuthierError, PatchError
 from luthier.lifting import Restriction
+from luthier.objects.names import as_in_source
 from luthier.table import Cell, Table
 
 RefusalKind = (
@@ -170,8 +171,9 @@ class PatchReport:
         return Table("", columns, rows)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-        return self.cost()._repr_html_()
+        """For notebooks: as `cost`, kernels by their names in the source."""
+        (table,) = as_in_source([self.cost()])
+        return table._repr_html_()
 
 
 def by_kind(refusals: Iterable[Refusal]) -> dict[RefusalKind, tuple[int, Refusal]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from luthier.errors import LuthierError
+from luthier.objects.names import as_in_source
 from luthier.run import schema
 from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_names
 from luthier.table import Table
@@ -125,8 +126,8 @@ class RunFolder:
         yield Table("faults", ("fault",), [[str(fault)] for fault in self.summary["faults"]])
 
     def _repr_html_(self) -> str:
-        """For notebooks: as `shown`."""
-        return "\n".join(table._repr_html_() for table in self.shown() if table.rows)
+        """For notebooks: as `shown`, kernels by their names in the source."""
+        return "\n".join(table._repr_html_() for table in as_in_source(self.shown()) if table.rows)
 
     def _first(self, name: str, *columns: str) -> Table:
         with self.table(name) as reader:
