@@ -28,24 +28,28 @@ ROOT = Path(__file__).parents[1]
 APPS = ROOT / "examples" / "apps"
 PAGE = ROOT / "docs" / "tools.md"
 MARKS = "<!-- costs: made by make bench -->\n", "<!-- end of costs -->\n"
-TIMES = 3
+TIMES = 15
 """Launches, of which the fastest counts."""
 TARGETS = ("gfx90a", "gfx1201")
 TOOLS = {
     "address_heatmap": "address_heatmap",
     "block_profile": "block_profile",
+    "block_profile of ways": "block_profile:edges=true",
+    "block_profile of waves": "block_profile:per=wave",
     "block_timing": "block_timing",
     "block_timing of waves": "block_timing:what=waves",
     "coalescing": "coalescing",
     "divergence": "divergence",
     "divergence, blocks alone": "divergence:histogram=false,branches=false",
     "instr_count": "instr_count",
+    "instr_count of blocks": "instr_count:per_block=true",
     "instruction_mix": "instruction_mix",
     "launch_log": "launch_log",
     "lds_bank_conflicts": "lds_bank_conflicts",
     "lds_race": "lds_race",
     "mem_trace": "mem_trace",
     "opcode_histogram": "opcode_histogram",
+    "register_write of additions": "register_write:at=v_add*",
     "value_log of stores": "value_log:at=global_store_*",
 }
 """As shown, and as given on the command line."""
