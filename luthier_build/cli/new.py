@@ -174,7 +174,7 @@ __pycache__/
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("name", help="name of the tool and of the folder to make, e.g. branch-count")
-    parser.add_argument("--directory", type=Path, default=Path(), help="where to make it (default: here)")
+    parser.add_argument("--directory", metavar="DIR", type=Path, default=Path(), help="where to make it (default: here)")
 
 
 def run(args: argparse.Namespace) -> int:

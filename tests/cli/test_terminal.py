@@ -61,6 +61,28 @@ def test_report_fits_the_terminal_and_pipes_get_everything(tmp_path: Path, capfd
     assert name in capfd.readouterr().out
 
 
+_ZSH = r"""
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1='> '; fpath=(\$PWD \$fpath); autoload -U compinit; compinit -u -D; echo rea''dy"
+zpty -r shell said '*ready*'
+zpty -w -n shell "$1"$'\t'
+zpty -r shell said "*$2*"
+zpty -d shell
+print -r -- "$2"
+"""
+"""A shell in a terminal of its own, in which the tabulator is pressed; waits for what is wanted."""
+ASK = {
+    "bash": (
+        *("bash", "-c"),
+        'source _luthier; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_luthier; echo "${COMPREPLY[@]}"',
+        "bash",
+    ),
+    "zsh": ("zsh", "-f", "-c", _ZSH, "zsh"),
+    "fish": ("fish", "--no-config", "-c", "source _luthier; complete -C $argv[1]"),
+}
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_knows_every_command(shell: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
@@ -75,12 +97,23 @@ def test_completion_knows_every_command(shell: str, capfd: pytest.CaptureFixture
         (["luthier", "rep"], "report"),
         (["luthier", "report", "--ag"], "--against"),
         (["luthier", "report", "--format", "h"], "html"),
+        (["luthier", "patch", "prog"], "program"),
+        (["luthier", "patch", "program", "-o", "ot"], "other"),
+        (["luthier", "report", "ru"], "run_folder"),
+        (["luthier", "run", "-t", "some", "--", "./prog"], "./program"),
     ],
 )
-def test_bash_completes(words: list[str], wanted: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As bash asks for it."""
-    assert main(["completion", "bash"]) == 0
-    (tmp_path / "script").write_text(capfd.readouterr().out)
-    ask = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_luthier; echo "${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "-c", ask, str(tmp_path / "script"), *words], capture_output=True, text=True)
-    assert done.stdout.split() == [wanted], done.stderr
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shells_complete(
+    shell: str, words: list[str], wanted: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Commands, options, files and folders, asked for as each shell does it."""
+    assert main(["completion", shell]) == 0
+    (tmp_path / "_luthier").write_text(capfd.readouterr().out)
+    for name in ("program", "other"):
+        (tmp_path / name).touch()
+    (tmp_path / "run_folder").mkdir()
+    program, *more = ASK[shell]
+    typed = words if shell == "bash" else [" ".join(words), wanted]
+    done = subprocess.run([program, *more, *typed], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert wanted in [word.rstrip("/") for word in done.stdout.split()], done.stdout + done.stderr

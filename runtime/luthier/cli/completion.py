@@ -6,6 +6,9 @@ import argparse
 import importlib
 
 SHELLS = ("bash", "zsh", "fish")
+_FILES = frozenset(("FILE", "OUT", "PLAN.toml", "PROGRAM", "SOURCE"))
+_FOLDERS = frozenset(("DIR", "RUN"))
+"""What help calls arguments that are files, and folders."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +30,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """The command line with all of its sub-commands, which `luthier.cli.main` imports only as they are used."""
+    """The command line with all of its sub-commands, which `luthier.cli.main` imports only as they are used. Of each
+    argument it says whether a file or a folder is meant."""
+    import shtab
+
     from luthier.cli.main import every_command
 
     parser = argparse.ArgumentParser(prog="luthier")
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers()
     for name, (module, summary) in every_command().items():
-        importlib.import_module(module).add_arguments(commands.add_parser(name, help=summary, description=summary))
+        command = commands.add_parser(name, help=summary, description=summary)
+        importlib.import_module(module).add_arguments(command)
+        for action in command._actions:
+            if action.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar in _FOLDERS:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     return parser
