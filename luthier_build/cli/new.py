@@ -174,7 +174,9 @@ __pycache__/
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("name", help="name of the tool and of the folder to make, e.g. branch-count")
-    parser.add_argument("--directory", metavar="DIR", type=Path, default=Path(), help="where to make it (default: here)")
+    parser.add_argument(
+        "--directory", metavar="DIR", type=Path, default=Path(), help="where to make it (default: here)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -196,6 +198,11 @@ def _is_needed(package: str) -> bool:
     return any(owner.lower() in required for owner in owners)
 
 
+def _canonical(name: str) -> str:
+    """Of a distribution, as pip compares names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def make_tool(name: str, directory: Path) -> Path:
     """Write a tool package called `name` into a new folder of `directory`; the folder, whole or not at all.
 
@@ -207,6 +214,9 @@ def make_tool(name: str, directory: Path) -> Path:
         raise ToolError(f"{name!r} is no usable name for a package: take letters, digits and single dashes")
     if package in sys.stdlib_module_names or package in ("luthier", "luthier_build") or _is_needed(package):
         raise ToolError(f"the package {package} would hide a module of that name: choose another name")
+    for point in importlib.metadata.entry_points(group="luthier.tools", name=package):
+        if point.dist is not None and _canonical(point.dist.name) != _canonical(name):
+            raise ToolError(f"a tool {package} is installed already, from {point.dist.name}: choose another name")
     folder = directory / name
     if folder.exists():
         raise ToolError(f"{folder} exists already")

@@ -219,7 +219,8 @@ def _parse_value(field: dataclasses.Field[Any], text: str, tool: str) -> Any:
         if kind == "float":
             return float(text)
     except (KeyError, ValueError):
-        raise ToolError(f"option {field.name} of {tool} is a {kind}, not {text!r}") from None
+        means = {"bool": "true or false", "int": "a whole number", "float": "a number"}[kind]
+        raise ToolError(f"option {field.name} of {tool} is {means}, not {text!r}") from None
     if kind != "str":
         raise ToolError(f"option {field.name} of {tool} has type {kind}, which cannot be given as text")
     return text

@@ -75,6 +75,21 @@ def test_unusable_names(tmp_path: Path, name: str, capsys: pytest.CaptureFixture
     assert os.listdir(tmp_path) == []
 
 
+def test_names_of_installed_tools_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for the package's own: who made it once may make it again."""
+    known = tmp_path / "site/luthier_flops-1.0.dist-info"
+    known.mkdir(parents=True)
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: luthier-flops\nVersion: 1.0\n")
+    (known / "entry_points.txt").write_text("[luthier.tools]\nflops = flops:Flops\nluthier_flops = flops:Flops\n")
+    monkeypatch.syspath_prepend(str(known.parent))
+    assert main(["new", "flops", "--directory", str(tmp_path / "made")]) == 1
+    assert "installed already, from luthier-flops" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+    assert main(["new", "luthier-flops", "--directory", str(tmp_path / "made")]) == 0
+
+
 def test_nothing_is_overwritten_nor_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tool").mkdir()
     assert main(["new", "tool", "--directory", str(tmp_path)]) == 1

@@ -61,6 +61,30 @@ def test_report_fits_the_terminal_and_pipes_get_everything(tmp_path: Path, capfd
     assert name in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "command", [["tools", "--json"], ["completion", "bash"], ["report"], ["report", "--format", "json"]]
+)
+def test_full_disks_are_told(command: list[str], tmp_path: Path) -> None:
+    """As an error, once."""
+    arguments = [*command, str(write_run(tmp_path / "run", kernels=[kernel("k")]))] if "report" in command else command
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, f"luthier {command[0]}: error: No space left on device\n")
+
+
+def test_what_is_no_run_directory(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for folder, reason in ((tmp_path / "none", "it is no folder"), (tmp_path, "it has no summary.json")):
+        assert main(["report", str(folder)]) == 1
+        told = capfd.readouterr().err
+        assert f"{folder} is no run directory" in told
+        assert reason in told
+
+
 _ZSH = r"""
 zmodload zsh/zpty
 zpty shell zsh -f -i

@@ -239,7 +239,7 @@ def test_cost_writes_nothing(luthier: Run, app, tmp_path: Path, monkeypatch: pyt
         ("no_tool", "not a subclass"),
         ("idle", "inserted nothing"),
         ("steps:pace=1", "no option 'pace'; it has step, wrong"),
-        ("steps:step=fast", "is a int, not 'fast'"),
+        ("steps:step=fast", "is a whole number, not 'fast'"),
         ("steps:step=1,step=2", "given twice"),
         ("steps:wrong=count", "takes 1 arguments, 0 given"),
         ("steps:wrong=type", "0.5 does not fit i32"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Protocol
@@ -74,12 +75,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         command: Command = importlib.import_module(module_name)
         command_parser = argparse.ArgumentParser(prog=f"luthier {chosen}", description=summary)
         command.add_arguments(command_parser)
-        return command.run(command_parser.parse_args(arguments[1:]))
+        status = command.run(command_parser.parse_args(arguments[1:]))
+        sys.stdout.flush()  # here, where it can be told that it does not work
+        return status
     except LuthierError as problem:
         print(f"luthier {chosen}: error: {problem}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `luthier disasm | head` is no error of ours
         sys.stderr.close()
         return 0
+    except OSError as problem:  # of standard output, above all: a full disk
+        where = f"{problem.filename}: " if problem.filename else ""
+        print(f"luthier {chosen}: error: {where}{problem.strerror or problem}", file=sys.stderr)
+        _drop_output()
+        return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again when Python ends, which would say so once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,7 +17,9 @@ from luthier.objects.names import is_selected, select
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("file", metavar="FILE", help="code object, offload bundle, host executable or library, or archive")
+    parser.add_argument(
+        "file", metavar="FILE", help="code object, offload bundle, host executable or library, or archive"
+    )
     add_kernel_argument(parser)
     parser.add_argument("--json", action="store_true", help="everything, for programs")
 

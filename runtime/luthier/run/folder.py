@@ -59,6 +59,9 @@ class RunFolder:
         file = self.path / SUMMARY
         if not file.exists() and any(self.path.glob(f"*{SUFFIX}.partial")):
             raise LuthierError(f"{self.path} is of a run that has not ended, or was killed")
+        if not file.exists():
+            what = "has no summary.json" if self.path.is_dir() else "is no folder"
+            raise LuthierError(f"{self.path} is no run directory, as `luthier run -o` makes them: it {what}")
         with open_regular(file) as opened:
             text = opened.read(_LARGEST_SUMMARY + 1)
         if len(text) > _LARGEST_SUMMARY:
