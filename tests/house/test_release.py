@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,24 @@ def test_the_source_distribution_has_all_that_is_built_from(tmp_path: Path) -> N
         packed = {name.partition("/")[2] for name in opened.getnames()}
     missing = {name for name in tracked if (ROOT / name).is_file()} - packed
     assert {name for name in missing if not name.endswith(("README.md", ".clang-format"))} == set()
+
+
+def test_wheels_are_linked_with_the_stubs_whatever_python_says(tmp_path: Path) -> None:
+    """Debian's Python names the folder of the machine's own glibc, which must not come first."""
+    libraries = subprocess.run(["gcc", "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True).stdout
+    machine = Path(libraries.strip()).resolve().parent
+    stubs = tmp_path / "stubs"
+    stubs.mkdir()
+    (stubs / "only.c").write_text("void only_in_the_stub(void) {}\n")
+    (stubs / "only.map").write_text("STUB_1 { global: only_in_the_stub; };\n")
+    only = ["gcc", "-shared", "-nostdlib", "-Wl,--version-script=only.map", "only.c", "-o", "libonly.so"]
+    subprocess.run(only, cwd=stubs, check=True)
+    (stubs / "libc.so.6").write_text(f"GROUP ( {stubs}/libonly.so {machine}/libc.so.6 )\n")
+    (stubs / "libld.so.2").write_text("GROUP ( /lib64/ld-linux-x86-64.so.2 )\n")
+    (tmp_path / "uses.c").write_text("void only_in_the_stub(void);\nvoid uses(void) { only_in_the_stub(); }\n")
+    subprocess.run(["gcc", "-fPIC", "-c", "uses.c"], cwd=tmp_path, check=True)
+    command = [ROOT / "scripts/portable/c++", "-shared", f"-L{machine}", "uses.o", "-o", "uses.so", "-Wl,-z,defs"]
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, "GLIBC_STUBS": str(stubs)}, check=True)
 
 
 def test_a_python_is_found_by_its_path() -> None:
