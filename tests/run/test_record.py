@@ -276,7 +276,7 @@ def test_folders_that_cannot_be_had(tmp_path: Path, capfd: pytest.CaptureFixture
     for name in ("full", "file", "file/below"):
         assert main(["run", "-t", "instr_count", "-o", str(tmp_path / name), "--", "echo", "started"]) == 1
     assert "started" not in capfd.readouterr().out
-    with pytest.raises(LuthierError, match="cannot read"):
+    with pytest.raises(LuthierError, match="is no run directory"):
         RunFolder(tmp_path / "nothing")
 
 
