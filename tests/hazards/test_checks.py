@@ -9,6 +9,7 @@ from pathlib import Path
 import luthier
 import numpy as np
 import pytest
+from assembly import assembled, function, kernel_text
 from luthier.cli.main import main
 from luthier.emulator import CheckWarning
 from luthier.launch_plan import LaunchPlan
@@ -67,6 +68,30 @@ def test_while_it_runs(target: str, body: str, expected: list[tuple[int, int]]) 
         (one.consumer.address, one.producer and one.producer.address) for one in report.findings
     ]
     assert all(one.workgroup == 0 and one.check == "hazards" for one in device.findings)
+
+
+@pytest.mark.parametrize(
+    ("target", "vgprs", "agprs", "line", "hazard"),
+    [
+        *(
+            ("gfx90a", 96, 0, f"{shift} v[4:5], v{amount}, v[2:3]", amount == 95)
+            for shift in ("v_lshlrev_b64", "v_lshrrev_b64", "v_ashrrev_i64")
+            for amount in (95, 94, 87)
+        ),
+        ("gfx90a", 96, 0, "v_lshlrev_b64 v[4:5], 3, v[2:3]", False),
+        ("gfx90a", 96, 0, "v_lshlrev_b64 v[4:5], v3, v[94:95]", False),
+        ("gfx90a", 96, 0, "v_lshlrev_b32 v4, v95, v2", False),
+        ("gfx942", 96, 0, "v_lshlrev_b64 v[4:5], v95, v[2:3]", False),
+        # Registers are given in blocks of eight, and AGPRs behind them do not help (LLVM, fixShift64HighRegBug).
+        ("gfx90a", 96, 8, "v_lshlrev_b64 v[4:5], v95, v[2:3]", True),
+        ("gfx90a", 92, 0, "v_lshlrev_b64 v[4:5], v91, v[2:3]", False),
+        ("gfx90a", 92, 4, "v_lshlrev_b64 v[4:5], v91, v[2:3]", False),
+    ],
+)
+def test_64_bit_shifts_by_the_last_register(target: str, vgprs: int, agprs: int, line: str, hazard: bool) -> None:
+    code = function("k", [line, "s_endpgm"])
+    report = check_hazards(lift(assembled(kernel_text(code, target, vgprs=vgprs, agprs=agprs), target), "k"))
+    assert [(one.there, one.needed) for one in report.findings] == [(0, None)] * hazard
 
 
 def test_a_finding_tells_its_path() -> None:

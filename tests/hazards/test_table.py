@@ -12,7 +12,7 @@ from sequences import Isa, Sequence_, isa_of, pool_steps, sequence, wave_sizes
 
 NOT_IN_POOL = {
     "image instruction with a long address, buffer instruction with an offset",
-    "64-bit shift by the last VGPR",  # only where it is known how many there are: test_scalar_reads.py
+    "64-bit shift by the last VGPR",  # only where it is known how many there are: test_checks.py
 }
 
 

@@ -47,6 +47,12 @@ class HazardModel:
         self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
         rows = [hazard for hazard in HAZARDS if hazard.is_in(target, wave_size, xnack)]
         self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
+        self._parties: dict[Party, list[tuple[int, str]]] = {}
+        """Each with the rules and fields that name it: rows share most of them."""
+        for rule in self.rules:
+            for name in PARTS:
+                for party in rule.hazard.parties(name):
+                    self._parties.setdefault(party, []).append((rule.number, name))
 
     def tag(self, rule: Rule, opcode: Opcode) -> int:
         """What a producer is remembered with, and a consumer compared by: its passes, or its opcode."""
@@ -59,12 +65,12 @@ class HazardModel:
         that they take part with: any of them."""
         known = self._parts.get(opcode.number)
         if known is None:
-            known = self._parts[opcode.number] = {
-                (rule.number, name): roles
-                for rule in self.rules
-                for name in PARTS
-                if (roles := tuple(one.units for one in rule.hazard.parties(name) if one.may_be(opcode)))
-            }
+            found: dict[tuple[int, str], tuple[Role, ...]] = {}
+            for party, places in self._parties.items():
+                if party.may_be(opcode):
+                    for place in places:
+                        found[place] = (*found.get(place, ()), party.units)
+            known = self._parts[opcode.number] = dict(sorted(found.items()))
         return known
 
     def met_by(self, opcodes: Iterable[Opcode]) -> frozenset[int]:
@@ -86,6 +92,11 @@ class HazardModel:
     def behind_vector_scalars(self) -> int:
         """Most wait states that an SGPR, VCC or EXEC written by a vector instruction needs before any use."""
         return self._most("states", lambda one: one.kind.startswith("VALU") and one.role in SCALAR_WRITERS)
+
+    @cached_property
+    def behind_m0(self) -> int:
+        """Most wait states that M0 needs behind a scalar instruction that writes it."""
+        return self._most("states", lambda one: one.role == "writes M0")
 
     @cached_property
     def between_vectors(self) -> int:

@@ -132,7 +132,7 @@ class Instance:
     operands: Callable[[], list[int]]
     """Units of each operand that is a register, else 0."""
     vectors: int = 0
-    """How many VGPRs the kernel has; 0: not known."""
+    """How many VGPRs the kernel can name, without AGPRs; 0: not known."""
     repeated: int = 0
     """Instructions of the same opcode right before it, of those that count only in a row (`IN_A_ROW`)."""
 
@@ -199,13 +199,18 @@ def _wide_store_data(i: Instance, offset_in_sgpr: bool) -> int:
     return data if data.bit_count() > 2 and data & ~i.writes else 0
 
 
+def _may_shift(opcode: Opcode) -> bool:
+    """Whether the result may be put elsewhere than at the bottom of its register."""
+    return bool(opcode.flags & _F.SDWA) or ("op_sel" in opcode.operand_index and not opcode.flags & _F.PACKED)
+
+
 def _shifted_result(i: Instance) -> int:
     """The result that is not put at the bottom of its register: SDWA, op_sel, conversions to a byte."""
     opcode = i.opcode
+    if not _may_shift(opcode):
+        return 0
     if opcode.flags & _F.SDWA:
         return i.units("vdst") if i.value("dst_sel", _WHOLE) != _WHOLE else 0
-    if "op_sel" not in opcode.operand_index or opcode.flags & _F.PACKED:
-        return 0
     high = i.value("src0_modifiers") & _RESULT_HIGH
     byte = _FLOAT_8.match(opcode.pseudo) and i.value("src2_modifiers") & _SECOND_BYTE
     return i.units("vdst") if high or byte else 0
@@ -232,8 +237,8 @@ def _constants(i: Instance) -> int:
 
 
 def _last_vector(i: Instance) -> int:
-    """Whether what it shifts by is in the last VGPR that the kernel has."""
-    return int(bool(i.vectors) and i.units("src0") == 1 << r.VGPRS.start + i.vectors - 1)
+    """Whether what it shifts by is in the last VGPR that the kernel has, and that the last of a block of eight."""
+    return int(i.vectors % 8 == 0 < i.vectors and i.units("src0") == 1 << r.VGPRS.start + i.vectors - 1)
 
 
 def pairs(units: int) -> int:
@@ -352,6 +357,22 @@ ROLES: Mapping[str, Role] = {
 }
 SCALAR_WRITERS = frozenset(name for name in ROLES if name.startswith(("writes SGPRs", "writes VCC", "writes EXEC")))
 """Roles of nobody who writes only vector registers."""
+
+
+def _writes_scalars(opcode: Opcode) -> bool:
+    """Whether it may write a register that has one value a wave."""
+    return bool(opcode.implicit_defs) or any(
+        operand.is_def and (operand.register_class or "S").startswith("S") for operand in opcode.operands
+    )
+
+
+MAY_PLAY: Mapping[str, Callable[[Opcode], bool]] = {
+    **dict.fromkeys(SCALAR_WRITERS, _writes_scalars),
+    "shifted result": _may_shift,
+    "4-bit result": lambda opcode: _FLOAT_4.match(opcode.pseudo) is not None,
+    "reads a mask": lambda opcode: _MASKED.match(opcode.pseudo) is not None,
+}
+"""Of roles that only some opcodes can play, which: others need not be looked at one instruction at a time."""
 
 
 _PASSES: tuple[tuple[frozenset[str], str, int], ...] = tuple(

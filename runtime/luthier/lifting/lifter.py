@@ -109,6 +109,7 @@ class _Lifter:
         self.resolutions: dict[int, Resolution] = {}
         self.clobbers: dict[int, int] = {}
         self.found: dict[int, FunctionAddresses] = {}
+        self.looked_at: set[int] = set()
         self.vgpr_bits: dict[int, int | None] = {}
 
     def run(self) -> LiftedRepresentation:
@@ -152,7 +153,14 @@ class _Lifter:
         analysis = AddressAnalysis(columns, graph, self.table, effects, world)
         changed = False
         before = len(self.explorer.leaders), {entry: set(links) for entry, links in self.explorer.entries.items()}
-        for entry, links in reversed(list(self.explorer.entries.items())):  # callees mostly before their callers
+        every = list(reversed(self.explorer.entries.items()))  # callees mostly before their callers
+        # While functions are still being found those alone are looked at: their callers once, when all is known.
+        new = [entry for entry, _ in every if entry not in self.looked_at]
+        self.looked_at.update(new)
+        some = 0 < len(new) < len(every)
+        for entry, links in every:
+            if some and entry not in new:
+                continue
             members = graph.members[entry]
             if all(
                 interesting.isdisjoint(columns.opcode[graph.nodes[number].first : graph.nodes[number].last + 1])
@@ -171,7 +179,7 @@ class _Lifter:
                     changed = True
                     self._follow(address, resolution, columns, graph)
         after = len(self.explorer.leaders), self.explorer.entries
-        return changed or before != after
+        return some or changed or before != after
 
     def _with_pointed(self, resolution: Resolution, index: int, columns: Columns) -> Resolution:
         """Where a jump or call by register goes that may go elsewhere too, with the functions of the object that
@@ -204,15 +212,15 @@ class _Lifter:
             entry,
             tuple(starts),
             frozenset(links),
-            self.table.vector_universe,
+            analysis.vectors,
             tuple((callee, self._clobbered(callee)) for callee in callees),
             tuple(
                 (
                     address[node.first],
                     address[node.last],
-                    node.exit,
+                    node.exit if node.exit in ("call", "tail") else "",
                     node.targets,
-                    node.resolution is not None and bool(node.resolution.reason),
+                    node.exit == "call" and node.resolution is not None and bool(node.resolution.reason),
                     *[address[nodes[successor].first] for _, successor in node.successors],
                 )
                 for node in members

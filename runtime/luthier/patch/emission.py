@@ -11,13 +11,13 @@ import numpy as np
 
 from luthier.errors import PatchError
 from luthier.isa import Fixup, Isa, OperandKind
-from luthier.isa.registers import SGPRS, mask_of
+from luthier.isa.registers import M0, SGPRS, mask_of
 from luthier.isa.waits import Limit, wait_model
 from luthier.patch import lane_masks
 from luthier.patch.binding import Binding, last_copies
 from luthier.patch.copies import LANES, copy_text, parallel_copy, unit_text
 from luthier.patch.frame import spills_of
-from luthier.patch.hazards import waits_after_readlane, waits_around_outputs
+from luthier.patch.hazards import waits_after_m0, waits_after_readlane, waits_around_outputs
 from luthier.patch.scalar_reads import Leftovers, copies_settled, settled
 from luthier.payload.template import Template
 
@@ -180,6 +180,8 @@ def emit(
     spills = spills_of(binding, frame, isa.target.target, isa.wave_size)
     save = spills.save() + save
     final += spills.restore()
+    if not called and any(fixed == M0 for fixed, _ in binding.saved):
+        final += waits_after_m0(target)
     if template.stack is not None:
         save.append(f"s_mov_b32 {unit_text(units[template.stack.pointer])}, {frame + binding.spill_size:#x}")
     save = [*settle, *save]

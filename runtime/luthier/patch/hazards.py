@@ -142,6 +142,12 @@ def waits_after_readlane(target: Target) -> list[str]:
     return [*wait_states(_behind_vector_scalars(target))]
 
 
+def waits_after_m0(target: Target) -> list[str]:
+    """Assembly after a payload that ends by giving M0 back: the application may use it at once. Before buffer loads to
+    LDS, too, of which LLVM says so (checkReadM0Hazards) and no document does: payloads need not be that near."""
+    return [*wait_states(hazard_model(target, target.default_wave_size).behind_m0)]
+
+
 def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
     """Assembly before and after a payload gives registers new values: they come from vector instructions that SALU
     instructions copy, and the application may use them as lane selectors, addresses, or through DPP."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from luthier.isa.hazard_parties import KINDS, ROLES, SCALAR_WRITERS, Role
+from luthier.isa.hazard_parties import KINDS, MAY_PLAY, ROLES, Role
 from luthier.isa.opcodes import Opcode
 from luthier.isa.targets import Target
 
@@ -22,19 +22,13 @@ class Party(NamedTuple):
 
     def may_be(self, opcode: Opcode) -> bool:
         """Whether instructions of this opcode may be it."""
-        return KINDS[self.kind].has(opcode) and (self.role not in SCALAR_WRITERS or _writes_scalars(opcode))
+        may_play = MAY_PLAY.get(self.role)
+        return KINDS[self.kind].has(opcode) and (may_play is None or may_play(opcode))
 
     @property
     def units(self) -> Role:
         """Gives the registers of an instruction; none: it is no such party."""
         return ROLES[self.role]
-
-
-def _writes_scalars(opcode: Opcode) -> bool:
-    """Whether it may write a register that has one value a wave."""
-    return bool(opcode.implicit_defs) or any(
-        operand.is_def and (operand.register_class or "S").startswith("S") for operand in opcode.operands
-    )
 
 
 Relation = Literal["overlap", "same", "partly"]

@@ -92,6 +92,7 @@ class Part(NamedTuple):
     steps: list[Step]
 
 
+_ANY_VECTOR = ("relative vector", "everything")
 _BY_REGISTER = (Control.CALL_REGISTER, Control.JUMP_REGISTER)
 _LEAVING = (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER)
 
@@ -113,6 +114,9 @@ class AddressAnalysis:
         )
         self._native = table.code(columns)
         opcodes = [table.opcode(number) for number in columns.opcodes]
+        computed = bool((columns.code.opcode < 0).any()) or any(one.special in _ANY_VECTOR for one in opcodes)
+        self.vectors = table.vector_universe if computed else 0
+        """The vector units of the kernel, where some instruction may touch any of them."""
         self._followed = {one.opcode.number for one in opcodes if is_followed(one.opcode.pseudo)}
         self._leaving = {one.opcode.number: one.control for one in opcodes if one.control in _LEAVING}
         marked = np.zeros(max(columns.opcodes, default=0) + 2, np.uint8)  # the last place is that of -1

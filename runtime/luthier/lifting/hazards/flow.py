@@ -41,6 +41,7 @@ class _Follower:
         ]
         """[rules] whether each unit of an entry fares by itself, and for good."""
         self._spoken_of: dict[int, Mapping[int, int]] = {}
+        self._own: dict[int, dict[int, int]] = {}
         self.merge = machine.merge
 
     def unknown(self) -> State:
@@ -50,6 +51,8 @@ class _Follower:
         return self._machine.run(state, self._steps.of(block), self._steps.length(block))
 
     def enter(self, block: int, state: State) -> tuple[State, Hashable]:
+        if not any(self._by_unit[entry.rule] for entry in state):
+            return state, EMPTY
         spoken_of = self._speaks_of(block)
         kept, other = [], []
         for entry in state:
@@ -63,6 +66,8 @@ class _Follower:
         return key.union(other), key
 
     def leave(self, block: int, called: State, state: State) -> State:
+        if not any(self._by_unit[entry.rule] for entry in state):
+            return state
         spoken_of = self._speaks_of(block)
         rests = {
             (entry.rule, entry.armed): entry.units & ~spoken_of.get(entry.rule, 0)
@@ -100,10 +105,19 @@ class _Follower:
                 continue
             done.add(function)
             waiting += [callee for call in lifted.functions[function].calls for callee in call.callees]
-            for one in lifted.functions[function].blocks:
-                for step in self._steps.of(one.index):
+            for rule, units in self._itself_speaks_of(function).items():
+                found[rule] = found.get(rule, 0) | units
+        self._spoken_of[block] = found
+        return found
+
+    def _itself_speaks_of(self, function: int) -> Mapping[int, int]:
+        found = self._own.get(function)
+        if found is None:
+            found = self._own[function] = {}
+            for block in self._lifted.functions[function].blocks:
+                for step in self._steps.of(block.index):
                     spoken = *step.disarms, *step.arms, *step.forgets, *(check[:2] for check in step.checks)
                     for rule, units in spoken:
-                        found[rule] = found.get(rule, 0) | units
-        self._spoken_of[block] = found
+                        if self._by_unit[rule]:
+                            found[rule] = found.get(rule, 0) | units
         return found

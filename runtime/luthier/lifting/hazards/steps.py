@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from luthier import _mc
 from luthier.isa.hazard_model import ALWAYS, PARTS, HazardModel, Rule, Ticks, hazard_model, ticks
-from luthier.isa.hazard_parties import IN_A_ROW, Instance
+from luthier.isa.hazard_parties import IN_A_ROW, Instance, Role
 from luthier.lifting.instructions.effects import Columns, EffectTable
 from luthier.lifting.model import LiftedKernel
 
@@ -63,7 +63,7 @@ def instance_of(
 
     Args:
         first: instruction before which nothing counts as in a row with it.
-        vectors: VGPRs that the kernel has; 0: not known.
+        vectors: VGPRs that the kernel can name; 0: not known.
     """
     reads, _, writes, *_ = native.effects(index)
     masks = table.masks
@@ -96,10 +96,14 @@ def step_of(
     opcode, rules = instance.opcode, model.rules
     roles = model.parts(opcode)
     found: dict[str, list[tuple[int, int]]] = {}
+    known: dict[Role, int] = {}  # several rules ask for the same
     for place in parts:
         units = 0
         for role in roles[place]:
-            units |= role(instance)
+            here = known.get(role)
+            if here is None:
+                here = known[role] = role(instance)
+            units |= here
         if units:
             found.setdefault(place[1], []).append((place[0], units))
     return Step(
@@ -197,7 +201,7 @@ class Steps:
         self, index: int, first: int, time: list[int], own: list[int], parts: Collection[tuple[int, str]]
     ) -> Step:
         lifted = self.lifted
-        vectors = lifted.kernel.descriptor.vgprs
+        vectors = lifted.kernel.descriptor.architected_vgprs
         instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first, vectors)
         return step_of(self.model, instance, index, Ticks(*time), Ticks(*own), parts)
 
@@ -230,14 +234,16 @@ class Steps:
         nowhere = np.zeros(len(numbers), np.bool_)
         reached = np.array(lifted.block_of) >= 0
         found: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-        # As if no s_nop took time, so that what they keep apart is there to be looked at.
+        # As if no s_nop took time or cleared anything, so that what they keep apart is there to be looked at.
         without_nops = self._ticks.copy()
         without_nops[self._all_nops, 0] = 0
         near = _Near(lifted, _sums(without_nops))
+        not_nops = np.ones(len(which), np.bool_)
+        not_nops[self._all_nops] = False
         for number in sorted(self.model.met_by(opcodes.values())):
             rule = self.model.rules[number]
             places = {name: members[number, name][which] & reached for name in PARTS if (number, name) in members}
-            near.only(rule, places, sure.get(number, nowhere)[which])
+            near.only(rule, places, sure.get(number, nowhere)[which] & not_nops)
             for name, here in places.items():
                 place = rule.number, name
                 for index in np.flatnonzero(here).tolist():
@@ -257,8 +263,14 @@ class _Near:
 
     def only(self, rule: Rule, places: dict[str, NDArray[np.bool_]], sure: NDArray[np.bool_]) -> None:
         """Producers and consumers that have no partner within the rule's window, in the order of addresses, and are not
-        that near to an end of their block; instructions that clear and have no producer since the last that did for
-        sure."""
+        that near to an end of their block; what has an instruction that clears for sure between itself and all its
+        partners in its block.
+
+        Args:
+            rule: with its window.
+            places: instructions by the fields that they may stand for; some are taken away.
+            sure: those that clear whatever their operands are.
+        """
         if "producer" in places and rule.window:
             clock = 1 if rule.hazard.clock == "vector instructions" else 0
             begin, end = self._total[:-1, clock], self._total[1:, clock]
@@ -267,10 +279,20 @@ class _Near:
             places["consumer"] &= (begin - before < rule.reach) | (begin - begin[self._first] < rule.reach)
             places["producer"] &= (after - end < rule.reach) | (end[self._last] - end < rule.reach)
         if "cleared_by" in places:
-            active = places["producer"] | places.get("middle", False)
+            hazard = rule.hazard
+            if hazard.middle is None and hazard.clears_all:
+                met = _first_behind(places["consumer"], self._index)
+                gone = _first_behind(sure, self._index)
+                places["producer"] &= (met <= gone) | (gone > self._last)
+            # What an instruction may clear: what is armed, and where it clears all, what is not armed yet.
+            armed = "middle" in places and not hazard.clears_all
+            active = places["middle"] if armed else places["producer"] | places.get("middle", False)
             produced = np.maximum(_last_before(np.where(active, self._index, -1), -1), self._first - 1)
             cleared = _last_before(np.where(sure, self._index, -1), -1)
-            places["cleared_by"] &= (produced >= cleared) | (cleared < self._first)
+            there = (produced >= cleared) | (cleared < self._first)
+            for name in ("cleared_by", "consumer", "disarmed_by"):
+                if name in places:
+                    places[name] &= there
 
 
 def _sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -281,6 +303,11 @@ def _sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 def _last_before(values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
     """For each position the largest value before it."""
     return np.concatenate([[none], np.maximum.accumulate(values)[:-1]])
+
+
+def _first_behind(places: NDArray[np.bool_], index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each position the first of these places behind it."""
+    return -_last_before(np.where(places, -index, -UNLIMITED)[::-1], -UNLIMITED)[::-1]
 
 
 def _does(step: Step) -> bool:
