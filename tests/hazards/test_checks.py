@@ -38,6 +38,8 @@ CASES = [
     ("gfx906", f"{LANE}; s_cbranch_scc1 b; s_nop 4; b: ; s_nop 2; {SELECT}", []),
     # Around a loop.
     ("gfx906", f"a: ; {SELECT}; s_nop 0; {LANE}; s_cbranch_scc1 a", [(1, 4)]),
+    # A trap is no use of all registers.
+    ("gfx1201", "v_mov_b32 v1, s4; s_mov_b32 s4, 1; s_cbranch_scc1 b; s_trap 2; b: ; s_nop 0", []),
     # Into a function and out of it.
     ("gfx906", f"{LANE}; s_call_b64 s[30:31], f; =functions= f: ; {SELECT}; s_setpc_b64 s[30:31]", [(1, 4)]),
     ("gfx906", f"s_call_b64 s[30:31], f; {SELECT}; =functions= f: ; {LANE}; s_setpc_b64 s[30:31]", [(1, 4)]),

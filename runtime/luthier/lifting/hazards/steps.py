@@ -66,6 +66,8 @@ def instance_of(
         vectors: VGPRs that the kernel can name; 0: not known.
     """
     reads, _, writes, *_ = native.effects(index)
+    if table.opcode(columns.opcode[index]).special == "everything":
+        reads = writes = 0  # a trap handler may, behind what hardware does to enter it
     masks = table.masks
     opcode = table.isa.opcode(columns.opcode[index])
     repeated = 0
