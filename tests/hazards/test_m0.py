@@ -11,7 +11,7 @@ from luthier.task import InstrumentationTask, reg
 from wait_kernels import kernel
 
 HOOK = """
-extern "C" __device__ uint32_t writelane(uint32_t value, uint32_t lane, uint32_t old) __asm("llvm.amdgcn.writelane.i32");
+extern "C" __device__ uint32_t writelane(uint32_t value, uint32_t lane, uint32_t) __asm("llvm.amdgcn.writelane.i32");
 __device__ uint32_t seen[64];
 /// The lane's number goes through M0 on GFX9.
 LUTHIER_HOOK_ANNOTATE into_lane(uint32_t value, uint32_t lane) {
