@@ -8,19 +8,29 @@ LANES = 160
 """Of one work-group: not whole waves."""
 
 
-def crowded(target: str, vectors: int, scalars: int, private: str = "") -> str:
-    """A kernel in which, from its beginning to its end, so many registers of both files are live."""
+def crowded(target: str, vectors: int, scalars: int, private: str = "", *, first: int = 20, matrices: int = 0) -> str:
+    """A kernel in which, from its beginning to its end, so many registers of both files are live.
+
+    Args:
+        private: statements in front of that.
+        first: of the SGPRs.
+        matrices: AGPRs, of targets with as many of these as of VGPRs, and work-groups of 256 lanes then.
+    """
     add = "v_add_u32_e32" if target.startswith("gfx9") else "v_add_nc_u32_e32"
-    wide, narrow = range(3, vectors), range(20, scalars)
+    wide, narrow = range(3, vectors), range(first, scalars)
     text = [*(f"v_mov_b32_e32 v{n}, {n}" for n in wide), *(f"s_movk_i32 s{n}, {n}" for n in narrow)]
     text += ["s_nop 1", "v_cmp_gt_u32_e32 vcc, 100, %0", "s_cmp_lg_u32 s21, 21"]
     text += [*(f"{add} %0, v{n}, %0" for n in wide), *(f"{add} %0, s{n}, %0" for n in narrow)]
     text += ["s_cselect_b32 s20, 1, 3", f"{add} %0, s20, %0"]
+    text = [f"v_accvgpr_write_b32 a{n}, %0" for n in range(matrices)] + text
+    text += [line for n in range(matrices) for line in (f"v_accvgpr_read_b32 v3, a{n}", f"{add} %0, v3, %0")]
     code = "\\n".join(text).replace("vcc", "vcc_lo") if not target.startswith("gfx9") else "\\n".join(text)
-    clobbered = ", ".join(f'"{name}"' for name in [*(f"v{n}" for n in wide), *(f"s{n}" for n in narrow), "vcc"])
+    names = [*(f"v{n}" for n in wide), *(f"s{n}" for n in narrow), *(f"a{n}" for n in range(matrices)), "vcc"]
+    clobbered = ", ".join(f'"{name}"' for name in names)
+    lanes = 256 if matrices else 1024
     return f"""
 #include <hip/hip_runtime.h>
-extern "C" __global__ __launch_bounds__(1024) void crowded(unsigned *out) {{
+extern "C" __global__ __launch_bounds__({lanes}) void crowded(unsigned *out) {{
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
   {private}
   if (i % 3) asm volatile("{code}" : "+v"(v) :: {clobbered});
@@ -30,6 +40,9 @@ extern "C" __global__ __launch_bounds__(1024) void crowded(unsigned *out) {{
 
 
 PRIVATE = "volatile unsigned own[5]; for (unsigned k = 0; k < 5; ++k) own[k] = i + k; v += own[i % 5];"
+
+FULL_LDS = """__shared__ unsigned full[16384]; full[threadIdx.x * 97] = i; __syncthreads();
+  v += full[(threadIdx.x ^ 1) * 97];"""
 
 
 PLAN = LaunchPlan("crowded", (3, 1, 1), (LANES, 1, 1), ({"buffer": "uint32", "count": 3 * LANES, "fill": "zero"},))

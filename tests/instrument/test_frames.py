@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from crowded import PLAN, PRIVATE, crowded
+from crowded import FULL_LDS, PLAN, PRIVATE, crowded
 from luthier.errors import HookError
+from luthier.isa.registers import SGPRS, mask_of
 from luthier.isa.targets import target_named
+from luthier.lifting import lift
 from luthier.objects import load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.patch import patch_object
@@ -127,6 +129,29 @@ def test_no_site_is_refused_where_every_register_is_live(
     assert verdict.refused == 0
     (after,) = load_object(patch_object(object, tool.instrument).data).kernels.values()
     assert after.private_segment_fixed_size > object.kernels["crowded"].private_segment_fixed_size
+
+
+@pytest.mark.parametrize("hook", ["deep", "count"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_is_left(compile_object, hooks, target: str, hook: str) -> None:
+    """No VGPR, no AGPR, 100 SGPRs live, no LDS."""
+    family = target_named(target)
+    vectors, _ = registers_of(target)
+    matrices = 256 if family.unified_vgprs else 0
+    source = crowded(target, 256 if matrices else vectors, 102, FULL_LDS, first=8, matrices=matrices)
+    object = load_object(compile_object(source, target))
+    (kernel,) = object.kernels.values()
+    assert kernel.group_segment_fixed_size == family.lds_bytes
+    assert kernel.descriptor.agprs == matrices
+    lifted = lift(object, "crowded")
+    most = max(
+        (lifted.liveness.live_before(one.index).active_bits & mask_of(SGPRS)).bit_count()
+        for one in InstrumentationTask(lifted).instructions
+    )
+    assert most >= 96, most
+    verdict = verify_kernel(object, Everywhere(hooks, hook), PLAN)
+    assert verdict.problems == ()
+    assert verdict.refused == 0
 
 
 AGPR_TARGETS = ["gfx908", "gfx90a", "gfx942", "gfx950"]
