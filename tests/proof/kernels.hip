@@ -203,3 +203,41 @@ KERNEL strided(const uint4 *in, uint4 *out, uint64_t first, uint32_t second) {
   value.w ^= pair.second;
   out[i] = value;
 }
+
+// Calls by pointers that nobody can resolve: virtual functions, and a table that the program may write.
+struct Shape {
+  uint32_t size;
+  __device__ Shape(uint32_t size) : size(size) {}
+  __device__ virtual uint32_t area(uint32_t x) const = 0;
+  __device__ virtual uint32_t twice(uint32_t x) const { return 2 * area(x); }
+};
+struct Square : Shape {
+  using Shape::Shape;
+  __device__ uint32_t area(uint32_t x) const override { return size * size + x; }
+};
+struct Ring : Shape {
+  using Shape::Shape;
+  __device__ uint32_t area(uint32_t x) const override {
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < (x & 3); k++)
+      sum += size * k;
+    return sum;
+  }
+  __device__ uint32_t twice(uint32_t x) const override { return x & 1 ? 7 : Shape::twice(x); }
+};
+KERNEL objects(const uint32_t *in, uint32_t *out) {
+  uint32_t i = threadIdx.x;
+  Square square(in[i] & 7);
+  Ring ring(in[i] & 15);
+  Shape *volatile shape = in[i] & 1 ? (Shape *)&square : (Shape *)&ring;
+  out[i] = shape->twice(in[i]) + shape->area(i);
+}
+
+typedef uint32_t (*Function)(uint32_t);
+__device__ __attribute__((noinline)) uint32_t linear(uint32_t x) { return x * 3 + 1; }
+__device__ __attribute__((noinline)) uint32_t branching(uint32_t x) { return x & 1 ? x ^ 0x55 : x * x; }
+__device__ Function table[2] = {linear, branching};
+KERNEL pointers(const uint32_t *in, uint32_t *out) {
+  uint32_t i = threadIdx.x;
+  out[i] = table[in[i] & 1](in[i]) + branching(i);
+}

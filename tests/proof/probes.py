@@ -3,194 +3,26 @@ step-by-step run of the original kernel what it must find."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from luthier import immediate
+from luthier.budgets import OnExcess
 from luthier.counts import Cell, CounterBudget
 from luthier.emulator import Module
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag, RegisterRange
-from luthier.isa.registers import AGPRS, EXEC_LO, FLAT_SCRATCH_SGPR, SGPRS, VCC_LO, VGPRS
-from luthier.launch_plan import LaunchPlan
-from luthier.lifting import Instruction, LiftedRepresentation
-from luthier.module import ToolModule
+from luthier.isa.registers import EXEC, mask_of
+from luthier.lifting import Instruction
+from luthier.objects import load_object
+from luthier.patch import PatchedObject
+from luthier.patch.lane_masks import matter
 from luthier.task import InstrumentationTask
 from walks import insert_everywhere
 
-ROWS = 8192
-SITES = 300
-"""Of a kernel at most."""
-WORD = 0xFFFFFFFF
-ADDRESSES = range(0x5000, 0x8000)
-"""Bits 32 to 47 of what lies in the memory of a process, and so of the emulated device."""
-
-SOURCE = f"""
-#include <luthier/channel.h>
-__device__ unsigned long long sums[{ROWS}], counts[{ROWS}];
-__device__ inline unsigned long long mixed(unsigned long long x) {{
-  x = (x + 1) * 0x9E3779B97F4A7C15ull;
-  return x ^ x >> 31;
-}}
-__device__ inline void add(uint32_t row, unsigned long long value) {{
-  atomicAdd(&counts[row], 1ull);
-  atomicAdd(&sums[row], mixed(value));
-}}
-LUTHIER_HOOK_ANNOTATE wave(uint32_t row) {{ luthier::sAtomicAdd<uint64_t>((uint64_t *)&counts[row], 1); }}
-LUTHIER_HOOK_ANNOTATE plain() {{ luthier::sAtomicAdd<uint64_t>((uint64_t *)&counts[0], 1); }}
-LUTHIER_HOOK_ANNOTATE lane(uint32_t row) {{ atomicAdd(&counts[row], 1ull); }}
-LUTHIER_HOOK_ANNOTATE see(uint32_t value, uint32_t row) {{ add(row, value); }}
-LUTHIER_HOOK_ANNOTATE see_wide(uint64_t value, uint32_t row) {{ add(row, value); }}
-LUTHIER_HOOK_ANNOTATE address(uint64_t value, uint32_t row) {{ add(row, value); }}
-LUTHIER_HOOK_ANNOTATE short_address(uint32_t value, uint32_t row) {{ add(row, value); }}
-LUTHIER_HOOK_ANNOTATE branch(bool taken, uint32_t row) {{
-  luthier::sAtomicAdd<uint64_t>((uint64_t *)&counts[row], taken);
-}}
-LUTHIER_HOOK_ANNOTATE launched(uint32_t group, uint32_t row) {{
-  add(row, group * 1000003ull + threadIdx.x + 1024 * threadIdx.y + (threadIdx.z << 20) + (uint64_t(blockDim.x) << 32) +
-               (uint64_t(gridDim.y) << 48));
-}}
-__device__ __attribute__((noinline)) uint32_t folded(const uint32_t *values, uint32_t count) {{
-  return count == 0 ? 1 : values[count - 1] * 3 + folded(values, count - 1) * 5;
-}}
-LUTHIER_HOOK_ANNOTATE deep(uint32_t value, uint32_t row) {{
-  uint32_t values[6];
-  for (uint32_t k = 0; k < 6; k++)
-    values[(k + value % 6) % 6] = value ^ k;
-  add(row, folded(values, value % 6 + 1));
-}}
-struct Record {{
-  uint32_t row, value;
-}};
-LUTHIER_RECORD(Record, row, value)
-__device__ luthier::channel<Record> records{{1024}};
-LUTHIER_HOOK_ANNOTATE push(uint32_t value, uint32_t row) {{ records.push(Record{{row, value}}); }}
-"""
-
-
-def mixed(value: int) -> int:
-    x = (value + 1) * 0x9E3779B97F4A7C15 & (1 << 64) - 1
-    return x ^ x >> 31
-
-
-def lanes_of(step: Step) -> list[int]:
-    """Those that are active."""
-    mask = step.registers.exec
-    return [lane for lane in range(step.registers.wave_size) if mask >> lane & 1]
-
-
-def values_of(step: Step, register: RegisterRange) -> list[int]:
-    """What each active lane sees of a register of 32 or 64 bits."""
-    registers, lanes = step.registers, lanes_of(step)
-    if register.first in SGPRS or register.first in (VCC_LO, EXEC_LO):
-        return [registers.sgpr(register.first, register.count)] * len(lanes)
-    halves = []
-    for unit in register.units:
-        read = registers.vgpr(unit - VGPRS.start) if unit < AGPRS.start else registers.agpr(unit - AGPRS.start)
-        halves.append(read[lanes].tolist())
-    return [sum(half << 32 * number for number, half in enumerate(parts)) for parts in zip(*halves, strict=True)]
-
-
-def one_file(register: RegisterRange) -> bool:
-    return any(register.first in file and register.units[-1] in file for file in (SGPRS, VGPRS, AGPRS))
-
-
-def readable(instruction: Instruction) -> list[RegisterRange]:
-    """Registers of 32 and 64 bits that an instruction reads."""
-    found = []
-    for one in instruction.uses.ranges():
-        first = one.first
-        if (first in SGPRS and first < FLAT_SCRATCH_SGPR) or first in VGPRS or first in AGPRS:
-            found += [RegisterRange(unit, 1) for unit in one.units]
-            found += [RegisterRange(unit, 2) for unit in one.units if unit % 2 == 0 and unit + 1 in one.units]
-    return found
-
-
-class Probe:
-    """A tool with its truth.
-
-    `choose` is called once, then `see` for each step of the original, which is run twice with `again` between, then
-    `insert` when the kernel is patched, then `found` with the patched kernel's module, which is compared with `truth`.
-    What differs in the original's two runs, as addresses of code do, is not compared.
-    """
-
-    budget: CounterBudget | None = None
-    hoist = False
-
-    def __init__(
-        self, module: ToolModule, plan: LaunchPlan, buffers: list[tuple[int, int]], rng: random.Random
-    ) -> None:
-        self.module, self.plan, self.buffers, self.rng = module, plan, buffers, rng
-        self.sites: list[Instruction] = []
-        self.unknown: set[int] = set()
-        """Rows that are not compared."""
-        self.first: dict[int, tuple[int, int]] = {}
-        self._forget()
-
-    def _forget(self) -> None:
-        self.counts: Counter[int] = Counter()
-        self.sums: Counter[int] = Counter()
-
-    def again(self) -> None:
-        """The original runs a second time."""
-        self.first = self._seen()
-        self._forget()
-
-    def _seen(self) -> dict[int, Any]:
-        return {row: (count, self.sums[row] & (1 << 64) - 1) for row, count in self.counts.items()}
-
-    def some(self, instructions: list[Instruction]) -> list[Instruction]:
-        """At most so many as are affordable."""
-        if len(instructions) <= SITES:
-            return instructions
-        return sorted(self.rng.sample(instructions, SITES), key=lambda one: one.index)
-
-    def choose(self, task: InstrumentationTask) -> None:
-        self.sites = self.some(list(task.instructions))
-        self.rows = {one.index: row for row, one in enumerate(self.sites)}
-
-    def see(self, before: int | None, index: int, step: Step) -> None:
-        row = self.rows.get(index)
-        if row is not None:
-            self.step(row, index, step)
-
-    def step(self, row: int, index: int, step: Step) -> None:
-        """A wave is about to execute the site of a row."""
-
-    def add(self, row: int, values: list[int]) -> None:
-        self.counts[row] += len(values)
-        self.sums[row] += sum(map(mixed, values))
-
-    def insert(self, task: InstrumentationTask) -> None:
-        for row, one in enumerate(self.sites):
-            self.at(task, one, row)
-
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        """Insert at the site of a row."""
-
-    def truth(self) -> Any:
-        seen = self._seen()
-        self.unknown |= {row for row, values in seen.items() if self.first[row] != values}
-        return self.known(seen)
-
-    def found(self, module: Module, patched: Any) -> Any:
-        if not patched.report.variables:
-            return {}
-        counts, sums = (np.frombuffer(module.variable(name).read(), np.uint64).tolist() for name in ("counts", "sums"))
-        return self.known(dict(enumerate(zip(counts, sums, strict=True))))
-
-    def known(self, rows: dict[int, Any]) -> dict[str, Any]:
-        """What is to be compared."""
-        shown = {row: values for row, values in rows.items() if row not in self.unknown and any(values)}
-        return {f"{row}: {self.name_of(row)}": values for row, values in shown.items()}
-
-    def name_of(self, row: int) -> str:
-        """What failures call it."""
-        return self.sites[row].text if row < len(self.sites) else ""
+from .probe import ADDRESSES, WORD, Probe, lanes_of, one_file, readable, values_of
 
 
 class Executions(Probe):
@@ -287,12 +119,16 @@ class Registers(Probe):
         task.insert_hook_before(one, hook, register, immediate(row))
 
 
-class Deep(Registers):
-    """Hooks with a stack, a loop over it, and recursion."""
+class Words(Registers):
+    """Registers of 32 bits."""
 
     def choose(self, task: InstrumentationTask) -> None:
         super().choose(task)
         self.registers = [RegisterRange(register.first, 1) for register in self.registers]
+
+
+class Deep(Words):
+    """Hooks with a stack, a loop over it, and recursion."""
 
     def step(self, row: int, index: int, step: Step) -> None:
         results = []
@@ -310,12 +146,8 @@ class Deep(Registers):
         task.insert_hook_before(one, self.module.deep, self.registers[row], immediate(row))
 
 
-class Records(Registers):
+class Records(Words):
     """Records through a channel, each lane its own."""
-
-    def choose(self, task: InstrumentationTask) -> None:
-        super().choose(task)
-        self.registers = [RegisterRange(register.first, 1) for register in self.registers]
 
     def _forget(self) -> None:
         self.records: dict[int, list[int]] = {}
@@ -329,7 +161,7 @@ class Records(Registers):
     def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
         task.insert_hook_before(one, self.module.push, self.registers[row], immediate(row))
 
-    def found(self, module: Module, patched: Any) -> Any:
+    def found(self, module: Module, patched: PatchedObject) -> Any:
         records = module.channel("records").records()
         rows: dict[int, list[int]] = {}
         for row, value in zip(records["row"].tolist(), records["value"].tolist(), strict=True):
@@ -472,7 +304,7 @@ class Counted(Probe):
     def truth(self) -> Any:
         return self.executions.tolist(), self.lanes.tolist(), super().truth()
 
-    def found(self, module: Module, patched: Any) -> Any:
+    def found(self, module: Module, patched: PatchedObject) -> Any:
         (counters,) = patched.counters.values()
         counts = counters.read(module, module.device.stats.waves)
         return counts.executions.tolist(), counts.active_lanes.tolist(), super().found(module, patched)
@@ -499,35 +331,186 @@ class Edited(Probe):
     def truth(self) -> Any:
         return None
 
-    def found(self, module: Module, patched: Any) -> Any:
+    def found(self, module: Module, patched: PatchedObject) -> Any:
         return None
+
+
+class Rows(Probe):
+    """What each wave ran, and with how many lanes: a row a wave."""
+
+    refusal = r"nothing can be counted for each wave: it (leaves too few registers|calls functions that nobody knows)"
+
+    def choose(self, task: InstrumentationTask) -> None:
+        self.size = len(task.lifted.block_of)
+        self.indices = [one.index for one in task.instructions]
+        self._forget()
+
+    size = 0
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.waves: dict[tuple[int, int, int, int], tuple[Any, Any]] = {}
+
+    def see(self, before: int | None, index: int, step: Step) -> None:
+        width, height, _ = self.plan.grid
+        group = step.workgroup
+        who = group % width, group // width % height, group // width // height, step.wave
+        if who not in self.waves:
+            self.waves[who] = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
+        runs, lanes = self.waves[who]
+        runs[index] += 1
+        lanes[index] += step.registers.exec.bit_count()
+
+    def insert(self, task: InstrumentationTask) -> None:
+        task.wave_rows = 100
+        task.count(self.indices, granularity="wave")
+        task.count(self.indices, per="lane", granularity="wave")
+
+    def truth(self) -> Any:
+        return {
+            who: (runs[self.indices].tolist(), lanes[self.indices].tolist())
+            for who, (runs, lanes) in self.waves.items()
+        }
+
+    def found(self, module: Module, patched: PatchedObject) -> Any:
+        (counters,) = patched.counters.values()
+        waves = counters.read(module, module.device.stats.waves).waves
+        assert waves is not None
+        assert not waves.missing
+        runs = np.array([waves.executions(index) for index in self.indices]).T.tolist()
+        lanes = np.array([waves.active_lanes(index) for index in self.indices]).T.tolist()
+        whose = [tuple(who) for who in waves.identity.tolist()]
+        assert len(set(whose)) == len(whose)
+        return dict(zip(whose, zip(runs, lanes, strict=True), strict=True))
+
+
+class Called(Words):
+    """Hooks so large that they are called rather than repeated."""
+
+    def step(self, row: int, index: int, step: Step) -> None:
+        results = []
+        for x in self.values(row, step):
+            for round in range(4):
+                x = ((x ^ x >> 29) * 0xBF58476D1CE4E5B9 + round) & (1 << 64) - 1
+            results.append(x)
+        self.add(row, results)
+
+    def choose(self, task: InstrumentationTask) -> None:
+        super().choose(task)
+        self.target, self.wave_size = task.lifted.target, task.lifted.wave_size
+
+    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+        task.insert_hook_before(one, self.module.large, self.registers[row], immediate(row))
+
+    def patched(self, patched: PatchedObject) -> None:
+        (report,) = patched.report.kernels
+        assert report.calls or report.insertions < 48 or matter(self.target, self.wave_size)
+
+
+class Budgeted(Words):
+    """Hooks of many registers within a budget, and what becomes of them where it is not enough."""
+
+    strict = False
+
+    def choose(self, task: InstrumentationTask) -> None:
+        super().choose(task)
+        self.kernel = task.lifted.kernel
+        self.left_out: set[int | None] = set()
+        self.on_excess: OnExcess = self.rng.choice(("keep", "refuse", "spill", "sample"))
+        has = self.kernel.descriptor.architected_vgprs
+        self.most = self.rng.choice((None, has, has + 4))
+
+    def step(self, row: int, index: int, step: Step) -> None:
+        values = np.array(self.values(row, step), np.uint32)
+        part = [values * np.uint32(k + 3) ^ values >> np.uint32(k) for k in range(28)]
+        total = np.zeros_like(values)
+        for k in range(28):
+            total = total * np.uint32(3) + part[k * 5 % 28] * part[k * 11 % 28]
+        self.add(row, total.tolist())
+
+    def insert(self, task: InstrumentationTask) -> None:
+        task.budget(registers=self.most, on_excess=self.on_excess, every=3)
+        super().insert(task)
+
+    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+        task.insert_hook_before(one, self.module.wide, self.registers[row], immediate(row))
+
+    def patched(self, patched: PatchedObject) -> None:
+        (report,) = patched.report.kernels
+        expected = {"refuse": {"over budget"}, "sample": {"sampled"}}.get(self.on_excess, set())
+        for one in report.refusals:
+            if one.kind not in expected:  # where nothing can be spilled
+                assert one.kind in ("over budget", "too few registers")
+                assert "none can be spilled: how much private memory it uses itself" in one.message, one.message
+        if self.on_excess == "keep":
+            return
+        after = load_object(patched.data).kernels[self.kernel.name].descriptor.architected_vgprs
+        assert not report.excess
+        if self.most is None:
+            assert report.waves_per_simd[0] == report.waves_per_simd[1]
+        else:
+            granule = self.kernel.descriptor.target.vgpr_allocation_granule(self.kernel.wave_size)
+            assert after <= max(self.kernel.descriptor.architected_vgprs, -(-self.most // granule) * granule)
+        self.left_out = {one.insertion for one in report.refusals}
+
+    def truth(self) -> Any:
+        gone = {row: values for row, values in self._seen().items() if row in self.left_out}
+        for row in gone:
+            del self.counts[row]
+        return super().truth()
+
+
+class Turned(Probe):
+    """EXEC, turned by hooks and turned back, between two of them and around scalar instructions: lanes that are active
+    meanwhile."""
+
+    def choose(self, task: InstrumentationTask) -> None:
+        super().choose(task)
+        self.wave_size = task.lifted.wave_size
+        self.mask = self.rng.getrandbits(self.wave_size) | 1
+        flags = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL
+        lanes = mask_of(EXEC)
+        self.around = set()
+        for row, one in enumerate(self.sites):
+            effects = task.lifted.effects(one.index)
+            touched = (effects.reads | effects.writes) & lanes
+            if one.mnemonic.startswith("s_") and not (one.flags & flags or one.is_call or touched):
+                self.around.add(row)
+
+    def step(self, row: int, index: int, step: Step) -> None:
+        before = step.registers.exec  # no hook runs where no lane is active
+        self.counts[row] += (before ^ self.mask).bit_count() if before else 0
+
+    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+        task.insert_hook_before(one, self.module.turn, immediate(self.mask))
+        insert = task.insert_hook_after if row in self.around else task.insert_hook_before
+        insert(one, self.module.lane, immediate(row))
+        insert(one, self.module.turn, immediate(self.mask))
+
+
+class Local(Probe):
+    """Sums in LDS, one a wave: of weights of instructions."""
+
+    def choose(self, task: InstrumentationTask) -> None:
+        x, y, z = self.plan.block
+        if x * y * z % task.lifted.wave_size:
+            self.sites, self.rows = [], {}  # lanes without a work-item do not know their wave
+            return
+        super().choose(task)
+
+    def step(self, row: int, index: int, step: Step) -> None:
+        if step.registers.exec:
+            self.counts[64 * step.workgroup + step.wave] += row + 1
+
+    def insert(self, task: InstrumentationTask) -> None:
+        task.insert_hook_at_kernel_entry(self.module.begin)
+        super().insert(task)
+
+    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+        task.insert_hook_before(one, self.module.tick, immediate(row + 1))
 
 
 PROBES: tuple[type[Probe], ...] = (
     *(Executions, Hoisted, LanesBehind, Points, Registers, Deep, Records, Addresses, Branches, Launches, Sampled),
-    *(Counted, Edited),
+    *(Counted, Edited, Rows, Called, Budgeted, Turned, Local),
 )
-
-
-def walk(lifted: LiftedRepresentation, probes: list[Probe], filling: int) -> Callable[[Step], None]:
-    """A trace that shows every probe every step. Registers that nobody has filled begin with another value for each
-    `filling`."""
-    descriptor = lifted.kernel.descriptor
-    given = max(first + count for first, count in descriptor.sgpr_inputs.values())
-    first = 1 if lifted.target.packed_work_item_ids else 1 + descriptor.enable_vgpr_workitem_id
-    index_of = {address: index for index, address in enumerate(lifted.columns.address)}
-    came: dict[tuple[int, int], int] = {}
-
-    def trace(step: Step) -> None:
-        key, index = (step.workgroup, step.wave), index_of[step.address]
-        before = came.get(key)
-        if before is None:
-            for unit in range(given, min(descriptor.sgprs, FLAT_SCRATCH_SGPR)):
-                step.registers.set_sgpr(unit, filling * (unit + 1))
-            for unit in range(first, descriptor.architected_vgprs):
-                step.registers.set_vgpr(unit, filling * (unit + 7))
-        came[key] = index
-        for probe in probes:
-            probe.see(before, index, step)
-
-    return trace

@@ -8,6 +8,8 @@ besides. Each meets some of the probes, another selection for each build and tar
 from __future__ import annotations
 
 import random
+import re
+import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +22,8 @@ from effort import EVERYTHING, sample
 from luthier import ToolModule, open_device, patch_object
 from luthier.emulator import EmulatedDevice, Module
 from luthier.emulator.inspection.hazards import LaunchHazard
-from luthier.errors import HookError, LiftError
+from luthier.errors import HookError, LiftError, PatchError
+from luthier.isa.targets import target_named
 from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.lifting import lift
 from luthier.lifting.hazards import check_hazards
@@ -28,7 +31,8 @@ from luthier.objects import CodeObject, ObjectEditor, load_object
 from luthier.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
-from .probes import PROBES, SOURCE, Deep, Probe, walk
+from .probe import Probe, walk
+from .probes import PROBES, Deep
 
 HERE = Path(__file__).parent
 PLANS = read_plans(HERE / "kernels.toml")
@@ -36,20 +40,23 @@ TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 BUILDS = [(compiler, level) for compiler in (15, 22) for level in ("-O0", "-O1", "-O2", "-O3")]
 OLD = ("gfx906", "gfx90a", "gfx1030")
 """Targets that clang 15 knows."""
+OF_ADDRESSES = ("place", "table", "_ZT")
+"""Names of variables that hold addresses begin so."""
 AT_ONCE = 5
 """Probes that one kernel meets."""
 CASES = [
-    pytest.param(target, compiler, level, kernel, id=f"{target}-clang{compiler}{level}-{kernel}")
+    pytest.param(target, compiler, level, wave, kernel, id=f"{target}{wave}-clang{compiler}{level}-{kernel}")
     for target in TARGETS
+    for wave in ("", *(["-wave64"] if target_named(target).default_wave_size == 32 else []))
     for compiler, level in BUILDS
     for kernel in PLANS
-    if compiler > 15 or target in OLD
+    if compiler > 15 or (target in OLD and not wave)
 ]
 
 
 @pytest.fixture(scope="session")
 def module(make_module: Callable[..., ToolModule]) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
+    return make_module((HERE / "hooks.hip").read_text(), *TARGETS, both_wave_sizes=True)
 
 
 @dataclass
@@ -115,25 +122,41 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
             with pytest.raises(HookError, match="how much private memory it uses itself is known only when it runs"):
                 patch_object(object, instrument, [plan.kernel], strict=True)
             continue
-        patched = patch_object(object, instrument, [plan.kernel], strict=True, hoist=probe.hoist)
+        try:
+            patched = patch_object(object, instrument, [plan.kernel], strict=probe.strict, hoist=probe.hoist)
+        except PatchError as problem:
+            if probe.refusal and re.search(probe.refusal, str(problem)):
+                continue
+            raise
+        probe.patched(patched)
         loaded, after = launch(patched.data)
         assert after == outputs, name
         found = [one for one in device.findings if not isinstance(one, LaunchHazard) or one.hazard not in met]
         assert not found, name
-        assert hazards_of(load_object(patched.data), plan.kernel) <= hazards, name
+        try:
+            assert hazards_of(load_object(patched.data), plan.kernel) <= hazards, name
+        except LiftError as problem:
+            if not re.search(AGAIN, problem.message):
+                raise
+            warnings.warn(f"{name}: {problem.message}", NotLiftedAgain, stacklevel=1)
         for variable in variables:
-            if variable != "place":  # an address
+            if not variable.startswith(OF_ADDRESSES):
                 assert loaded.variable(variable).read() == original.variable(variable).read(), (name, variable)
         truth = probe.truth()
         assert probe.found(loaded, patched) == truth, name
 
 
+class NotLiftedAgain(UserWarning):
+    """Of a patched kernel only the paths that were executed have been looked at for hazards."""
+
+
+AGAIN = "do not settle|cannot be retargeted"
+"""What keeps some patched kernels from being lifted again: addresses that pass through registers of payloads."""
+
+
 def hazards_of(object: CodeObject, kernel: str) -> set[str]:
-    """Kinds of hazards on any path of a kernel; none where it cannot be lifted again, as patched ones sometimes."""
-    try:
-        return {finding.hazard for finding in check_hazards(lift(object, kernel), unneeded=False).findings}
-    except LiftError:
-        return set()
+    """Kinds of hazards on any path of a kernel."""
+    return {finding.hazard for finding in check_hazards(lift(object, kernel), unneeded=False).findings}
 
 
 def roomier(object: CodeObject, kernel: str) -> bytes:
@@ -150,25 +173,43 @@ def some_probes(name: str) -> list[type[Probe]]:
     return random.Random(zlib.crc32(name.encode())).sample(PROBES, AT_ONCE)
 
 
-@pytest.mark.rotating(48)
-@pytest.mark.parametrize(("target", "compiler", "level", "kernel"), CASES)
+@pytest.mark.rotating(240)
+@pytest.mark.parametrize(("target", "compiler", "level", "wave", "kernel"), CASES)
 def test_compiled(
-    compile_object: Callable[..., Path], module: ToolModule, target: str, compiler: int, level: str, kernel: str
+    compile_object: Callable[..., Path],
+    module: ToolModule,
+    target: str,
+    compiler: int,
+    level: str,
+    wave: str,
+    kernel: str,
 ) -> None:
-    object = load_object(compile_object(HERE / "kernels.hip", target, level, clang=f"clang-{compiler}"))
-    case = f"{target} {compiler} {level} {kernel}"
+    flags = [level, *(["-mwavefrontsize64"] if wave else [])]
+    object = load_object(compile_object(HERE / "kernels.hip", target, *flags, clang=f"clang-{compiler}"))
+    case = f"{target}{wave} {compiler} {level} {kernel}"
     check(object, PLANS[kernel], some_probes(case), module, zlib.crc32(case.encode()))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_random(module: ToolModule, target: str) -> None:
+RANDOM = range(1000, 1340)
+PARTS = 17
+"""In which the random kernels of a target are tried."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    ("target", "wave_size"), [(target, size) for target in TARGETS for size in target_named(target).wave_sizes]
+)
+def test_random(module: ToolModule, target: str, wave_size: int, part: int) -> None:
     """Kernels of random control flow, calls among them, registers all in use in some."""
-    seeds = range(1000, 1340) if EVERYTHING else sample(range(1000, 1340), 10)
-    for seed in seeds:
-        object = random_kernel(seed, target, calls=seed % 2 == 0, saturated=seed % 5 == 0)
-        size = object.kernels["k"].wave_size
+    for seed in sample(RANDOM[part::PARTS], 15, part):
+        object = random_kernel(seed, target, wave_size, calls=seed % 2 == 0, saturated=seed % 5 == 0)
+        lanes = WAVES * wave_size
         plan = LaunchPlan(
-            "k", (WAVES, 1, 1), (size, 1, 1), ({"buffer": "uint32", "count": WAVES * size, "fill": "zero"},)
+            "k", (WAVES, 1, 1), (wave_size, 1, 1), ({"buffer": "uint32", "count": lanes, "fill": "zero"},)
         )
-        chosen = random.Random(seed).sample(PROBES, 2 if EVERYTHING else 1)
-        check(object, plan, chosen, module, seed)
+        chosen = random.Random(f"{seed} {wave_size}").sample(PROBES, 2 if EVERYTHING else 1)
+        try:
+            check(object, plan, chosen, module, seed)
+        except BaseException as problem:
+            problem.add_note(f"seed {seed}")
+            raise

@@ -16,11 +16,11 @@ WAVES = 5
 class _Writer:
     """Writes one program. s20 is a random number that decides where control goes, s22 the fuel, v3 what is computed."""
 
-    def __init__(self, seed: int, target: str, *, calls: bool, saturated: bool) -> None:
+    def __init__(self, seed: int, target: str, wave_size: int | None, *, calls: bool, saturated: bool) -> None:
         self.rng = random.Random(f"{seed} {calls} {saturated}")
         self.calls, self.saturated = calls, saturated
         description = target_named(target)
-        self.major, self.wide = description.major, description.default_wave_size == 64
+        self.major, self.wide = description.major, (wave_size or description.default_wave_size) == 64
         self.b = "b64" if self.wide else "b32"
         self.exec = "exec" if self.wide else "exec_lo"
         self.vcc = "vcc" if self.wide else "vcc_lo"
@@ -132,12 +132,15 @@ class _Writer:
         return []
 
 
-def source(seed: int, target: str, *, calls: bool, saturated: bool) -> str:
-    writer = _Writer(seed, target, calls=calls, saturated=saturated)
-    return kernel_text(function("k", writer.program()), target, sgprs=102, vgprs=8)
+def source(seed: int, target: str, wave_size: int | None = None, *, calls: bool, saturated: bool) -> str:
+    writer = _Writer(seed, target, wave_size, calls=calls, saturated=saturated)
+    return kernel_text(function("k", writer.program()), target, wave_size=wave_size, sgprs=102, vgprs=8)
 
 
 @functools.cache
-def random_kernel(seed: int, target: str, *, calls: bool = False, saturated: bool = False) -> CodeObject:
+def random_kernel(
+    seed: int, target: str, wave_size: int | None = None, *, calls: bool = False, saturated: bool = False
+) -> CodeObject:
     """A code object with the kernel ``k``, which takes a buffer with a word for each lane."""
-    return assembled(source(seed, target, calls=calls, saturated=saturated), target)
+    text = source(seed, target, wave_size, calls=calls, saturated=saturated)
+    return assembled(text, target, wave_size=wave_size)
