@@ -205,9 +205,9 @@ def pool(isa: Isa) -> list[str]:
 
 HARMFUL = (
     *("s_rfe", "s_branch", "s_setreg", "s_setvskip", "s_movrel", "exec", "sendmsg", "s_load"),
-    *("ds_", "lds", "image", "buffer", "global"),
+    *("ds_", "lds", "image", "buffer", "global", "HW_REG_WAVE_STATUS"),
 )
-"""What control or memory would not survive."""
+"""What control or memory would not survive, and what the device has not."""
 
 
 def harmless(isa: Isa) -> list[str]:
