@@ -28,7 +28,6 @@ from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.lifting import lift
 from luthier.lifting.hazards import check_hazards
 from luthier.objects import CodeObject, ObjectEditor, load_object
-from luthier.patch.lane_masks import matter
 from luthier.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
@@ -133,13 +132,9 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
         loaded, after = launch(patched.data)
         assert after == outputs, name
         found = [one for one in device.findings if not isinstance(one, LaunchHazard) or one.hazard not in met]
-        known = {MASKS} if matter(lifted.target, lifted.wave_size) else set()
-        if found and {one.hazard for one in found} <= known:
-            warnings.warn(f"{name}: {found[0]}", HazardOfMasks, stacklevel=1)
-        else:
-            assert not found, name
+        assert not found, name
         try:
-            assert hazards_of(load_object(patched.data), plan.kernel) <= hazards | known, name
+            assert hazards_of(load_object(patched.data), plan.kernel) <= hazards, name
         except LiftError as problem:
             if not re.search(AGAIN, problem.message):
                 raise
@@ -149,13 +144,6 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
                 assert loaded.variable(variable).read() == original.variable(variable).read(), (name, variable)
         truth = probe.truth()
         assert probe.found(loaded, patched) == truth, name
-
-
-class HazardOfMasks(UserWarning):
-    """A payload restores VCC behind what it has read there as a mask, and reads it at once to make that forgotten."""
-
-
-MASKS = "VALU reads a lane mask, SALU, no call overwrites it, SALU or VALU reads it"
 
 
 class NotLiftedAgain(UserWarning):

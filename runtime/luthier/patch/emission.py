@@ -296,7 +296,8 @@ def leftovers(isa: Isa, template: Template, binding: Binding, sources: tuple[int
 @functools.lru_cache(maxsize=4096)
 def forgotten_masks(isa: Isa, template: Template, binding: Binding) -> tuple[str, ...]:
     """Assembly to end a payload with, after which nothing that it has read as a lane mask counts as read."""
-    return lane_masks.behind(isa, emit(isa, template, binding).code)
+    restored = mask_of(last_copies(template, dict(binding.units), binding.saved))
+    return lane_masks.behind(isa, emit(isa, template, binding).code, restored & ~mask_of(binding.parked))
 
 
 @functools.lru_cache(maxsize=65536)

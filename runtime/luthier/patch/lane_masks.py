@@ -55,11 +55,16 @@ def matter(target: Target, wave_size: int) -> bool:
     return wave_size == 64 and target.lane_mask_wait is not None and target.scalar_wait is None
 
 
-def behind(isa: Isa, code: bytes) -> tuple[str, ...]:
-    """Assembly behind a payload's code."""
+def behind(isa: Isa, code: bytes, restored: int) -> tuple[str, ...]:
+    """Assembly behind a payload's code.
+
+    Args:
+        restored: bit set of what it ends with writing by scalar instructions, which wants the wait alone; to read it
+            before that is what must not be.
+    """
     columns = Columns(isa.decode(code))
     table = EffectTable(isa, isa.wave_size, VECTOR_MASK)
-    return _forget(isa.target.target, _read_by(isa, table, columns, range(len(columns.opcode))))
+    return _forget(isa.target.target, _read_by(isa, table, columns, range(len(columns.opcode))), restored)
 
 
 def _read_by(isa: Isa, table: EffectTable, columns: Columns, indices: Iterable[int]) -> int:
@@ -73,8 +78,8 @@ def _read_by(isa: Isa, table: EffectTable, columns: Columns, indices: Iterable[i
     return found & _ALL
 
 
-def _forget(target: Target, units: int) -> tuple[str, ...]:
+def _forget(target: Target, units: int, overwritten: int = 0) -> tuple[str, ...]:
     if not units:
         return ()
     assert target.lane_mask_wait is not None
-    return (*(copy_text(unit, unit) for unit in UnitSet(units)), target.lane_mask_wait)
+    return (*(copy_text(unit, unit) for unit in UnitSet(units & ~overwritten)), target.lane_mask_wait)

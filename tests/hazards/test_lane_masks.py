@@ -1,0 +1,46 @@
+"""Lane masks on GFX11 where payloads meet the application, in waves of 64 lanes (`luthier.patch.lane_masks`)."""
+
+from __future__ import annotations
+
+import pytest
+from luthier import load_object
+from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask, reg
+from wait_kernels import kernel
+
+HOOKS = """
+__device__ uint64_t sums[64];
+LUTHIER_HOOK_ANNOTATE add(uint32_t value) {
+  uint32_t lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+  uint64_t sum = sums[lane];
+  sums[lane] = sum * 3 + (uint64_t{value} << 20) + (sum > value ? lane : 7);
+}
+"""
+MASK = "v_cmp_lt_u32_e64 {mask}, v1, v2"
+# VCC and an SGPR pair hold the application's masks where a payload wants VCC for its own.
+BODIES = [
+    "{write}; {use}",
+    "{write}; s_nop 0; {use}; s_nop 0; {use}",
+    "{write}; {use}; s_mov_b64 {mask}, 1; s_nop 4; {use}",
+    "s_cbranch_scc1 a; {write}; a: ; {use}; s_and_b64 {mask}, {mask}, exec; {use}",
+]
+
+
+@pytest.mark.parametrize("mask", ["vcc", "s[8:9]"])
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1150"])
+def test_masks_of_payloads(make_module, target: str, body: str, mask: str) -> None:
+    module = make_module(HOOKS, "gfx1100", "gfx1150", both_wave_sizes=True)
+    use = f"v_cndmask_b32_e64 v3, v1, v2, {mask}"
+    text = body.format(write=MASK.format(mask=mask), use=use, mask=mask)
+    object = kernel(target, text, wave_size=64)
+    before = {str(one.hazard) for one in check_hazards(lift(object, "k"), unneeded=False).findings}
+
+    def everywhere(task: InstrumentationTask) -> None:
+        for one in task.instructions:
+            task.insert_hook_before(one, module.add, reg("v1"))
+
+    patched = load_object(patch_object(object, everywhere, ["k"], strict=True).data)
+    assert {str(one.hazard) for one in check_hazards(lift(patched, "k"), unneeded=False).findings} <= before
