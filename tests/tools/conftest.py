@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept import ROOT
 from luthier import Table, Tool, ToolModule, load_object, open_device, patch_object, reported
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.inspection.debug import Step
@@ -89,6 +90,12 @@ def compile_object(compile_object: Callable[..., Path]) -> Callable[..., Path]:
         return compile_object(source, processor, *(_WAVE64_FLAGS if wave64 else ()), *flags, **more)
 
     return compile
+
+
+@pytest.fixture(scope="session")
+def app(compile_object: Callable[..., Path]) -> Callable[..., Path]:
+    """`app(name, target, *flags)`: the same of an application in examples/apps."""
+    return lambda name, target, *flags: compile_object(ROOT / "examples" / "apps" / f"{name}.hip", target, *flags)
 
 
 @pytest.fixture

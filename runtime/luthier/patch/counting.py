@@ -14,11 +14,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from luthier.counts import CELL_BYTES, Cell, CountedFlow, CounterBudget, CountRequest, KernelCounters, SolvedSum
+from luthier.counts import CELL_BYTES, Cell, CounterBudget, CountRequest, KernelCounters
 from luthier.errors import PatchError
 from luthier.isa import InstructionFlag
 from luthier.isa.hazard_parties import pairs
@@ -26,23 +26,20 @@ from luthier.isa.registers import EXEC, SCC, SGPRS, VCC, VGPRS, bits_of, mask_of
 from luthier.isa.waits import is_gds
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.lifting.waits import Outstanding
-from luthier.module import qualified
 from luthier.patch.binding import RegisterBudget
-from luthier.patch.counted_ways import Place, Ways, find_ways
-from luthier.patch.counter_code import LARGEST_LANE_WEIGHT, CounterCode, Held
-from luthier.patch.counter_storage import Counter, Increment, NoRoom, Storage, store
+from luthier.patch.counted_ways import Place
+from luthier.patch.counter_code import CounterCode, Held
+from luthier.patch.counter_storage import Counter, NoRoom, Storage, store
 from luthier.patch.emission import BoundPayload
 from luthier.patch.hazards import Seams
 from luthier.patch.layout import Zone
 from luthier.patch.state import StatePlan
+from luthier.patch.wanted_counts import WantedCounts
 from luthier.patch.wave_ends import WaveEnd, find_ends
 from luthier.patch.wave_rows import RowCode, plan_row, states_for_rows
 from luthier.payload import Template
 from luthier.payload.launch_state import STATES
 from luthier.wave_counts import LARGEST_ROWS, USUAL_ROOM, RowLayout
-
-LARGEST_NARROW = 1 << 12
-"""A sum whose single additions are larger gets 64 bits in registers."""
 
 
 class Splice(NamedTuple):
@@ -163,25 +160,6 @@ def plan_counting(
     return plan
 
 
-class _Profile(NamedTuple):
-    """How often everything in a function runs."""
-
-    ways: Ways
-    lanes: bool
-    """Lanes go the ways, not waves."""
-    by_chord: Mapping[int, Counter]
-    """Those that are counted."""
-
-
-@dataclass
-class _Sum:
-    """What a variable lacks: `luthier.counts.SolvedSum`, while counters have no cells yet."""
-
-    into: Cell
-    amounts: dict[Counter, int] = field(default_factory=dict)
-    waves: int = 0
-
-
 class _Planner:
     def __init__(
         self,
@@ -220,7 +198,15 @@ class _Planner:
         Raises:
             NoRoom: there are too few registers, and it is not.
         """
-        counters, profiles, sums = self._reduce(each=each)
+        wanted = WantedCounts(
+            self.lifted,
+            self.requests,
+            self.symbol,
+            waves_given=self.waves_given,
+            solvable=self.solvable,
+            each=each,
+        )
+        counters = wanted.counters
         for counter in counters:
             counter.places = [self._point(increment.place) for increment in counter.increments]
             counter.scalar = not all(point is None or self._takes_vectors(point) for point in counter.places)
@@ -242,7 +228,7 @@ class _Planner:
         plan.sgprs = max(units, default=-1) + 1
         units = [unit - VGPRS.start for unit in (*bits_of(storage.reserved), *flushed) if unit in VGPRS]
         plan.vgprs = max(units, default=-1) + 1
-        plan.result = self._result(counters, profiles, sums, rows)
+        plan.result = wanted.result(rows)
 
     def without_registers(self, what: str) -> PatchError:
         """That counters cannot get to memory where a wave ends."""
@@ -251,81 +237,6 @@ class _Planner:
             kernel=self.lifted.kernel.name,
             offset=self.lifted.columns.address[min(self.exits, default=0)],
         )
-
-    # What is to be counted
-
-    def _reduce(self, *, each: bool) -> tuple[list[Counter], list[_Profile], list[_Sum]]:
-        """The counters that answer all requests, and how they do."""
-        totals: dict[tuple[str, int], Counter] = {}
-        profiles: list[_Profile] = []
-        sums: dict[Cell, _Sum] = {}
-        chords: list[Counter] = []
-        for lanes in (False, True):
-            wanted = [request for request in self.requests if (request.per == "lane") == lanes]
-            sites = {index for request in wanted for index, _ in request.sites}
-            for ways in find_ways(self.lifted, sites, lanes=lanes, each=each):
-                weights: dict[Cell, dict[int, int]] = {}
-                profiled = False
-                for request in wanted:
-                    for index, weight in request.sites:
-                        node = ways.node_of(index)
-                        if node is None:
-                            continue
-                        if request.into is None:
-                            profiled = True
-                            break
-                        mine = weights.setdefault(request.into, {})
-                        mine[node] = mine.get(node, 0) + weight
-                solved: dict[Cell, dict[int, int]] = {}
-                for cell, mine in weights.items():
-                    amounts = ways.graph.amounts(ways.chords, mine)
-                    if not lanes and self.solvable(cell):
-                        solved[cell] = amounts
-                        continue
-                    key = qualified(cell.module, cell.variable), CELL_BYTES * cell.index
-                    counter = totals.setdefault(key, Counter(*key))
-                    counter.wide |= any(weight < 0 for weight in mine.values())  # 32 bits are taken for positive
-                    for chord, amount in amounts.items():
-                        self._grow(counter, ways, chord, amount, lanes=lanes)
-                needed = set(ways.chords) if profiled else {chord for amounts in solved.values() for chord in amounts}
-                by_chord = {
-                    chord: Counter(self.symbol, -1)
-                    for chord in ways.chords
-                    if chord in needed and (lanes or not self._given(ways, chord))
-                }
-                for chord, counter in by_chord.items():
-                    self._grow(counter, ways, chord, 1, lanes=lanes)
-                    counter.once = ways.once_a_wave[chord] and not lanes
-                    counter.wide = lanes and not ways.once_a_wave[chord]
-                chords += by_chord.values()
-                if profiled:
-                    profiles.append(_Profile(ways, lanes, by_chord))
-                for cell, amounts in solved.items():
-                    sum_of_cell = sums.setdefault(cell, _Sum(cell))
-                    for chord, amount in amounts.items():
-                        if chord in by_chord:
-                            sum_of_cell.amounts[by_chord[chord]] = amount
-                        else:
-                            sum_of_cell.waves += amount
-        return [*totals.values(), *chords], profiles, list(sums.values())
-
-    def _given(self, ways: Ways, chord: int) -> bool:
-        """Whether executions of a chord need not be counted, since each wave that is launched goes it once."""
-        place = ways.places[chord]
-        return self.waves_given and place is not None and place.kind == "entry" and ways.once_a_wave[chord]
-
-    def _grow(self, counter: Counter, ways: Ways, chord: int, amount: int, *, lanes: bool) -> None:
-        """Let a counter add something for each time that a chord is gone."""
-        place = ways.places[chord]
-        if place is None:
-            raise PatchError("a way through the code cannot be counted", kernel=self.lifted.kernel.name)
-        if lanes and abs(amount) >= LARGEST_LANE_WEIGHT:
-            raise PatchError(
-                f"active lanes cannot be counted with a weight of {amount}: it must stay below {LARGEST_LANE_WEIGHT}",
-                kernel=self.lifted.kernel.name,
-            )
-        counter.increments.append(Increment(place, amount, lanes, ways.heat[chord], ways.once_a_wave[chord]))
-        counter.wide |= abs(amount) > LARGEST_NARROW or not ways.once_a_wave[chord]
 
     # Where
 
@@ -592,30 +503,3 @@ class _Planner:
             agprs = self.lifted.kernel.agpr_count
             allocated = (allocated - (descriptor.agprs if agprs is None else agprs)) // 4 * 4
         return max(self.budget.vgprs, min(allocated, self.budget.vgpr_limit))
-
-    # Results
-
-    def _result(
-        self,
-        counters: Sequence[Counter],
-        profiles: Sequence[_Profile],
-        sums: Sequence[_Sum],
-        rows: RowLayout | None,
-    ) -> KernelCounters | None:
-        if not profiles and not sums:
-            return None
-
-        def cell(counter: Counter) -> int:
-            return counter.offset // CELL_BYTES
-
-        flows: dict[bool, list[CountedFlow]] = {False: [], True: []}
-        for ways, lanes, by_chord in profiles:
-            cells = {chord: cell(counter) for chord, counter in by_chord.items()}
-            given = frozenset(set(ways.chords) - cells.keys())
-            flows[lanes].append(CountedFlow(ways.graph, cells, given, ways.stretches))
-        solved = [
-            SolvedSum(one.into, {cell(counter): amount for counter, amount in one.amounts.items()}, one.waves)
-            for one in sums
-        ]
-        size = sum(counter.symbol == self.symbol for counter in counters)
-        return KernelCounters.of(self.lifted, self.symbol, size, flows[False], flows[True], rows, solved)
