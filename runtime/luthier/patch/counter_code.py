@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from luthier.isa import Isa
+from luthier.isa.hazard_model import hazard_model
 from luthier.isa.registers import VCC
 from luthier.patch.copies import unit_text
 from luthier.patch.emission import PROGRAM_COUNTER, BoundPayload, Reference, join
+from luthier.patch.hazards import wait_states
 from luthier.payload.codegen import PayloadAssembly
 from luthier.payload.template import Template, make_template
 
@@ -68,6 +70,7 @@ class CounterCode:
         wait = self._target.lane_mask_wait
         self._settle = [] if wait is None else [wait]
         """Between vector instructions and scalar ones that read or write each other's SGPRs."""
+        self._between_vectors = hazard_model(self._target, isa.wave_size).between_vectors
         self.keeps_pairs = self._target.scalar_wait is not None
         """Whether what vector instructions read must not be in one pair of SGPRs with what others write."""
 
@@ -121,7 +124,10 @@ class CounterCode:
             pairs = [(low, held.low)] + ([] if high is None else [(high, held.high or 0)])
             reads = [f"v_readlane_b32 {to}, {unit_text(of)}, {held.lane}" for to, of in pairs]
             writes = [f"v_writelane_b32 {unit_text(of)}, {to}, {held.lane}" for to, of in pairs]
-            lines += [*self._settle, *reads, *self._settle, *self._sum(low, high, amount, source)]
+            sum_of_them = self._sum(low, high, amount, source)
+            # As LLVM's recognizer, which does not ask whether a scalar instruction has written it since.
+            states = wait_states(max(self._between_vectors - (2 * len(pairs) - 1), 0))
+            lines += [*self._settle, *reads, *self._settle, *sum_of_them, *states]
             lines += [*self._settle, *writes, *self._settle]
         return self.assemble([*lines, *last])
 
