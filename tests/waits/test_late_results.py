@@ -3,6 +3,7 @@ paths."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
 from collections.abc import Iterable
@@ -193,6 +194,36 @@ def first_uses(found: Iterable[tuple[str, int, str, int, str, int]]) -> Uses:
     for register, producer, counter, *use in sorted(found, key=lambda one: one[3]):
         first.setdefault((register, producer, counter), (use[0], use[1], use[2]))
     return first
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("first", ["", "flat_", "ds_"])
+@pytest.mark.parametrize("distance", [0, 1])
+def test_a_load_by_what_a_load_gives(target: str, first: str, distance: int) -> None:
+    """Into the same registers, which results of the same kind may overwrite, but not be read from there: a list that is
+    followed."""
+    new = target.startswith(("gfx11", "gfx12"))
+    wide = "b64" if new else "dwordx2"
+    loads = {
+        "": f"global_load_{wide} v[4:5], v[4:5], off",
+        "flat_": f"flat_load_{wide} v[4:5], v[4:5]",
+        "ds_": f"ds_{'load' if new else 'read'}_b32 v4, v4",
+    }
+    read = loads["ds_" if first == "ds_" else ""]
+    between = "; s_nop 0" * distance
+    text = f"{begin(target)}; v_mov_b32 v4, 0; v_mov_b32 v5, 0" if first == "ds_" else begin(target)
+    object = kernel(target, f"{text}; {loads[first]}{between}; {read}; s_nop 0")
+    # A flat load is on a second counter as well, whose results another load may not even overwrite.
+    both = {"reads", "overwrites"} if first == "flat_" else {"reads"}
+    if target == "gfx1200" and first != "ds_":  # where loads come back in any order it is told once
+        both = {"overwrites"}
+    assert {one.access for one in check_waits(lift(object, "k"), unneeded=False).findings} == both
+    device = luthier.open_device(f"emu:{target}", check="waits")
+    with warnings.catch_warnings(), contextlib.suppress(EmulationError):  # the pattern is no address
+        warnings.simplefilter("ignore", CheckWarning)
+        device.load(object.data).kernel("k").launch(np.zeros(64, np.uint32), grid=1, block=32)
+    assert {one.register for one in device.findings} >= {"v4"}
+    assert {one.access for one in device.findings} == both
 
 
 def test_what_touches_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ void Watch::issue(Wave &mine, char *wave) {
   const char *fact = facts_ + uint64_t{record} * fact::kSize;
   const uint32_t poison = get(watch_, watch::poison), replaced = get(fact, fact::replaced);
   const unsigned results = byte(fact, fact::results), locked = byte(fact, fact::locked);
-  unsigned at = byte(fact, fact::reads) + byte(fact, fact::writes);
+  unsigned at = byte(fact, fact::reads) + byte(fact, fact::both) + byte(fact, fact::writes);
   Operation *made[2] = {};  // with results, with sources
   for (unsigned kind = 0; kind < 2; ++kind)
     for (unsigned end = at + (kind ? locked : results); at < end; ++at) {
@@ -247,23 +247,24 @@ void Watch::wait(Wave &mine, char *wave, const char *fact) {
 }
 
 void Watch::look(Wave &mine, const char *wave, const char *fact, uint32_t record) {
-  const unsigned reads = byte(fact, fact::reads), spans = reads + byte(fact, fact::writes);
-  for (unsigned at = 0; at < spans; ++at) {
+  const unsigned reads = byte(fact, fact::reads), both = reads + byte(fact, fact::both);
+  for (unsigned at = 0; at < both + byte(fact, fact::writes); ++at) {
     const Span units = span_at(fact, at);
     for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit)
       if (mine.owners[unit])
-        use(mine, wave, fact, record, unit, units.half, at >= reads);
+        use(mine, wave, fact, record, unit, units.half, at < both, at >= reads);
   }
 }
 
 void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half,
-                bool writes) {
+                bool reads, bool overwrites) {
   const uint32_t replaced = get(fact, fact::replaced);
   const bool vector = unit >= VECTOR_UNIT, any_lane = byte(fact, fact::flags) & FACT_ANY_LANE;
   const uint64_t exec = vector && !any_lane ? get(wave, Field{static_cast<uint32_t>(EXEC), 8}) : ~uint64_t{0};
   for (unsigned stream = 0; stream < streams_.size(); ++stream) {
     const Stream &kind = streams_[stream];
-    if ((kind.locks && !writes) || (writes && replaced >> stream & 1))
+    const bool may_replace = replaced >> stream & 1, writes = overwrites && !(reads && may_replace);
+    if ((kind.locks && !writes) || (writes && may_replace))
       continue;
     const Queue &queue = mine.queues[stream];
     for (size_t index = 0; index < queue.size(); ++index) {

@@ -60,7 +60,7 @@ private:
   void forget(Wave &mine);
   void look(Wave &mine, const char *wave, const char *fact, uint32_t record);
   void use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half,
-           bool writes);
+           bool reads, bool overwrites);
   char *place(char *wave, unsigned unit) const;
   Operation *fresh(uint32_t record);
 

@@ -33,7 +33,7 @@ MOST = 1024
 _FACT = np.dtype(
     {
         "names": list(layout.FACT.fields),
-        "formats": ["u1", "u1", "u1", "u1", ("u1", 2), "u1", "u1", ("u1", 8), "<u4", ("<u4", layout.FACT_SPANS)],
+        "formats": ["u1", "u1", "u1", "u1", "u1", ("u1", 2), "u1", "u1", ("u1", 8), "<u4", ("<u4", layout.FACT_SPANS)],
         "offsets": [field.offset for field in layout.FACT.fields.values()],
         "itemsize": layout.FACT.size,
     }
@@ -134,11 +134,12 @@ class WaitFacts:
                 locked |= units
             else:
                 results |= units
+        reads, writes = step.touches & ~step.writes, step.writes & ~step.both
         if self.model.halves:
-            parts = [_half_spans(units) for units in (step.touches & ~step.writes, step.writes, results, locked)]
+            parts = [_half_spans(units) for units in (reads, step.both, writes, results, locked)]
         else:
             half = layout.HALF_HIGH if "_D16_HI" in pseudo else layout.HALF_LOW if fills_half(pseudo) else 0
-            parts = [_spans(step.touches & ~step.writes), _spans(step.writes), _spans(results, half), _spans(locked)]
+            parts = [*map(_spans, (reads, step.both, writes)), _spans(results, half), _spans(locked)]
         spans = [span for part in parts for span in part]
         if len(spans) > layout.FACT_SPANS:
             raise EmulationError(
@@ -156,7 +157,7 @@ class WaitFacts:
             flags = layout.FACT_ENDS * pseudo.startswith("S_ENDPGM") | layout.FACT_ANY_LANE * any_lane
             self._flags[opcode] = flags
         fact = {
-            **dict(zip(("reads", "writes", "results", "locked"), map(len, parts), strict=True)),
+            **dict(zip(("reads", "both", "writes", "results", "locked"), map(len, parts), strict=True)),
             "streams": streams,
             "flags": flags,
             "released": 0 if step.released is None else step.released + 1,

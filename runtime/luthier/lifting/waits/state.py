@@ -95,8 +95,10 @@ class Machine:
         """Report registers that are used, and forget them."""
         for stream, queue in enumerate(queues):
             units = held[stream] & (step.writes if self._locks[stream] else step.touches)
+            writes = step.writes
             if stream in step.replaced:
-                units &= ~step.writes
+                writes &= ~step.both
+                units &= ~writes
             if not units:
                 continue
             for position, here in enumerate(queue):
@@ -104,9 +106,9 @@ class Machine:
                 if not bad:
                     continue
                 if report is not None:
-                    for writes, some in ((False, bad & ~step.writes), (True, bad & step.writes)):
+                    for is_write, some in ((False, bad & ~writes), (True, bad & writes)):
                         if some:
-                            report(step, stream, position, some, writes)
+                            report(step, stream, position, some, is_write)
                 queue[position] = here & ~bad
             held[stream] = _union(_trim(queue))
 

@@ -42,6 +42,8 @@ class Step(NamedTuple):
     """(stream, units that are outstanding behind it)"""
     replaced: frozenset[int] = frozenset()
     """Streams whose outstanding results it may overwrite."""
+    both: int = 0
+    """Units that it reads and writes: outstanding results of those streams that it may not overwrite."""
     limits: tuple[Limit, ...] = ()
     released: int | None = None
     """Stream that is done behind it."""
@@ -154,13 +156,15 @@ def step_of(
     for stream, registers in issues:
         late = late_sources if model.streams[stream].locks else writes
         outstanding.append((stream, late if registers else 0))
+    replaced = model.replaced[issues[0].stream] if len(issues) == 1 else frozenset[int]()
     return Step(
         index,
         index,
         reads | writes,
         writes,
         tuple(outstanding),
-        model.replaced[issues[0].stream] if len(issues) == 1 else frozenset(),
+        replaced,
+        reads & writes if replaced else 0,
         model.limits(table.isa, entry.opcode, values),
         model.released(entry.opcode),
     )
