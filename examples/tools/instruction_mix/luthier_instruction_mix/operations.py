@@ -52,6 +52,8 @@ def class_of(instruction: Instruction) -> str:
         return {"lds": "LDS", "scalar": "scalar memory", "scalar buffer": "scalar memory"}.get(
             access.space, "vector memory"
         )
+    if instruction.mnemonic.startswith("ds_"):  # lanes exchange values by way of its crossbar
+        return "LDS"
     if instruction.is_branch or instruction.is_call:
         return "branch"
     if instruction.mnemonic.startswith(("s_wait", "s_nop", "s_delay", "s_sleep", "s_clause")):
