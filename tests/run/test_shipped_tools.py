@@ -61,6 +61,11 @@ MATRIX = [
 """Every program on three targets under every tool, and every pair of tools on some of them."""
 
 
+NOT_COUNTED = {*UNSTEADY, "compiled_late"}
+"""Programs whose numbers are not compared: the latter's three modules, each freed before the next, have kernels of one
+name, which what is expected here takes for one."""
+
+
 @pytest.fixture(scope="module")
 def known() -> dict[tuple[str, str], Counts]:
     """What devices counted, by program and target."""
@@ -83,7 +88,7 @@ def check(build_program: Build, executed: Callable[..., Counts], known: dict[tup
         assert own
         for kernel in own.values():
             assert kernel["covered"] or kernel["refused"] or kernel["reason"], kernel
-        if program not in UNSTEADY and all(kernel["covered"] for kernel in own.values()):
+        if program not in NOT_COUNTED and all(kernel["covered"] for kernel in own.values()):
             if (program, target) not in known:
                 known[program, target] = executed(f"emu:{target}", build_program(program))
             expected = truth(known[program, target], own)
