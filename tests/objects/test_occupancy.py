@@ -65,3 +65,5 @@ def test_a_known_size_of_work_groups(app: Callable[[str, str], Path]) -> None:
     ]
     assert replace(kernel, metadata={".reqd_workgroup_size": [8, 16, 1]}).occupancy(descriptor).lds == 2
     assert replace(kernel, metadata={".reqd_workgroup_size": "x"}).occupancy(descriptor).lds == 8
+    assert replace(kernel, metadata={".reqd_workgroup_size": []}).occupancy(descriptor).lds == 8
+    assert replace(kernel, max_flat_workgroup_size=1 << 62).occupancy(descriptor).lds == 8  # nobody counts that far

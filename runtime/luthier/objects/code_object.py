@@ -135,7 +135,7 @@ class Kernel:
     def occupancy(self, descriptor: KernelDescriptor | None = None) -> Occupancy:
         """How many waves fit on a SIMD, of this kernel, or of it with another descriptor."""
         required = self.metadata.get(".reqd_workgroup_size")
-        known = isinstance(required, list) and all(isinstance(size, int) for size in required)
+        known = isinstance(required, list) and len(required) == 3 and all(isinstance(size, int) for size in required)
         items = math.prod(required) if known else 0  # type: ignore[arg-type]
         return occupancy_of(descriptor or self.descriptor, self.max_flat_workgroup_size, max(items, 0))
 

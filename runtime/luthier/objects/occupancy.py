@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from luthier.objects.descriptor import KernelDescriptor
 
-LARGEST = 1024
+_LARGEST = 1024
 """Work-items of a work-group, where the kernel does not say."""
 _BARRIERS = 16
 """Work-groups of more than one wave that a compute unit can hold."""
@@ -56,8 +56,8 @@ def occupancy_of(descriptor: KernelDescriptor, largest: int = 0, required: int =
         simds, lds, barriers = 2 * simds, 2 * lds, 2 * barriers
     groups = lds // max(descriptor.group_segment_fixed_size, 1)
     waves = 0
-    last = -(-(required or largest or LARGEST) // wave_size)
-    for size in range(last if required else 1, last + 1):
+    last = -(-(required or largest or _LARGEST) // wave_size)
+    for size in (last,) if required else range(1, min(last, simds * most) + 1):  # larger ones do not fit at all
         waves = max(waves, size * min(groups, simds * most // size, simds * most if size == 1 else barriers))
     return Occupancy(
         target.occupancy(descriptor.vgprs, wave_size),
