@@ -24,6 +24,8 @@ _APART = re.compile(
 )
 """Flags that want a header of their own."""
 _DEVICE_ONLY = ("--offload-device-only", "--cuda-device-only", "--no-gpu-bundle-output")
+_BY_CONTENT = ("-Xclang", "-fvalidate-ast-input-files-content")
+"""Headers are told apart by content, for the one that is made and for what uses it: a new checkout has other times."""
 
 
 def compiled(command: Iterable[object], inputs: Iterable[Path], name: str) -> Path:
@@ -70,10 +72,10 @@ def _header(clang: str, flags: Sequence[str]) -> list[str]:
 
     def make(output: Path) -> None:
         made = ["--offload-device-only", "-emit-llvm", "-c", "-Xclang", "-emit-pch", str(source), "-o", str(output)]
-        run([clang, *flags, "-Xclang", "-fvalidate-ast-input-files-content", *made])
+        run([clang, *flags, *_BY_CONTENT, *made])
 
     path = kept(("header", version(clang), *flags, *included), make, "header.pch")
-    return ["-Xclang", "-include-pch", "-Xclang", str(path)]
+    return [*_BY_CONTENT, "-Xclang", "-include-pch", "-Xclang", str(path)]
 
 
 @dataclass(frozen=True)
