@@ -1,6 +1,7 @@
 """Patching: every instruction of a 4,000-instruction kernel is a site, and of 70 kernels of a large library for each
-target (see `bench_lift`); and the first kernel of a process, one of 1,000 instructions, with hooks that LLVM has yet to
-compile and with kept ones. CPU time; for the library without lifting and liveness."""
+target (see `bench_lift`); a kernel of 1,000 instructions, the first of a process and a later one, with hooks that LLVM
+has yet to compile and with kept ones; and hooks that are called. CPU time; for the library without lifting and
+liveness."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bench_lift import library
-from first_patch import count_everything
+from first_patch import additions, count_everything
+from luthier import immediate
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object, load_objects
@@ -23,7 +25,7 @@ from luthier.patch.kernel import patch_kernel
 from luthier.payload import ConstantArgument
 from luthier.payload.cache import template_for
 from luthier.processes import run
-from luthier.task import InstrumentationTask
+from luthier.task import InstrumentationTask, reg
 from run import Row
 
 from luthier_build.compile import compile_device
@@ -33,8 +35,23 @@ from luthier_build.workspace import build_folder
 TARGET = "gfx942"
 TARGETS = [TARGET, "gfx90a", "gfx1100"]
 FIRST_TARGETS = ["gfx90a", "gfx942", "gfx1100", "gfx1201"]
-STEPS, FIRST_STEPS = 310, 48
-"""Of a kernel with more than 5,000 instructions, and of one with 1,071 to 1,226."""
+STEPS, FIRST_STEPS, STRAIGHT_STEPS = 310, 48, 1900
+"""Of a kernel with more than 5,000 instructions, of one with 1,071 to 1,226, and of one with some 10,000."""
+PEER = "100,000 additions in Python"
+CALLED = """
+#include <hip/hip_runtime.h>
+#include <luthier/luthier.h>
+MARK_LUTHIER_DEVICE_MODULE
+__device__ uint64_t sum = 0;
+LUTHIER_HOOK_ANNOTATE large(uint32_t site, uint32_t lane, uint32_t scalar) {
+  uint64_t x = (uint64_t(lane) << 32 | scalar) * 0x9E3779B97F4A7C15ull + site;
+#pragma unroll
+  for (int round = 0; round < 9; ++round)
+    x = (x ^ x >> 29) * 0xBF58476D1CE4E5B9ull;
+  if (x & 1)
+    atomicAdd((unsigned long long *)&sum, (unsigned long long)x);
+}
+"""
 DEVICE = Path(__file__).parents[1] / "examples/tools/instr_count/luthier_instr_count/device.hip"
 
 
@@ -109,20 +126,59 @@ def first_kernels(folder: Path) -> Iterator[Row]:
         for number in range(3):
             cache = folder / f"cache-{target}-{number}"
             for hooks in found:
-                command = [sys.executable, Path(__file__).with_name("first_patch.py"), module, folder / "first.hsaco"]
+                script = Path(__file__).with_name("first_patch.py")
+                command = [sys.executable, script, module, folder / "first.hsaco", hooks]
                 found[hooks].append(json.loads(run(command, env={**os.environ, "LUTHIER_CACHE_DIR": str(cache)})))
+        every = [one for hooks in found.values() for one in hooks]
+        peer = PEER, min(one["additions"] for one in every)
         for hooks, label in (("new", "two new hooks"), ("kept", "the hooks kept")):
             best = min(one["first"] for one in found[hooks])
-            yield Row(f"first patched kernel of a process, {target}, {label}", best, "ms")
-        second = min(one["second"] for hooks in found.values() for one in hooks)
-        yield Row(f"its second, {target}", second, "ms")
-    yield Row("imports before that", min(one["imports"] for hooks in found.values() for one in hooks), "ms")
+            yield Row(f"first patched kernel of a process, {target}, {label}", best, "ms", *peer)
+        yield Row(f"a later one, {target}, the same hooks", min(one["second"] for one in every), "ms", *peer)
+        for hooks, label in (("new", "one hook new"), ("kept", "one hook kept, not used before")):
+            best = min(one["other"] for one in found[hooks])
+            yield Row(f"a later one, {target}, {label}", best, "ms", *peer)
+    yield Row("imports before that", min(one["imports"] for one in every), "ms", *peer)
+
+
+def called(folder: Path) -> Iterator[Row]:
+    """A large hook before every instruction of straight code, each with a number of its point's own."""
+    steps = "\n".join(f"x = x * {2 * i + 3}u + (x >> {i % 29 + 1}); y ^= x + {i};" for i in range(STRAIGHT_STEPS))
+    source = f"""
+#include <hip/hip_runtime.h>
+extern "C" __global__ void straight(unsigned *out) {{
+  unsigned x = threadIdx.x, y = blockIdx.x;
+  {steps}
+  out[threadIdx.x] = x ^ y;
+}}
+"""
+    (folder / "called.hip").write_text(CALLED)
+    with build_folder(folder / "called") as held:
+        bundle = compile_device([folder / "called.hip"], FIRST_TARGETS, folder=held, report=lambda line: None).bundle
+    hook = ToolModule.load(bundle).large
+
+    def instrument(task: InstrumentationTask) -> None:
+        for one in task.instructions:
+            task.insert_hook_before(one, hook, immediate(one.index), reg("v0"), reg("s2"))
+
+    for target in FIRST_TARGETS:
+        data = compile_kernel(source, folder, target).data
+        best, hooks, calls = float("inf"), 0, 0
+        for _ in range(4):
+            object = load_object(data)
+            began = time.process_time()
+            report = patch_object(object, instrument).report.kernels[0]
+            best = min(best, time.process_time() - began)
+            hooks, calls = report.insertions, report.calls
+        peer = "100 additions in Python", additions()  # of 100,000 in ms
+        yield Row(f"large hooks, {target}, {hooks} of which {calls} call: each", best / hooks * 1e6, "µs", *peer)
 
 
 def measure() -> Iterable[Row]:
     """Time lifting, the first payload, and patching."""
     with tempfile.TemporaryDirectory() as name:
         yield from first_kernels(Path(name))
+        yield from called(Path(name))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         object = compile_kernel(big_kernel_source(), folder)

@@ -3,7 +3,9 @@
 Runs the mutation studies of the tests (`tests/support/mutation_study.py`) in full, and puts what they count between the
 two marks of the page.
 
-Usage: python benchmarks/mutation_rates.py [FOLDER]: what an earlier run left in FOLDER is not counted anew.
+Usage: python benchmarks/mutation_rates.py [FOLDER]: what an earlier run left in FOLDER is not counted anew, so a run
+that is ended goes on where it was. LUTHIER_MUTANTS_MOST: of each kernel so many at most. The exit status is that of the
+tests: kernels in which something disagrees are not in the table.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ COLUMNS = {
 }
 
 
-def run(folder: Path) -> None:
-    """Run the studies, which leave a file a kernel."""
+def run(folder: Path) -> int:
+    """Run the studies, which leave a file a kernel; each is told as it is done. pytest's exit status."""
     tests = [ROOT / "tests" / "mutants" / "test_study.py", ROOT / "tests" / "triton" / "test_mutants.py"]
     environment = {
         "LUTHIER_TEST_ALL": "1",
@@ -43,7 +45,8 @@ def run(folder: Path) -> None:
         "LUTHIER_MUTANTS_MOST": "1000000",
         **os.environ,
     }
-    subprocess.run([sys.executable, "-m", "pytest", "-q", *map(str, tests)], check=True, cwd=ROOT, env=environment)
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *map(str, tests)]
+    return subprocess.run(command, check=False, cwd=ROOT, env=environment).returncode
 
 
 def table(folder: Path) -> str:
@@ -66,14 +69,13 @@ def table(folder: Path) -> str:
 def main(arguments: list[str]) -> int:
     """Count, and write the page."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(arguments[0] if arguments else name)
-        if not arguments:
-            run(folder)
+        folder = Path(arguments[0] if arguments else name).resolve()
+        status = run(folder)
         page = PAGE.read_text()
         head, rest = page.split(BEGIN)
         _, tail = rest.split(END)
         PAGE.write_text(f"{head}{BEGIN}{table(folder)}{END}{tail}")
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -31,8 +31,6 @@ class Immediate:
     """A number of a point's own. Make one by `immediate`."""
 
     value: int | float
-    of: type = int
-    """1 and 1.0 are different arguments."""
 
 
 def immediate(value: int | float) -> Immediate:
@@ -41,7 +39,7 @@ def immediate(value: int | float) -> Immediate:
 
     A plain number is compiled into the payload, which is then another one for each number.
     """
-    return Immediate(value, type(value))
+    return Immediate(value)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How many vector registers hooks may cost a kernel, and what becomes of hooks that want more."""
+"""How many registers hooks may cost a kernel, and what becomes of hooks that want more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HookBudget:
     registers: int | None = None
     """VGPRs a wave, without AGPRs, at most; never fewer than the kernel has. None: what `occupancy` allows."""
     occupancy: int | None = None
-    """Waves a SIMD that its VGPRs must leave room for. None without `registers`: as many as without hooks."""
+    """Waves a SIMD that its registers must leave room for. None without `registers`: as many as without hooks."""
     on_excess: OnExcess = "keep"
     """What becomes of a hook at a point where more are needed.
 
@@ -45,8 +45,7 @@ class HookBudget:
         """The most VGPRs that a kernel may have within this budget, without AGPRs."""
         descriptor, target, size = lifted.kernel.descriptor, lifted.target, lifted.wave_size
         limit = target.addressable_vgprs
-        if self.occupancy is not None or self.registers is None:
-            least = self.occupancy or target.occupancy(descriptor.vgprs, size)
+        if least := self._least(lifted):
             granule = target.vgpr_allocation_granule(size)
             file = target.vgpr_file_size(size)
             limit = max((n for n in range(granule, file + 1, granule) if target.occupancy(n, size) >= least), default=0)
@@ -54,3 +53,18 @@ class HookBudget:
         if self.registers is not None:
             limit = min(limit, self.registers)
         return max(limit, descriptor.architected_vgprs)
+
+    def sgpr_limit(self, lifted: LiftedRepresentation) -> int:
+        """The most SGPRs that a kernel may have within this budget, without VCC and the like."""
+        descriptor, target = lifted.kernel.descriptor, lifted.target
+        limit = target.sgpr_limit
+        if (least := self._least(lifted)) and target.sgpr_file is not None:
+            granule = target.sgpr_allocation_granule
+            limit = min(limit, target.sgpr_file // least // granule * granule - target.special_sgprs)
+        return max(limit, descriptor.usable_sgprs)
+
+    def _least(self, lifted: LiftedRepresentation) -> int | None:
+        """Waves a SIMD that there must be room for; None: their number does not matter."""
+        if self.occupancy is None and self.registers is None:
+            return lifted.kernel.occupancy().waves
+        return self.occupancy

@@ -91,27 +91,51 @@ class _Loaded(Protocol):
     def variable(self, name: str) -> Any: ...
 
 
+class CellSum(NamedTuple):
+    """A number that follows from cells of a kernel."""
+
+    amounts: Mapping[int, int]
+    """Cell -> what it is counted times."""
+    waves: int
+    """The same of the waves that were launched."""
+
+    def value(self, cells: NDArray[np.int64], waves: int) -> Any:
+        """What it is: a number, or [waves] numbers.
+
+        Args:
+            cells: [cells], or [cells, waves] where each wave has its own.
+            waves: how many were launched.
+        """
+        return sum((amount * cells[cell] for cell, amount in self.amounts.items()), self.waves * waves)
+
+    def to_json(self) -> list[Any]:
+        """Plain data."""
+        return [list(map(list, self.amounts.items())), self.waves]
+
+    @classmethod
+    def of_json(cls, data: Sequence[Any]) -> CellSum:
+        """From `to_json`."""
+        amounts, waves = data
+        return cls(dict(amounts), waves)
+
+
 @dataclass(frozen=True, eq=False)
 class CountedFlow:
     """One function's counters, and how often its stretches of code run by them."""
 
     graph: FlowGraph
-    cells: Mapping[int, int]
-    """Edge that is counted -> its cell."""
-    given: frozenset[int]
-    """Edges that each wave that was launched went once."""
+    chords: Mapping[int, CellSum]
+    """How often each edge was gone from which all others follow: it is counted, each wave that was launched went it
+    once, or it follows from counters of calls."""
     stretches: tuple[tuple[int, int, int], ...]
     """Node, and the first and last of the instructions that run as often as it."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        edges = [[edge.source, edge.to] for edge in self.graph.edges]
-        cells = [list(pair) for pair in self.cells.items()]
         return {
             "nodes": self.graph.nodes,
-            "edges": edges,
-            "cells": cells,
-            "given": sorted(self.given),
+            "edges": [[edge.source, edge.to] for edge in self.graph.edges],
+            "chords": [[edge, one.to_json()] for edge, one in self.chords.items()],
             "stretches": self.stretches,
         }
 
@@ -120,7 +144,7 @@ class CountedFlow:
         """From `to_json`. What counting an edge costs is not known any more."""
         graph = FlowGraph(data["nodes"], tuple(Edge(source, to, 0.0) for source, to in data["edges"]))
         stretches = tuple((node, first, last) for node, first, last in data["stretches"])
-        return cls(graph, dict(data["cells"]), frozenset(data["given"]), stretches)
+        return cls(graph, {edge: CellSum.of_json(one) for edge, one in data["chords"]}, stretches)
 
     def solved(
         self, cells: NDArray[np.int64], waves: int = 0
@@ -135,8 +159,7 @@ class CountedFlow:
             [nodes] or [nodes, waves] times; and for each way between stretches the last instruction of one and the
             first of the other, and how often it was gone: none where each stretch is counted by itself.
         """
-        counted: dict[int, Any] = {edge: cells[cell] for edge, cell in self.cells.items()}
-        edges = self.graph.solve(counted | dict.fromkeys(self.given, waves))
+        edges = self.graph.solve({edge: one.value(cells, waves) for edge, one in self.chords.items()})
         begins = {node: first for node, first, _ in self.stretches}
         ends = {node + 1: last for node, _, last in self.stretches}
         between = [
@@ -152,30 +175,18 @@ class SolvedSum:
     """What a kernel counts for a variable that nothing is added to on the device: who reads the variable adds it."""
 
     into: Cell
-    amounts: Mapping[int, int]
-    """Cell of the kernel -> what the variable lacks for each 1 in it."""
-    waves: int
-    """What it lacks for each wave that was launched."""
-
-    def value(self, cells: NDArray[np.int64], waves: int) -> int:
-        """What the variable lacks in all.
-
-        Args:
-            cells: [cells] as read from the device.
-            waves: how many were launched.
-        """
-        return self.waves * waves + sum(amount * int(cells[cell]) for cell, amount in self.amounts.items())
+    lacks: CellSum
 
     def to_json(self, modules: Sequence[LoadedModule]) -> list[Any]:
         """Plain data; of the module its place among `modules`."""
         number = next(at for at, module in enumerate(modules) if module is self.into.module)
-        return [number, self.into.variable, self.into.index, list(map(list, self.amounts.items())), self.waves]
+        return [number, self.into.variable, self.into.index, self.lacks.to_json()]
 
     @classmethod
     def of_json(cls, data: Sequence[Any], modules: Sequence[LoadedModule]) -> SolvedSum:
         """From `to_json` with the same modules."""
-        number, variable, index, amounts, waves = data
-        return cls(Cell(modules[number], variable, index), dict(amounts), waves)
+        number, variable, index, lacks = data
+        return cls(Cell(modules[number], variable, index), CellSum.of_json(lacks))
 
 
 class MissingSums:
@@ -301,7 +312,7 @@ class KernelCounters:
     def needs_waves(self) -> bool:
         """Whether `counts` must be given the number of waves, since it is not counted
         (`InstrumentationTask.waves_given`)."""
-        return any(flow.given for flow in (*self.waves, *self.lanes))
+        return any(one.waves for flow in (*self.waves, *self.lanes) for one in flow.chords.values())
 
     def read(self, module: _Loaded, waves: int | None = None) -> KernelCounts:
         """What was counted since the object was loaded.
@@ -343,7 +354,7 @@ class KernelCounters:
         for memory in memories:
             cells += np.frombuffer(memory, np.int64, self.cells)
         mine = (one for one in self.sums if one.into.module is module and one.into.variable == variable)
-        return {one.into.index: one.value(cells, waves) for one in mine}
+        return {one.into.index: int(one.lacks.value(cells, waves)) for one in mine}
 
     def counts(self, cells: NDArray[np.int64], waves: int | None = None) -> KernelCounts:
         """What the contents of the cells say.

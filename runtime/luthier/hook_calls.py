@@ -23,7 +23,7 @@ from luthier.payload import (
     LaunchArgument,
     RegisterArgument,
 )
-from luthier.payload.expressions import Inputs
+from luthier.payload.expressions import Inputs, words_of
 from luthier.payload.intrinsics import check_accessible
 from luthier.points import Place
 
@@ -55,7 +55,7 @@ class HookCall:
     arguments: tuple[Argument, ...]
     sources: tuple[tuple[int, ...], ...]
     """For each argument the register units that it is made of, or numbers where these are the point's own; none for a
-    constant."""
+    constant, and for what `Insertion.numbers` has."""
     made_at: int | None = None
     """The instruction that its computed arguments belong to."""
     computed_from: int = 0
@@ -71,6 +71,8 @@ class Insertion(NamedTuple):
     """Instruction index in the lifted representation."""
     place: Place
     call: HookCall
+    numbers: tuple[tuple[int, ...], ...] = ()
+    """For each argument the words of its `Immediate`, none if it is another; () where no argument is one."""
 
     @property
     def hook(self) -> Hook:
@@ -78,13 +80,68 @@ class Insertion(NamedTuple):
         return self.call.hook
 
 
-def call_of(hook: Hook, arguments: Sequence[HookArgument], groups: EveryWorkGroup | None, kernel: str) -> HookCall:
-    """A hook with what a tool gave for its parameters.
+class HookCalls:
+    """The calls of one task, each made once.
 
     Args:
-        groups: the work-groups that it runs in; None: all.
         kernel: for errors.
+    """
 
+    def __init__(self, kernel: str) -> None:
+        self._kernel = kernel
+        self._made: dict[tuple[object, ...], HookCall] = {}
+
+    def of(
+        self, hook: Hook, arguments: tuple[HookArgument, ...], groups: EveryWorkGroup | None
+    ) -> tuple[HookCall, tuple[tuple[int, ...], ...]]:
+        """A hook with what a tool gave for its parameters, and the numbers among that which are the point's own
+        (`Insertion.numbers`).
+
+        Args:
+            groups: the work-groups that it runs in; None: all.
+
+        Raises:
+            HookError: wrong number or type of arguments.
+        """
+        types = tuple(map(type, arguments))  # equal numbers of different types are different arguments
+        numbers: tuple[tuple[int, ...], ...] = ()
+        key: tuple[object, ...] = hook, arguments, groups, types
+        if Immediate in types and len(arguments) == len(hook.parameters):
+            numbers = _numbers(hook, arguments, self._kernel)
+            # What its numbers are does not matter to a call, but how many words they have.
+            alike = [len(words) or argument for words, argument in zip(numbers, arguments, strict=True)]
+            key = hook, *alike, groups, types
+        try:
+            call = self._made.get(key)
+        except TypeError:  # unhashable: nothing that can be passed
+            call = None
+        if call is None:
+            call = _call_of(hook, arguments, groups, self._kernel)
+            if float not in types:  # 0.0 and -0.0 are equal
+                self._made[key] = call
+        return call, numbers
+
+
+def _numbers(hook: Hook, arguments: Sequence[HookArgument], kernel: str) -> tuple[tuple[int, ...], ...]:
+    """For each argument the words of its `Immediate`, none if it is another.
+
+    Raises:
+        HookError: a number does not fit.
+    """
+    found: list[tuple[int, ...]] = []
+    for position, (parameter, argument) in enumerate(zip(hook.parameters, arguments, strict=True)):
+        if not isinstance(argument, Immediate):
+            found.append(())
+            continue
+        try:
+            found.append(words_of(_bits(parameter, argument.value), 32 * units_of(parameter.llvm)))
+        except HookError as problem:
+            raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
+    return tuple(found)
+
+
+def _call_of(hook: Hook, arguments: Sequence[HookArgument], groups: EveryWorkGroup | None, kernel: str) -> HookCall:
+    """
     Raises:
         HookError: wrong number or type of arguments.
     """
@@ -98,7 +155,7 @@ def call_of(hook: Hook, arguments: Sequence[HookArgument], groups: EveryWorkGrou
         except HookError as problem:
             raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
         converted.append(one)
-        sources.append(parts)
+        sources.append(() if isinstance(argument, Immediate) else parts)
     values = [argument for argument in arguments if isinstance(argument, SiteValue)]
     places = {value.index for value in values if value.index is not None}
     if len(places) > 1:
@@ -128,11 +185,6 @@ def check_values(lifted: LiftedRepresentation, call: HookCall, index: int, place
             kernel=lifted.kernel.name,
             offset=int(lifted.code.addresses[index]),
         )
-
-
-def is_float(argument: HookArgument) -> bool:
-    """Whether it is a number with a sign of zero."""
-    return isinstance(argument.value if isinstance(argument, Immediate) else argument, float)
 
 
 def _convert(parameter: Parameter, argument: HookArgument) -> tuple[Argument, tuple[int, ...]]:

@@ -12,7 +12,7 @@ from luthier.budgets import HookBudget, OnExcess
 from luthier.counts import Cell, CounterBudget, CountRequest, Granularity, Per
 from luthier.edits import Edit
 from luthier.errors import HookError, PatchError
-from luthier.hook_calls import HookArgument, HookCall, Insertion, call_of, check_values, is_float, reg
+from luthier.hook_calls import HookArgument, HookCall, HookCalls, Insertion, check_values, reg
 from luthier.isa import RegisterRange
 from luthier.lifting import BasicBlock, ControlEdge, Function, Instruction, LiftedRepresentation, Loop
 from luthier.module import Hook, LoadedModule
@@ -44,6 +44,10 @@ class InstrumentationTask:
             `luthier run` and `luthier.in_process.HereRun` do: then a sum costs no more than a profile. What hooks do
             with a variable but add to it, device code that is not known, needs all of it in memory: such variables
             get it there.
+        most_stack: bytes of private memory beyond its fixed size that the kernel may use, where it has a dynamic stack
+            (recursion, calls by pointers, `alloca`). Hooks have theirs above that, so a stack that gets larger
+            overwrites it; `luthier run` launches the original then. None: not known, and hooks that need private
+            memory are refused in such kernels.
         wave_rows: room for rows of waves (`count` with the granularity "wave"), over all launches. Waves beyond have no
             row and are in `WaveCounts.missing`.
         hoist: whether hooks that do nothing but count become counts. Variables get the same values, but not before
@@ -62,10 +66,11 @@ class InstrumentationTask:
         self.hook_budget: HookBudget | None = None
         self.waves_given = True
         self.solve_sums = False
+        self.most_stack: int | None = None
         self.wave_rows = USUAL_ROOM
         self.hoist = self.HOIST
         self._groups: EveryWorkGroup | None = None
-        self._calls: dict[tuple[object, ...], HookCall] = {}
+        self._calls = HookCalls(lifted.kernel.name)
 
     @property
     def instructions(self) -> Iterator[Instruction]:
@@ -154,8 +159,9 @@ class InstrumentationTask:
     @property
     def modules(self) -> list[LoadedModule]:
         """The modules of all hooks and of all variables that are counted into."""
+        called = [call.hook.module for call in dict.fromkeys(one.call for one in self.insertions)]
         counted = [request.into.module for request in self.counts if request.into is not None]
-        found = {id(module): module for module in (*(call.hook.module for _, _, call in self.insertions), *counted)}
+        found = {id(module): module for module in (*called, *counted)}
         return list(found.values())
 
     def operand(self, instruction: Instruction, which: str | int) -> RegisterRange | SiteValue:
@@ -453,16 +459,7 @@ class InstrumentationTask:
         self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]
     ) -> None:
         index = self._index(instruction)
-        # Equal numbers of different types are different arguments.
-        key = hook, arguments, self._groups, *map(type, arguments)
-        try:
-            call = self._calls.get(key)
-        except TypeError:  # unhashable: nothing that can be passed
-            call = None
-        if call is None:
-            call = call_of(hook, arguments, self._groups, self.lifted.kernel.name)
-            if not any(is_float(argument) for argument in arguments):  # 0.0 and -0.0 are equal
-                self._calls[key] = call
+        call, numbers = self._calls.of(hook, arguments, self._groups)
         if call.made_at is not None:
             check_values(self.lifted, call, index, place)
-        self.insertions.append(Insertion(index, place, call))
+        self.insertions.append(Insertion(index, place, call, numbers))

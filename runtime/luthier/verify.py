@@ -15,6 +15,7 @@ from luthier.devices import open_device
 from luthier.emulator import CheckWarning, EmulatedDevice, LaunchStats, Module
 from luthier.emulator.inspection.hazards import LaunchHazard
 from luthier.emulator.inspection.waits import WaitFinding
+from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import EmulationError, LiftError, LuthierError, VerifyError
 from luthier.in_process import reported
 from luthier.launch_plan import LaunchPlan, default_plan
@@ -147,6 +148,7 @@ def verify_kernel(
         [plan.kernel],
         strict=strict,
         hoist=hoist,
+        most_stack=DYNAMIC_STACK,
     )
     ((task, shares),) = tasks
     report = patched.report.kernels[0] if patched.report.kernels else None

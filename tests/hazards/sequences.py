@@ -241,8 +241,8 @@ class Sequence_:
         found = []
         for index in range(len(code)):
             instance = instance_of(self._table, native, columns, index)
-            own = ticks(instance.opcode, instance.values())
-            found.append(step_of(self.model, instance, index, Ticks(0, 0, 0), own, self.model.parts(instance.opcode)))
+            own = ticks(instance.opcode, instance.values)
+            found.append(step_of(self.model, instance, index, Ticks(0, 0, 0), own))
         return found
 
     def lacks(self, steps: Sequence[Step], *, mend: bool = False) -> list[list[Lack]]:

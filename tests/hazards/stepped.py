@@ -63,5 +63,5 @@ class Stepped:
         instance = instance_of(table, table.code(columns), columns, located[1])
         if instance.opcode.pseudo.startswith("S_ENDPGM"):
             return None
-        own = ticks(instance.opcode, instance.values())
-        return step_of(self.model, instance, at.record, Ticks(0, 0, 0), own, self.model.parts(instance.opcode))
+        own = ticks(instance.opcode, instance.values)
+        return step_of(self.model, instance, at.record, Ticks(0, 0, 0), own)

@@ -6,7 +6,7 @@ import pytest
 from luthier import load_object
 from luthier.lifting import lift
 from luthier.lifting.hazards import check_hazards
-from luthier.patch import patch_object
+from luthier.patch import lane_masks, patch_object
 from luthier.task import InstrumentationTask, reg
 from wait_kernels import kernel
 
@@ -44,3 +44,19 @@ def test_masks_of_payloads(make_module, target: str, body: str, mask: str) -> No
 
     patched = load_object(patch_object(object, everywhere, ["k"], strict=True).data)
     assert {str(one.hazard) for one in check_hazards(lift(patched, "k"), unneeded=False).findings} <= before
+
+
+@pytest.mark.parametrize("change", ["s_mov_b64 exec, s[8:9]", "s_and_saveexec_b64 s[8:9], vcc", "s_nop 0"])
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1150"])
+def test_behind_a_change_of_exec(target: str, change: str) -> None:
+    """What was written before it and behind it may be read."""
+    code, use = f"v_mov_b32 v4, v1; {change}", "v_mov_b32 v5, v2; v_add_nc_u32 v6, v4, v5"
+    isa = lift(kernel(target, code, wave_size=64), "k").isa
+    waits = lane_masks.behind(isa, isa.assemble(code.replace("; ", "\n")).instructions.code, 0)
+    assert bool(waits) == ("exec" in change)
+    found = [
+        check_hazards(lift(kernel(target, "; ".join(lines), wave_size=64), "k"), unneeded=False).findings
+        for lines in ((code, use), (code, *waits, use))
+    ]
+    assert bool(found[0]) == bool(waits)
+    assert not found[1]

@@ -36,6 +36,13 @@ def findings(object: CodeObject, kernel: str) -> Counter[str]:
     return Counter([*waits, *(hazard for _, hazard in check_hazards(lifted, unneeded=False, searches=0).consumers)])
 
 
+def test_vcc_where_ways_join_on_gfx12(
+    make_module: Callable[..., ToolModule], app: Callable[..., Path], tmp_path: Path
+) -> None:
+    """LLVM forgets that a scalar instruction wrote VCC where a vector instruction did on another way."""
+    test_nothing_is_added(make_module, app, tmp_path, "lds_race", "gfx1201", (FLAG,))
+
+
 @pytest.mark.rotating(16)
 @pytest.mark.parametrize(("target", "flags"), [*((one, ()) for one in TARGETS), *((one, (FLAG,)) for one in WAVE64)])
 @pytest.mark.parametrize("name", NAMES)

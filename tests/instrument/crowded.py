@@ -21,7 +21,9 @@ def crowded(target: str, vectors: int, scalars: int, private: str = "", *, first
     text = [*(f"v_mov_b32_e32 v{n}, {n}" for n in wide), *(f"s_movk_i32 s{n}, {n}" for n in narrow)]
     text += ["s_nop 1", "v_cmp_gt_u32_e32 vcc, 100, %0", "s_cmp_lg_u32 s21, 21"]
     text += [*(f"{add} %0, v{n}, %0" for n in wide), *(f"{add} %0, s{n}, %0" for n in narrow)]
-    text += ["s_cselect_b32 s20, 1, 3", f"{add} %0, s20, %0"]
+    # What is overwritten was read by a vector instruction, and LLVM looks into no assembly (`luthier.isa.hazards`).
+    settled = ["s_wait_alu depctr_sa_sdst(0)"] if target.startswith("gfx120") else []
+    text += ["s_cselect_b32 s20, 1, 3", *settled, f"{add} %0, s20, %0"]
     text = [f"v_accvgpr_write_b32 a{n}, %0" for n in range(matrices)] + text
     text += [line for n in range(matrices) for line in (f"v_accvgpr_read_b32 v3, a{n}", f"{add} %0, v3, %0")]
     code = "\\n".join(text).replace("vcc", "vcc_lo") if not target.startswith("gfx9") else "\\n".join(text)

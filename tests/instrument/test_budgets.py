@@ -116,6 +116,20 @@ def test_budgets(compile_object, hooks, target: str) -> None:
     assert few.refusals == ()
 
 
+def test_scalar_registers_are_in_a_budget_of_waves(compile_object, hooks) -> None:
+    """On GFX9 a wave more than ten wants fewer SGPRs: 80 are as many as ten may have."""
+    object = load_object(compile_object(crowded("gfx906", 20, 74, first=7), "gfx906"))
+    kept = report_of(object, Wide(hooks))
+    assert kept.waves_per_simd[1] < kept.waves_per_simd[0] == 10
+    assert kept.sgprs[1] > kept.sgprs[0]
+    for budget in ({}, {"occupancy": 9}):
+        tool = Wide(hooks, on_excess="spill", **budget)
+        spilled = report_of(object, tool)
+        assert spilled.refusals == ()
+        assert spilled.waves_per_simd[1] >= budget.get("occupancy", 10)
+        assert verify_kernel(object, tool, PLAN).problems == ()
+
+
 def test_results_of_what_is_left(compile_object, hooks) -> None:
     """Hooks that are left out by a budget are left out alone: what the others count is the truth of their sites."""
     object = load_object(compile_object(crowded("gfx90a", 64, 40), "gfx90a"))

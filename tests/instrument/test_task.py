@@ -6,6 +6,7 @@ import gc
 import weakref
 
 import pytest
+from luthier import immediate
 from luthier.errors import HookError
 from luthier.lifting import lift
 from luthier.module import ToolModule
@@ -49,6 +50,21 @@ def test_insertions_share_equal_calls_only(module: ToolModule, three: CodeObject
         task.insert_hook_before(0, module.real, value)
     texts = [insertion.call.arguments[0] for insertion in task.insertions[12:]]
     assert texts[0] == texts[2] != texts[1] != texts[3]
+
+
+def test_numbers_of_a_points_own_share_a_call(module: ToolModule, three: CodeObject) -> None:
+    """Whatever the numbers are: what each point has stands in its insertion."""
+    task = InstrumentationTask(lift(three, "first"))
+    for value in (0, 1, True, 0xFFFFFFFF, 7):
+        task.insert_hook_before(0, module.take, immediate(value))
+    for value in (0.0, -0.0, 1):
+        task.insert_hook_before(0, module.real, immediate(value))
+    assert len({one.call for one in task.insertions}) == 2
+    words = [0, 1, 1, 0xFFFFFFFF, 7, 0, 0x80000000, 0x3F800000]
+    assert [one.numbers for one in task.insertions] == [((word,),) for word in words]
+    with pytest.raises(HookError, match=r"argument 1 of hook take.*outside"):
+        task.insert_hook_before(0, module.take, immediate(1 << 40))
+    assert len(task.insertions) == len(words)
 
 
 @pytest.mark.parametrize("argument", [[1], {}, "v0", None])

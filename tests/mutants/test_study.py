@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import mutation_study
 import pytest
 from effort import EVERYTHING, FAMILIES, sample
 from kept import ROOT
@@ -14,7 +15,7 @@ from luthier.lifting import lift
 from luthier.lifting.hazards import check_hazards
 from luthier.objects import load_object
 from mutation import mutants
-from mutation_study import Launches, Static, Study, keep, study
+from mutation_study import Launches, Static, Study, counted
 from padded import padded_kernel
 from random_kernels import WAVES, random_kernel
 
@@ -51,8 +52,7 @@ CASES.sort(key=lambda case: zlib.crc32(repr(case).encode()))  # a run that is en
 def test_hip(compile_object: CompileObject, target: str, compiler: int, level: str, kernel: str) -> None:
     object = load_object(compile_object(HIP, target, level, clang=f"clang-{compiler}"))
     name = f"{target} {kernel}"
-    seen = study(object, PLANS[kernel], f"{name} {compiler} {level}")
-    keep(f"HIP, clang {compiler} {level}", name, seen)
+    counted(f"HIP, clang {compiler} {level}", name, object, PLANS[kernel], f"{name} {compiler} {level}")
 
 
 APPS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
@@ -64,7 +64,7 @@ APPS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
 @pytest.mark.parametrize("name", APPS)
 def test_applications(app: CompileObject, name: str, target: str, level: str) -> None:
     case = f"{target} {name} {level}"
-    keep("examples/apps, -O0 and -O3", case, study(load_object(app(name, target, level)), APPS[name], case))
+    counted("examples/apps, -O0 and -O3", case, load_object(app(name, target, level)), APPS[name])
 
 
 KERNELS = ROOT / "tests" / "emulator" / "kernels"
@@ -93,9 +93,8 @@ def test_kernels_of_the_emulator(compile_object: CompileObject, name: str, targe
     file, arguments = OF_EMULATOR[name]
     object = load_object(compile_object(KERNELS / f"{file}.hip", target, f"-I{KERNELS}", "-ffp-contract=off", level))
     case = f"{target} {name} {level}"
-    seen = study(object, LaunchPlan(name, (1, 1, 1), (128, 1, 1), arguments), case)
-    assert seen["static"]
-    keep("kernels of the emulator's tests", case, seen)
+    plan = LaunchPlan(name, (1, 1, 1), (128, 1, 1), arguments)
+    assert counted("kernels of the emulator's tests", case, object, plan)["static"]
 
 
 MATRIX = ROOT / "tests" / "hazards" / "matrix.hip"
@@ -114,7 +113,7 @@ MATRIX_PLANS = {
 def test_matrix_kernels(compile_object: CompileObject, name: str, target: str, level: str) -> None:
     case = f"{target} {name} {level}"
     object = load_object(compile_object(MATRIX, target, level))
-    keep("matrix kernels by clang 22", case, study(object, MATRIX_PLANS[name], case))
+    counted("matrix kernels by clang 22", case, object, MATRIX_PLANS[name])
 
 
 @pytest.mark.rotating(4)
@@ -126,7 +125,7 @@ def test_random_control_flow(target: str) -> None:
             continue  # the generator keeps nothing apart, and GFX12 has hazards between scalar instructions
         size = object.kernels["k"].wave_size
         plan = LaunchPlan("k", (WAVES, 1, 1), (size, 1, 1), ({"buffer": "uint32", "count": WAVES * size},))
-        keep("random control flow", f"{target} {seed}", study(object, plan, f"{target} {seed}"))
+        counted("random control flow", f"{target} {seed}", object, plan)
 
 
 @pytest.mark.rotating(4)
@@ -137,10 +136,9 @@ def test_assembly_with_exact_wait_states(target: str) -> None:
     plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64},))
     judged = 0
     for seed in range(8) if EVERYTHING else sample(range(8), 4):
-        seen = study(padded_kernel(target, seed), plan, f"{target} {seed}")
+        seen = counted("assembly with exact wait states", f"{target} {seed}", padded_kernel(target, seed), plan)
         assert seen["static"] == seen["dynamic"] == seen["mutants"]
         judged += seen["mutants"]
-        keep("assembly with exact wait states", f"{target} {seed}", seen)
     assert judged
 
 
@@ -163,3 +161,13 @@ def test_a_mutant_is_the_same_lifted_and_loaded_anew(
         assert after == alone
         found += static.flagged
     assert found
+
+
+def test_what_was_counted_is_not_judged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation_study, "FOLDER_OF_RATES", str(tmp_path / "rates"))
+    plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64},))
+    object = padded_kernel("gfx90a", 0)
+    seen = mutation_study.counted("some", "gfx90a 0", object, plan)
+    assert seen["mutants"]
+    monkeypatch.setattr(mutation_study, "study", lambda *_: pytest.fail("judged again"))
+    assert mutation_study.counted("some", "gfx90a 0", object, plan) == seen

@@ -12,9 +12,9 @@ from luthier.budgets import OnExcess
 from luthier.counts import Cell, CounterBudget
 from luthier.emulator import Module
 from luthier.emulator.inspection.debug import Step
-from luthier.errors import PatchError
+from luthier.errors import HookError, PatchError
 from luthier.isa import InstructionFlag, RegisterRange
-from luthier.isa.registers import EXEC, mask_of
+from luthier.isa.registers import EXEC, SGPR_MASK, SGPRS, mask_of
 from luthier.lifting import Instruction
 from luthier.objects import load_object
 from luthier.patch import PatchedObject
@@ -52,7 +52,10 @@ class LanesBehind(Probe):
 
     def choose(self, task: InstrumentationTask) -> None:
         flags = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL
-        self.sites = self.some([one for one in task.instructions if not one.flags & flags and not one.is_call])
+        # Behind a trap nobody knows where control goes on.
+        stops = {block.last for block in task.lifted.blocks if not block.successors}
+        known = [one for one in task.instructions if one.index not in stops]
+        self.sites = self.some([one for one in known if not one.flags & flags and not one.is_call])
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
 
     def see(self, before: int | None, index: int, step: Step) -> None:
@@ -92,7 +95,9 @@ class Registers(Probe):
         self.registers = []
         chosen = []
         for one in self.some(list(task.instructions)):
-            if given := readable(one):
+            # Functions that are reached by pointers alone may name registers that this kernel does not have.
+            has = task.lifted.kernel.descriptor.usable_sgprs
+            if given := [register for register in readable(one) if not has <= register.units[-1] < SGPRS.stop]:
                 chosen.append(one)
                 self.registers.append(self.rng.choice(given))
         self.sites = chosen
@@ -253,6 +258,32 @@ class Launches(Probe):
         task.insert_hook_before(one, self.module.launched, task.workgroup_id(0), immediate(row))
 
 
+class Arguments(Probe):
+    """What the kernel was given for one of its arguments, at some instructions."""
+
+    def choose(self, task: InstrumentationTask) -> None:
+        addresses = iter(self.buffers)
+        given = [next(addresses)[0] if isinstance(one, np.ndarray) else one for one in self.plan.materialise()]
+        explicit = [one for one in task.lifted.kernel.arguments if not one.hidden]
+        self.values = {
+            place: int(value) & (1 << 8 * argument.size) - 1
+            for place, (argument, value) in enumerate(zip(explicit, given, strict=True))
+            if isinstance(value, int | np.integer) and argument.size in (4, 8)
+        }
+        self.sizes = [argument.size for argument in explicit]
+        self.sites = self.some(list(task.instructions))[::7] if self.values else []
+        self.rows = {one.index: row for row, one in enumerate(self.sites)}
+        self.which = [self.rng.choice(list(self.values)) for _ in self.sites]
+
+    def step(self, row: int, index: int, step: Step) -> None:
+        self.add(row, [self.values[self.which[row]]] * len(lanes_of(step)))
+
+    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+        place = self.which[row]
+        hook = self.module.see if self.sizes[place] == 4 else self.module.see_wide
+        task.insert_hook_before(one, hook, task.kernel_argument(place), immediate(row))
+
+
 class Sampled(Executions):
     """Hooks in every second work-group."""
 
@@ -310,23 +341,38 @@ class Counted(Probe):
         return counts.executions.tolist(), counts.active_lanes.tolist(), super().found(module, patched)
 
 
+EDITS = ("v_nop", "s_nop 1", "replace", "remove", "change")
+
+
 class Edited(Probe):
-    """Instructions that are replaced by themselves, and others between that change nothing."""
+    """Instructions that are replaced by themselves, taken away and added again, or given the operands that they have,
+    and others between that change nothing."""
 
     def insert(self, task: InstrumentationTask) -> None:
-        edited = 0
+        done = Counter[str]()
         for row, one in enumerate(self.sites):
+            way = EDITS[row % len(EDITS)]
             try:
-                if row % 3 == 0:
-                    task.add_before(one, "v_nop")
-                elif row % 3 == 1:
-                    task.add_before(one, "s_nop 1")
-                else:
+                if way == "remove":
+                    task.add_after(one, one.text)
+                    try:
+                        task.remove(one)
+                    except PatchError:
+                        task.edits.pop()
+                        raise
+                elif way == "change":
+                    same = task.operand(one, 0)
+                    if not isinstance(same, RegisterRange):
+                        continue
+                    task.change_operand(one, 0, same)
+                elif way == "replace":
                     task.replace(one, one.text)
-                edited += 1
-            except PatchError:
+                else:
+                    task.add_before(one, way)
+            except (PatchError, HookError):
                 continue
-        assert edited
+            done[way] += 1
+        assert done
 
     def truth(self) -> Any:
         return None
@@ -338,7 +384,10 @@ class Edited(Probe):
 class Rows(Probe):
     """What each wave ran, and with how many lanes: a row a wave."""
 
-    refusal = r"nothing can be counted for each wave: it (leaves too few registers|calls functions that nobody knows)"
+    refusal = (
+        r"nothing can be counted for each wave: it (leaves too few registers|calls functions that nobody knows)|"
+        r"a row for each wave needs blockIdx.z, but it reads y of the work-group id without z"
+    )
 
     def choose(self, task: InstrumentationTask) -> None:
         self.size = len(task.lifted.block_of)
@@ -421,6 +470,10 @@ class Budgeted(Words):
         self.kernel = task.lifted.kernel
         self.left_out: set[int | None] = set()
         self.on_excess: OnExcess = self.rng.choice(("keep", "refuse", "spill", "sample"))
+        # Before a trap, whose handler may read every register, no SGPR is left to spill by.
+        live = task.lifted.liveness.live_before
+        scalars = {one.index: live(one.index).all_bits & SGPR_MASK for one in self.sites}
+        self.crowded = {row for row, one in enumerate(self.sites) if scalars[one.index].bit_count() > 90}
         has = self.kernel.descriptor.architected_vgprs
         self.most = self.rng.choice((None, has, has + 4))
 
@@ -443,11 +496,12 @@ class Budgeted(Words):
         (report,) = patched.report.kernels
         expected = {"refuse": {"over budget"}, "sample": {"sampled"}}.get(self.on_excess, set())
         for one in report.refusals:
-            if one.kind not in expected:  # where nothing can be spilled
+            if one.kind not in expected and one.insertion not in self.crowded:  # where nothing can be spilled
                 assert one.kind in ("over budget", "too few registers")
                 spilled = "none can be spilled: how much private memory it uses itself" not in one.message
                 has = int(one.message.partition("may have ")[2].split()[0])
                 assert not spilled or (self.on_excess != "keep" and has < WIDE), one.message
+        self.left_out = {one.insertion for one in report.refusals}
         if self.on_excess == "keep":
             return
         after = load_object(patched.data).kernels[self.kernel.name].descriptor.architected_vgprs
@@ -457,7 +511,6 @@ class Budgeted(Words):
         else:
             granule = self.kernel.descriptor.target.vgpr_allocation_granule(self.kernel.wave_size)
             assert after <= max(self.kernel.descriptor.architected_vgprs, -(-self.most // granule) * granule)
-        self.left_out = {one.insertion for one in report.refusals}
 
     def truth(self) -> Any:
         gone = {row: values for row, values in self._seen().items() if row in self.left_out}
@@ -517,6 +570,6 @@ class Local(Probe):
 
 
 PROBES: tuple[type[Probe], ...] = (
-    *(Executions, Hoisted, LanesBehind, Points, Registers, Deep, Records, Addresses, Branches, Launches, Sampled),
-    *(Counted, Edited, Rows, Called, Budgeted, Turned, Local),
+    *(Executions, Hoisted, LanesBehind, Points, Registers, Deep, Records, Addresses, Branches, Launches, Arguments),
+    *(Sampled, Counted, Edited, Rows, Called, Budgeted, Turned, Local),
 )

@@ -60,17 +60,17 @@ def build_program() -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def raw_program(tmp_path: Path) -> Callable[[str], list[Path]]:
-    """``raw_program(target)``: the program that uses HSA without HIP, and its code object: what to run."""
+def raw_program(tmp_path: Path) -> Callable[..., list[Path]]:
+    """``raw_program(target)``: a program that uses HSA without HIP, and its code object: what to run."""
 
-    def build(target: str) -> list[Path]:
+    def build(target: str, name: str = "raw", version: int = 4) -> list[Path]:
         program, code = tmp_path / "raw", tmp_path / "raw.hsaco"
         environment = {**os.environ, "HIP_PLATFORM": "amd"}
-        flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", "-mcode-object-version=4"]
-        command = ["hipcc", *flags, str(PROGRAMS / "raw_kernel.hip"), "-o", str(tmp_path / "bundle")]
+        flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", f"-mcode-object-version={version}"]
+        command = ["hipcc", *flags, str(PROGRAMS / f"{name}_kernel.hip"), "-o", str(tmp_path / "bundle")]
         subprocess.run(command, check=True, env=environment)
         code.write_bytes(load_object(tmp_path / "bundle", target=target).data)
-        compile_host = ["g++", "-std=c++17", str(PROGRAMS / "raw.cpp"), "-o", str(program), "-lhsa-runtime64"]
+        compile_host = ["g++", "-std=c++17", str(PROGRAMS / f"{name}.cpp"), "-o", str(program), "-lhsa-runtime64"]
         subprocess.run(compile_host, check=True)
         return [program, code]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from luthier import InstrumentationTask, Tool, ToolModule
+from luthier.objects import load_object
 
 from .conftest import TARGETS, RunUnderTools
 from .test_programs import SAYS
@@ -17,6 +18,11 @@ __device__ uint32_t fibonacci(uint32_t n) { return n < 2 ? n : fibonacci(n - 1) 
 LUTHIER_HOOK_ANNOTATE deep() {
   volatile uint32_t array[4] = {3, 4, 5, 6};
   atomicAdd(&total, (unsigned long long)fibonacci(array[threadIdx.x & 3]));
+}
+__device__ unsigned long long more;
+LUTHIER_HOOK_ANNOTATE kept() {
+  volatile uint32_t array[4] = {3, 4, 5, 6};
+  atomicAdd(&more, (unsigned long long)array[threadIdx.x & 3]);
 }
 """
 
@@ -39,5 +45,39 @@ def test_of_a_program(
 
     ran = under_tools(f"emu:{target}", [Deep()], build_program("scan"))
     assert (ran.code, ran.out) == (0, SAYS["scan"])
-    ((_, name, value),) = ran.variables["deep"]
-    assert (name, int(value)) == ("total", 2 * 20 * 64 * (2 + 3 + 5 + 8))
+    assert ("total", 2 * 20 * 64 * (2 + 3 + 5 + 8)) in [(name, int(value)) for _, name, value in ran.variables["deep"]]
+
+
+def expected(values: list[int], count: int) -> int:
+    own = [count, count * 3, values[0], values[count & 3]]
+    return own[2] if count == 0 else own[count & 3] + expected(values, count - 1) * 5
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_above_a_stack_whose_size_is_not_known(
+    make_module: Callable[..., ToolModule],
+    raw_program: Callable[..., list[Path]],
+    under_tools: Callable[..., RunUnderTools],
+    target: str,
+) -> None:
+    """At every instruction of a kernel that calls itself; a launch with so large a stack that it would reach what hooks
+    have runs as it is, and that is told."""
+    module = make_module(HOOK, *TARGETS)
+
+    class Deep(Tool):
+        name = "deep"
+
+        def instrument(self, task: InstrumentationTask) -> None:
+            task.insert_hook_at_kernel_entry(module.deep)
+            for one in task.instructions:
+                task.insert_hook_before(one, module.kept)
+
+    command = raw_program(target, "raw_stack", 5)
+    assert load_object(command[1]).kernels["recursive"].uses_dynamic_stack
+    ran = under_tools(f"emu:{target}", [Deep()], *command, "0", "4096", "4112", "1024")
+    total = 0
+    for i in range(64):
+        total = total * 31 + expected([i, i * i, 7, i ^ 5], i & 7) & 0xFFFFFFFF
+    assert (ran.code, ran.out) == (0, f"{total}\n" * 4)
+    assert ("total", 3 * 16 * (2 + 3 + 5 + 8)) in [(name, int(value)) for _, name, value in ran.variables["deep"]]
+    assert "bytes of private memory a lane run as they are" in ran.err + str(ran.summary)

@@ -264,10 +264,21 @@ def study(object: CodeObject, plan: LaunchPlan, name: str) -> Counter[str]:
     return seen
 
 
-def keep(family: str, name: str, seen: Counter[str]) -> None:
-    """Leave what was counted, where that is asked for."""
+def counted(family: str, name: str, object: CodeObject, plan: LaunchPlan, case: str = "") -> Counter[str]:
+    """`study`, left in a file where that is asked for; what an earlier run left there is not judged again.
+
+    Args:
+        name: in its family.
+        case: as `study` takes it; empty: the same.
+    """
+    path = Path(FOLDER_OF_RATES) / (re.sub(r"[^\w.-]+", "_", f"{family} {name}") + ".json")
+    if FOLDER_OF_RATES and path.exists():
+        found = json.loads(path.read_text())
+        return Counter({key: found[key] for key in COUNTED})
+    seen = study(object, plan, case or name)
     if FOLDER_OF_RATES:
-        folder = Path(FOLDER_OF_RATES)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / (re.sub(r"[^\w.-]+", "_", f"{family} {name}") + ".json")
-        path.write_text(json.dumps({"family": family, "name": name, **seen}))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"family": family, "name": name, **seen}))
+        part.rename(path)
+    return seen

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from luthier.launch_plan import LaunchPlan
 from luthier.objects import CodeObject
-from mutation_study import keep, study
+from mutation_study import counted
 
 from . import test_kernels, test_matmul, test_softmax
 from .conftest import Compile, Compiled
@@ -56,5 +56,5 @@ def test_mutants(compile_kernel: Compile, name: str, target: str) -> None:
     recorder = Recorder(compile_kernel)
     CASES[name](recorder, target)
     assert recorder.launches
-    for object, plan in recorder.launches:
-        keep("Triton", f"{target} {name}", study(object, plan, f"{target} {name}"))
+    for number, (object, plan) in enumerate(recorder.launches):
+        counted("Triton", f"{target} {name} {number}", object, plan, f"{target} {name}")

@@ -52,6 +52,17 @@ def add_hoist_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_stack_argument(parser: argparse._ActionsContainer) -> None:
+    """--most-stack."""
+    parser.add_argument(
+        "--most-stack",
+        type=int,
+        metavar="BYTES",
+        help="how much stack kernels with recursion, calls by pointers or alloca use at most, beyond their fixed "
+        "private memory; without it, hooks that need private memory are refused in them",
+    )
+
+
 def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) -> None:
     """Every tool must have done something.
 

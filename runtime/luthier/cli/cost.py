@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from luthier.cli.common import add_hoist_argument, add_strict_argument, add_tool_argument, print_json
+from luthier.cli.common import (
+    add_hoist_argument,
+    add_stack_argument,
+    add_strict_argument,
+    add_tool_argument,
+    print_json,
+)
 from luthier.cli.patch import patched_object, print_report
 from luthier.cli.selection import add_object_arguments
 
@@ -15,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tool_argument(parser)
     add_strict_argument(parser)
     add_hoist_argument(parser)
+    add_stack_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the costs as JSON")
 
 

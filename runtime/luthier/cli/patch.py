@@ -9,6 +9,7 @@ import sys
 
 from luthier.cli.common import (
     add_hoist_argument,
+    add_stack_argument,
     add_strict_argument,
     add_tool_argument,
     check_tools,
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tool_argument(parser)
     add_strict_argument(parser)
     add_hoist_argument(parser)
+    add_stack_argument(parser)
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="where the result goes")
     parser.add_argument(
         "--code-object",
@@ -72,6 +74,7 @@ def _run_on_program(args: argparse.Namespace) -> int:
             progress=progress.step,
             strict=args.strict,
             hoist=args.hoist,
+            most_stack=args.most_stack,
         )
     for object, one in patched.objects:
         check_tools(tools, object, list(object.kernels))
@@ -116,7 +119,13 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
     try:
         with Progress("patching", len(kernels)) as progress:
             patched = patch_object(
-                object, tools.instrument, kernels, progress.step, strict=args.strict, hoist=args.hoist
+                object,
+                tools.instrument,
+                kernels,
+                progress.step,
+                strict=args.strict,
+                hoist=args.hoist,
+                most_stack=args.most_stack,
             )
     except RefusedError as problem:
         print_refusals(problem.report)

@@ -435,8 +435,9 @@ class EmulatedDevice:
 
                 self._findings = () if checker is None else checker.findings()
                 self._findings += () if watch is None else watch.findings()
-                self._findings = with_sources(self._findings, handle.module.object.source)
-                warn(self._findings)
+                if self._findings:
+                    self._findings = with_sources(self._findings, handle.module.object.source)
+                    warn(self._findings)
             if result.fault is not None:
                 fault, source = result.fault, handle.module.object.source
                 if fault.offset is not None and source.present and (line := source.at(fault.offset)) is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
-from luthier.isa.hazard_parties import ROLES, SCALAR_WRITERS, Role, passes
+from luthier.isa.hazard_parties import KINDS, ROLES, SCALAR_WRITERS, Role, passes
 from luthier.isa.hazards import HAZARDS, MATRIX_KINDS, Clock, Hazard, Party
 from luthier.isa.instructions import InstructionFlag
 from luthier.isa.opcodes import Opcode
@@ -47,12 +47,12 @@ class HazardModel:
         self._parts: dict[int, Mapping[tuple[int, str], tuple[Role, ...]]] = {}
         rows = [hazard for hazard in HAZARDS if hazard.is_in(target, wave_size, xnack)]
         self.rules = tuple(Rule(number, hazard, hazard.most()) for number, hazard in enumerate(rows))
-        self._parties: dict[Party, list[tuple[int, str]]] = {}
-        """Each with the rules and fields that name it: rows share most of them."""
+        self._parties: dict[str, dict[Party, list[tuple[int, str]]]] = {}
+        """By kind, each with the rules and fields that name it: rows share most of them."""
         for rule in self.rules:
             for name in PARTS:
                 for party in rule.hazard.parties(name):
-                    self._parties.setdefault(party, []).append((rule.number, name))
+                    self._parties.setdefault(party.kind, {}).setdefault(party, []).append((rule.number, name))
 
     def tag(self, rule: Rule, opcode: Opcode) -> int:
         """What a producer is remembered with, and a consumer compared by: its passes, or its opcode."""
@@ -66,10 +66,13 @@ class HazardModel:
         known = self._parts.get(opcode.number)
         if known is None:
             found: dict[tuple[int, str], tuple[Role, ...]] = {}
-            for party, places in self._parties.items():
-                if party.may_be(opcode):
-                    for place in places:
-                        found[place] = (*found.get(place, ()), party.units)
+            for kind, parties in self._parties.items():
+                if not KINDS[kind].has(opcode):
+                    continue
+                for party, places in parties.items():
+                    if party.may_play(opcode):
+                        for place in places:
+                            found[place] = (*found.get(place, ()), party.units)
             known = self._parts[opcode.number] = dict(sorted(found.items()))
         return known
 
@@ -91,7 +94,32 @@ class HazardModel:
     @cached_property
     def behind_vector_scalars(self) -> int:
         """Most wait states that an SGPR, VCC or EXEC written by a vector instruction needs before any use."""
-        return self._most("states", lambda one: one.kind.startswith("VALU") and one.role in SCALAR_WRITERS)
+        return self._most("states", _writes_scalars)
+
+    @cached_property
+    def between_neighbours(self) -> tuple[Rule, ...]:
+        """The rules by which an instruction and one that uses its registers must be so many wait states apart."""
+        return tuple(
+            rule
+            for rule in self.rules
+            if rule.hazard.clock == "states"
+            and rule.window
+            and rule.hazard.in_registers
+            and not rule.hazard.cleared_by
+            and rule.hazard.producer is not None
+            and rule.hazard.producer.kind not in MATRIX_KINDS
+        )
+
+    @cached_property
+    def behind_dead_registers(self) -> tuple[Rule, ...]:
+        """Those that hold where nobody wants what is in the registers: scalars that a vector instruction has written,
+        whoever has written them since (LLVM, getWaitStatesSinceDef), and what is overwritten too early."""
+        return tuple(
+            rule
+            for rule in self.between_neighbours
+            if rule.hazard.consumer.role.startswith("writes")
+            or (rule.hazard.producer is not None and _writes_scalars(rule.hazard.producer))
+        )
 
     @cached_property
     def behind_m0(self) -> int:
@@ -152,6 +180,10 @@ class HazardModel:
         )
 
 
+def _writes_scalars(one: Party) -> bool:
+    return one.kind.startswith("VALU") and one.role in SCALAR_WRITERS
+
+
 ALWAYS = ROLES[""]
 """Of instructions that take part whatever their operands are."""
 NEEDED = ("producer", "consumer", "middle", "second")
@@ -183,7 +215,7 @@ _VECTOR, _TRANSCENDENTAL = int(InstructionFlag.VALU), int(InstructionFlag.TRANS)
 _NO_VECTOR = int(InstructionFlag.VMEM | InstructionFlag.FLAT)
 
 
-def ticks(opcode: Opcode, values: list[int]) -> Ticks:
+def ticks(opcode: Opcode, values: Sequence[int]) -> Ticks:
     """What an instruction counts between two others (LLVM, getNumWaitStates)."""
     states = (values[0] & _NOP_FIELD) + 1 if opcode.pseudo == "S_NOP" else 1
     flags = int(opcode.flags)

@@ -7,8 +7,9 @@ a role gives a set of units of one instruction, and nothing where the instructio
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from luthier.isa import registers as r
@@ -18,6 +19,14 @@ from luthier.isa.opcodes import Opcode
 _F = InstructionFlag
 _VECTOR_MEMORY = _F.VMEM | _F.FLAT
 _NO_FLAG = InstructionFlag(0)
+
+
+_AND = int.__and__
+
+
+@cache
+def _begins(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(pattern).match
 
 
 class Kind(NamedTuple):
@@ -30,11 +39,12 @@ class Kind(NamedTuple):
 
     def has(self, opcode: Opcode) -> bool:
         """Whether instructions of an opcode are of this kind."""
-        if self.names and re.match(self.names, opcode.pseudo) is None:
+        flags = int(opcode.flags)  # as plain integers, of which others are made much faster
+        if (self.classes and not _AND(flags, self.classes)) or _AND(flags, self.without):
             return False
-        if (self.classes and not opcode.flags & self.classes) or opcode.flags & self.without:
+        if self.names and not _begins(self.names)(opcode.pseudo):
             return False
-        return self.other_than is None or re.match(self.other_than, opcode.pseudo) is None
+        return self.other_than is None or not _begins(self.other_than)(opcode.pseudo)
 
 
 _MATRIX_NAMES = "V_MFMA_|V_SMFMAC_"
@@ -127,9 +137,9 @@ class Instance:
     reads: int
     writes: int
     """Units, implicit ones too."""
-    values: Callable[[], list[int]]
-    """Of its operands: numbers of registers, or immediates. Few roles ask for them."""
-    operands: Callable[[], list[int]]
+    values: Sequence[int]
+    """Of its operands: numbers of registers, or immediates."""
+    operands: Sequence[int]
     """Units of each operand that is a register, else 0."""
     vectors: int = 0
     """How many VGPRs the kernel can name, without AGPRs; 0: not known."""
@@ -143,13 +153,13 @@ class Instance:
         for name in names:
             position = where.get(name)
             if position is not None:
-                found |= self.operands()[position]
+                found |= self.operands[position]
         return found
 
     def value(self, name: str, otherwise: int = 0) -> int:
         """An immediate operand."""
         position = self.opcode.operand_index.get(name)
-        return otherwise if position is None else self.values()[position]
+        return otherwise if position is None else self.values[position]
 
 
 IN_A_ROW = KINDS["ds_nop"].names
@@ -355,6 +365,8 @@ ROLES: Mapping[str, Role] = {
     "long address": lambda i: int(i.opcode.size >= 16 and "_nsa" in i.opcode.pseudo),
     "offset with 2 or 4": lambda i: int(bool(i.value("offset") & 6)),
 }
+OF_KERNELS = frozenset({ROLES["by the last VGPR"]})
+"""Roles that depend on more than the instruction."""
 SCALAR_WRITERS = frozenset(name for name in ROLES if name.startswith(("writes SGPRs", "writes VCC", "writes EXEC")))
 """Roles of nobody who writes only vector registers."""
 

@@ -105,7 +105,7 @@ class FlowGraph:
         Returns:
             [edges] or [edges, waves] times.
         """
-        shape = np.shape(next(iter(counted.values()), 0))
+        shape = np.broadcast_shapes(*map(np.shape, counted.values()))
         known = np.zeros((len(self.edges), *shape), np.int64)
         unknown: list[set[int]] = [set() for _ in range(self.nodes + 1)]
         surplus: list[Any] = [0] * (self.nodes + 1)  # of what is known: what comes in less what goes out

@@ -149,7 +149,8 @@ class _Lifter:
         if not interesting:
             return False
         effects = _remember(lambda index: self.table.of(columns, index))
-        world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code)
+        filled = frozenset(self.text.filled)
+        world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code, filled)
         analysis = AddressAnalysis(columns, graph, self.table, effects, world)
         changed = False
         before = len(self.explorer.leaders), {entry: set(links) for entry, links in self.explorer.entries.items()}
@@ -267,7 +268,8 @@ class _Lifter:
     def _represent(
         self, code: InstructionArray, columns: Columns, graph: Graph, regions: Regions
     ) -> LiftedRepresentation:
-        references, computed = self._references(columns, graph)
+        references = self._references(columns, graph)
+        computed = {columns.address[one.getpc] for one in references if one.low < 0}
         direct_jumps = self._direct_jumps(columns, graph, computed)
         reference_of = {columns.address[reference.getpc]: number for number, reference in enumerate(references)}
         order: list[int] = []
@@ -302,7 +304,7 @@ class _Lifter:
             )
             block_of[node.first : node.last + 1] = [index] * (node.last + 1 - node.first)
         function_at = {entry: number for number, entry in enumerate(graph.members)}
-        pointers = {columns.address[one.getpc] for one in references if one.kind == "pointer"}
+        pointers = {columns.address[one.getpc] for one in references if one.kind in ("pointer", "value")}
         replaced = {jump.index for jump in direct_jumps}
         unknown: dict[int, Unknown] = {}
         functions: list[Function] = []
@@ -375,8 +377,8 @@ class _Lifter:
             skipped=frozenset(regions.skipped),
         )
 
-    def _references(self, columns: Columns, graph: Graph) -> tuple[tuple[PcReference, ...], set[int]]:
-        """All references in order of s_getpc_b64, and the addresses of those whose values are computed with.
+    def _references(self, columns: Columns, graph: Graph) -> tuple[PcReference, ...]:
+        """All references in order of s_getpc_b64.
 
         Raises:
             LiftError: a program counter is used in a way that would not survive moving the code.
@@ -384,17 +386,18 @@ class _Lifter:
         found: set[tuple[int, int, int, int]] = set()
         computed: set[int] = set()
         values: set[int] = set()
+        escapes: set[int] = set()
         for addresses in self.found.values():
             values |= addresses.values
-            for getpc, use in addresses.escapes.items():
-                mnemonic = self.table.opcode(columns.opcode[_index_of(columns, use)]).opcode.mnemonic
-                raise self.explorer.fail(
-                    f"the program counter read at {getpc:#x} is used by '{mnemonic}' "
-                    "in a way that cannot be retargeted",
-                    use,
-                )
+            escapes |= addresses.escapes
             computed |= addresses.computed
             found |= {(ref.getpc, ref.low, ref.high, ref.offset) for ref in addresses.references}
+        for node in graph.nodes:
+            resolution = node.resolution
+            if resolution is not None and resolution.targets and not _goes_one_way(resolution):
+                # What a call by pointer compares must be the original's address.
+                escapes.update(resolution.references if resolution.direct else computed & set(resolution.references))
+        computed |= escapes
         reachable = (
             {columns.address[index] for node in graph.nodes for index in range(node.first, node.last + 1)}
             if found
@@ -422,8 +425,9 @@ class _Lifter:
                     kind = "pointer"
                 references.append(PcReference(one, two, three, target, kind))
         for getpc in sorted(computed):
-            references.append(PcReference(_index_of(columns, getpc), -1, -1, getpc + GETPC_SIZE, "computed"))
-        return tuple(sorted(references, key=lambda reference: (reference.getpc, reference.low))), computed
+            use: Literal["value", "computed"] = "value" if getpc in escapes else "computed"
+            references.append(PcReference(_index_of(columns, getpc), -1, -1, getpc + GETPC_SIZE, use))
+        return tuple(sorted(references, key=lambda reference: (reference.getpc, reference.low)))
 
     def _direct_jumps(self, columns: Columns, graph: Graph, computed: set[int]) -> tuple[DirectJump, ...]:
         found: list[DirectJump] = []
@@ -431,12 +435,14 @@ class _Lifter:
             resolution = node.resolution
             if resolution is None or not resolution.targets:
                 continue
-            if resolution.direct or computed & set(resolution.references):
-                if len(resolution.targets) != 1 or resolution.reason:
-                    raise self.explorer.fail(
-                        "a computed jump with several targets cannot be retargeted", columns.address[node.last]
-                    )
+            if not resolution.direct and computed.isdisjoint(resolution.references):
+                continue
+            if _goes_one_way(resolution):
                 found.append(DirectJump(node.last, resolution.targets[0]))
+            elif node.exit == "branch" or pointer_pair(self.isa, self.table, columns, node.last) is None:
+                raise self.explorer.fail(
+                    "a computed jump with several targets cannot be retargeted", columns.address[node.last]
+                )
         return tuple(found)
 
     def _tables(self, columns: Columns, graph: Graph, references: tuple[PcReference, ...]) -> tuple[CodeTable, ...]:
@@ -471,6 +477,10 @@ def pointer_pair(isa: Isa, table: EffectTable, columns: Columns, index: int) -> 
     if pair not in (*r.SGPRS, r.VCC_LO) or (is_call and (units[0] not in r.SGPRS or abs(units[0] - pair) < 2)):
         return None
     return pair
+
+
+def _goes_one_way(resolution: Resolution) -> bool:
+    return len(resolution.targets) == 1 and not resolution.reason
 
 
 def _index_of(columns: Columns, address: int) -> int:

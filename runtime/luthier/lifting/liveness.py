@@ -64,6 +64,13 @@ class Liveness:
         block = self._block(index)
         return self._point(block, index - block.first)
 
+    def active_before(self, index: int) -> int:
+        """`Live.active_bits` of `live_before`, alone."""
+        block = self._block(index)
+        size, points = self._points(block)
+        at = 2 * size * (index - block.first)
+        return int.from_bytes(points[at : at + size], "little")
+
     def live_after(self, index: int) -> Live:
         """What is live just behind instruction `index`: for a call, when it has returned; for a branch, on any of its
         ways."""

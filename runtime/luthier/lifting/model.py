@@ -118,16 +118,17 @@ class PcReference:
     getpc: int
     """Instruction that reads the program counter."""
     low: int
-    """Instruction that adds the low half of the offset, as an immediate operand; -1 for kind "computed"."""
+    """Instruction that adds the low half of the offset, as an immediate operand; -1 for kinds "computed", "value"."""
     high: int
-    """Instruction that adds the high half and the carry; -1 for kind "computed"."""
+    """Instruction that adds the high half and the carry; -1 for kinds "computed", "value"."""
     target: int
-    """Virtual address; for kind "computed" that of the instruction after s_getpc_b64."""
-    kind: Literal["code", "pointer", "data", "computed"]
+    """Virtual address; for kinds "computed" and "value" that of the instruction after s_getpc_b64."""
+    kind: Literal["code", "pointer", "data", "computed", "value"]
     """"code": a lifted instruction; "pointer": a lifted function, whose address is not only jumped to but used as a
     value, and so stays that of the original; "data": anything else; "computed": the address feeds only arithmetic
     whose results go to jumps and calls listed in `LiftedKernel.direct_jumps`, so it need not be right after the code
-    moved."""
+    moved; "value": what was read goes where it cannot be followed, so it stays that of the original when the code
+    moves, and jumps to what is made of it are listed there too, or are calls by pointers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> 
     fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
     if target.unified_vgprs:
         fitting -= descriptor.agprs
+    sgpr_limit = target.sgpr_limit
     if asked is not None and asked.on_excess != "keep":
-        fitting = min(fitting, asked.vgpr_limit(lifted))
+        fitting, sgpr_limit = min(fitting, asked.vgpr_limit(lifted)), asked.sgpr_limit(lifted)
     limit = max(min(target.addressable_vgprs, fitting), descriptor.architected_vgprs)
     if named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
         # In a unified file these are AGPRs by another name. More VGPRs would move the AGPRs and part the two.
@@ -34,7 +35,7 @@ def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> 
     # A payload runs with upper bits of VGPR numbers that are 0.
     vgprs, limit = min(descriptor.architected_vgprs, target.named_vgprs), min(limit, target.named_vgprs)
     homes = 0 if asked is not None and asked.on_excess == "refuse" else _homes(lifted, limit)
-    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, target.sgpr_limit, limit, homes=homes)
+    budget = RegisterBudget(descriptor.usable_sgprs, vgprs, sgpr_limit, limit, homes=homes)
     if target.scalar_wait is None:
         return budget
     # What the application does not touch meets none of its instructions.

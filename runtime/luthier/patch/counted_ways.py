@@ -33,9 +33,9 @@ _UNCOUNTABLE = float("inf")
 class Place(NamedTuple):
     """Where a way can be counted."""
 
-    kind: Literal["within", "behind", "taken", "entry"]
+    kind: Literal["within", "behind", "taken", "entry", "called"]
     """Before any one instruction from `first` to `last`; behind instruction `first`; where its branch is taken; when
-    the hardware starts the kernel at entry number `first`."""
+    the hardware starts the kernel at entry number `first`; nowhere, since calls of function `first` are counted."""
     first: int
     last: int
 
@@ -62,6 +62,13 @@ class Ways:
     stretches: tuple[tuple[int, int, int], ...]
     """Node at which a stretch begins, and its first and last instruction; in the order of these."""
     chords: tuple[int, ...]
+    function: int
+
+    @cached_property
+    def entered_by_calls(self) -> int | None:
+        """The chord by which the function is entered, if that follows from how often it is called."""
+        places = ((chord, self.places[chord]) for chord in self.chords)
+        return next((chord for chord, place in places if place is not None and place.kind == "called"), None)
 
     @cached_property
     def _firsts(self) -> list[int]:
@@ -76,23 +83,51 @@ class Ways:
 
 
 def find_ways(
-    lifted: LiftedRepresentation, sites: Collection[int], *, lanes: bool, each: bool = False
+    lifted: LiftedRepresentation,
+    sites: Collection[int],
+    *,
+    lanes: bool,
+    each: bool = False,
+    called: Collection[int] = (),
 ) -> Iterator[Ways]:
     """The ways through each function that holds one of the sites.
 
     Args:
         lanes: whether active lanes are counted, not executions.
         each: whether every stretch is to be counted by itself.
+        called: functions that are entered as often as they are called (`known_callers`).
     """
-    maker = _Maker(lifted, lanes)
-    owners = {lifted.blocks[lifted.block_of[index]].function for index in sites}
+    maker = _Maker(lifted, lanes, called)
+    owners = _owners(lifted, sites)
     for number in sorted(owners):
         yield maker.make(lifted.functions[number], each=each)
 
 
+def known_callers(lifted: LiftedRepresentation, sites: Collection[int]) -> dict[int, list[int]]:
+    """Functions that are entered by calls alone, with these, by instruction: each call leads nowhere else, and is in a
+    function that holds one of the sites, as they do themselves."""
+    if lifted.unknown:
+        return {}
+    owners = _owners(lifted, sites)
+    found: dict[int, dict[int, None]] = {number: {} for number in owners if not lifted.functions[number].is_kernel}
+    for function in lifted.functions:
+        for call in function.calls:  # functions may share it
+            owner = lifted.blocks[lifted.block_of[call.index]].function
+            for callee in call.callees:
+                if call.known and owner in owners and len(call.callees) == 1 and callee in found:
+                    found[callee][call.index] = None
+                else:
+                    found.pop(callee, None)
+    return {number: [*calls] for number, calls in found.items() if calls}
+
+
+def _owners(lifted: LiftedRepresentation, sites: Collection[int]) -> set[int]:
+    return {lifted.blocks[lifted.block_of[index]].function for index in sites}
+
+
 class _Maker:
-    def __init__(self, lifted: LiftedRepresentation, lanes: bool) -> None:
-        self.lifted, self.lanes = lifted, lanes
+    def __init__(self, lifted: LiftedRepresentation, lanes: bool, entered_by_calls: Collection[int]) -> None:
+        self.lifted, self.lanes, self.entered_by_calls = lifted, lanes, entered_by_calls
         self.exec = lifted.effect_table.exec
         self.members = Counter(block.index for function in lifted.functions for block in function.blocks)
         self.called = {callee for function in lifted.functions for call in function.calls for callee in call.callees}
@@ -155,6 +190,7 @@ class _Maker:
             tuple(way.once for way in ways),
             tuple((at[first], first, last) for first, last in stretches),
             tuple(chords),
+            function.index,
         )
 
     def _stretches(self, block: BasicBlock) -> Iterator[tuple[int, int]]:
@@ -220,6 +256,8 @@ class _Maker:
             place = Place("within", first, last) if entering[entry] == 1 else None
             if function.is_kernel:
                 place = Place("entry", number, number)
+            elif function.index in self.entered_by_calls:
+                place = Place("called", function.index, function.index)
             found.append(_Way(outside, at[first], place, 1, function.is_kernel))
         return found
 
@@ -256,6 +294,8 @@ class _Maker:
                 uncounted += [ways[-1][:2]] if place is None else []
             for index, entry in enumerate(entries):
                 place = Place("entry", index, index) if function.is_kernel else None
+                if function.index in self.entered_by_calls:
+                    place = Place("called", function.index, function.index)
                 ways.append(_Way(outside, at[stretches[entry][0][0]], place, 1, function.is_kernel))
                 uncounted += [ways[-1][:2]] if place is None else []
             circle = closing(uncounted)
@@ -327,7 +367,7 @@ class _Maker:
 def _cost(way: _Way) -> float:
     if way.place is None:
         return _UNCOUNTABLE
-    if way.place.kind == "entry":
+    if way.place.kind in ("entry", "called"):
         return 0.0
     return way.heat * {"within": 1.0, "behind": _BEHIND_COST, "taken": _STUB_COST}[way.place.kind]
 

@@ -30,9 +30,10 @@ from luthier.patch.binding import RegisterBudget
 from luthier.patch.counted_ways import Place
 from luthier.patch.counter_code import CounterCode, Held
 from luthier.patch.counter_storage import Counter, NoRoom, Storage, store
-from luthier.patch.emission import BoundPayload
+from luthier.patch.emission import BoundPayload, join
 from luthier.patch.hazards import Seams
 from luthier.patch.layout import Zone
+from luthier.patch.neighbours import Neighbours, begins_with
 from luthier.patch.state import StatePlan
 from luthier.patch.wanted_counts import WantedCounts
 from luthier.patch.wave_ends import WaveEnd, find_ends
@@ -94,6 +95,8 @@ class HookUse:
     """Where launch state is, for them and for rows of waves."""
     alone: bool = False
     """Whether nothing but counters is spliced in: no hooks, no edits."""
+    edited: bool = False
+    """Whether instructions of the application are changed."""
 
 
 def cells_symbol(kernel: str) -> str:
@@ -402,7 +405,7 @@ class _Planner:
         """What gives counters to memory where waves end; the units used for it."""
         if not groups:
             return []
-        seams = Seams(self.lifted)
+        seams, neighbours = Seams(self.lifted), Neighbours(self.lifted, edited=self.hooks.edited)
         scalars, fresh = self._address_registers(storage)
         vectors = self._vectors(storage)
         used = mask_of((*vectors, scalars, scalars + 1, *EXEC, *VCC, SCC))
@@ -420,6 +423,10 @@ class _Planner:
                 if not payloads:
                     continue
                 payload, batch = min(payloads, key=lambda one: one[0].instructions)
+                point = end.at + (end.zone == Zone.BEHIND)
+                states = neighbours.before(point, end.at, begins_with(self.lifted.isa, payload.code))
+                if states:
+                    payload = join([self.code.assemble(states), payload])
                 unread &= batch.in_a_row
                 plan.splices.append(Splice(end.at, end.zone, payload))
                 lines = self._between

@@ -81,8 +81,8 @@ class _Seams:
         steps, time = [], _START
         for index in range(len(columns.opcode)):
             instance = instance_of(lifted.effect_table, native, columns, index)
-            takes = ticks(instance.opcode, instance.values())
-            steps.append(step_of(model, instance, index, time, takes, model.parts(instance.opcode)))
+            takes = ticks(instance.opcode, instance.values)
+            steps.append(step_of(model, instance, index, time, takes))
             time = Ticks(*(sum(both) for both in zip(time, takes, strict=True)))
         return steps, time
 

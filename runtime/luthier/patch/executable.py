@@ -45,6 +45,7 @@ def patch_executable(
     progress: Callable[[str], None] | None = None,
     strict: bool = False,
     hoist: bool | None = None,
+    most_stack: int | None = None,
 ) -> PatchedFile:
     """Instrument the kernels of every code object in an executable or a shared library of the host.
 
@@ -57,7 +58,7 @@ def patch_executable(
         kernels: patterns for names (`luthier.objects.names`); none is all.
         progress: called with each kernel's name before it is patched.
         strict: whether whatever cannot be done is an error, a code object that stays as it is included.
-        hoist: as of `patch_object`.
+        hoist, most_stack: as of `patch_object`.
 
     Raises:
         LuthierError: the file is no such program, none of its code objects could be instrumented, or one could not with
@@ -89,7 +90,9 @@ def patch_executable(
             skipped.append((object.name, "none of its kernels is asked for" if kernels else "it has no kernels"))
             continue
         try:
-            patched = patch_object(object, instrument, chosen, progress, strict=strict, hoist=hoist)
+            patched = patch_object(
+                object, instrument, chosen, progress, strict=strict, hoist=hoist, most_stack=most_stack
+            )
         except LuthierError as problem:
             if strict:
                 raise

@@ -26,15 +26,32 @@ ALIGNMENT = 16
 """Of frames, in bytes (AMDGPUUsage, "Non-Kernel Functions")."""
 
 
-def frame_place(lifted: LiftedRepresentation) -> int:
-    """Byte offset within a lane's private memory from which payloads may use it."""
-    return -(-lifted.kernel.private_segment_fixed_size // ALIGNMENT) * ALIGNMENT
+def frame_place(lifted: LiftedRepresentation, most_stack: int | None) -> int:
+    """Byte offset within a lane's private memory from which payloads may use it.
 
-
-def refusal(lifted: LiftedRepresentation) -> str:
-    """Why payloads of a kernel cannot have private memory; empty if they can."""
+    Args:
+        most_stack: as of `InstrumentationTask`.
+    """
+    own = lifted.kernel.private_segment_fixed_size
     if lifted.kernel.descriptor.uses_dynamic_stack:
-        return "how much private memory it uses itself is known only when it runs"
+        own += most_stack or 0
+    return -(-own // ALIGNMENT) * ALIGNMENT
+
+
+def refusal(lifted: LiftedRepresentation, most_stack: int | None) -> str:
+    """Why payloads of a kernel cannot have private memory; empty if they can.
+
+    Args:
+        most_stack: as of `InstrumentationTask`.
+    """
+    if lifted.kernel.descriptor.uses_dynamic_stack:
+        if most_stack is None:
+            return "how much private memory it uses itself is known only when it runs"
+        if most_stack < 0:
+            return f"its stack is said to have {most_stack} bytes"
+        most = lifted.target.scratch_per_lane(lifted.wave_size)
+        if frame_place(lifted, most_stack) >= most:
+            return f"a stack of {most_stack} bytes leaves none of the {most} that a lane can have"
     entry = lifted.index_at(lifted.kernel.entry)
     for index in _sets_flat_scratch(lifted):
         # What compilers begin kernels with gives it the value that it has.
@@ -151,7 +168,9 @@ class Spills:
         """Assembly after the payload."""
         if self._binding.frame is None:
             return []
-        return [*self._pointer, *self._access("load"), self._target.wait_for_loads]
+        # The payload's vector instructions may have written the pointer's register.
+        states = wait_states(hazard_model(self._target, self._wave_size).behind_vector_scalars)
+        return [*states, *self._pointer, *self._access("load"), self._target.wait_for_loads]
 
     def _access(self, what: str) -> list[str]:
         binding = self._binding

@@ -11,8 +11,6 @@ import numpy as np
 
 from luthier.isa import InstructionFlag
 from luthier.isa.hazard_model import hazard_model
-from luthier.isa.hazard_parties import KINDS
-from luthier.isa.registers import SGPRS, VCC, mask_of
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 
@@ -43,13 +41,6 @@ class Seams:
             matrix = lifted.code.flags & _MATRIX != 0
             if (matrix & (np.array(lifted.block_of) >= 0)).any():
                 self._matrices = [0, *np.cumsum(matrix).tolist()]
-        self._between_vectors = hazards.between_vectors
-        # By functions that are called, and by those that come back.
-        self._entered = {one.entry_block for one in lifted.functions[1:]}
-        self._entered |= {
-            call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None
-        }
-        self._fresh: dict[tuple[int, int], int] = {}
         self._same = self._matrices is None and not lifted.skipped and not lifted.index_mode and not lifted.vgpr_bits
 
     def at(self, point: int, index: int) -> Seam:
@@ -71,46 +62,6 @@ class Seams:
         on = f"s_set_gpr_idx_on m0, {indexed.known}"
         return ("s_set_gpr_idx_off", *self._waits(point, index)), (on,)
 
-    def fresh_scalars(self, point: int, index: int) -> int:
-        """SGPRs that vector instructions write right before a point, too late for others to read them at once, as a bit
-        set; all where that is not known.
-
-        Args:
-            point, index: as of `at`.
-        """
-        if not self._between_vectors:
-            return 0
-        written = self._fresh.get((point, index))
-        if written is None:
-            written = self._fresh[point, index] = self._written_by_vectors(point, index)
-        return written
-
-    @property
-    def for_fresh_scalars(self) -> tuple[str, ...]:
-        """Assembly before a payload that uses one of `fresh_scalars`."""
-        return wait_states(self._between_vectors)
-
-    def _written_by_vectors(self, point: int, index: int) -> int:
-        lifted = self._lifted
-        columns, table, is_vector = lifted.columns, lifted.effect_table, KINDS["VALU"].has
-        waiting = [(point, lifted.blocks[lifted.block_of[index]], self._between_vectors)]
-        written = 0
-        while waiting:
-            end, block, left = waiting.pop()
-            begin = max(block.first, end - left)
-            for at in range(begin, end):
-                number = columns.opcode[at]
-                if number < 0:
-                    return -1
-                if is_vector(lifted.isa.opcode(number)):
-                    written |= table.of(columns, at).writes & _SCALARS
-            if left := left - (end - begin):
-                before = [lifted.blocks[one] for one in block.predecessors]
-                if block.index in self._entered:
-                    return -1
-                waiting += [(one.last + 1, one, left) for one in before]
-        return written
-
     def _waits(self, point: int, index: int) -> tuple[str, ...]:
         lifted, matrices = self._lifted, self._matrices
         begin = lifted.blocks[lifted.block_of[index]].first
@@ -124,7 +75,6 @@ class Seams:
 
 
 _MATRIX = int(InstructionFlag.MATRIX)
-_SCALARS = mask_of((*SGPRS, *VCC))
 
 
 def wait_states(count: int) -> tuple[str, ...]:

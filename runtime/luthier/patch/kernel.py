@@ -17,6 +17,7 @@ from luthier.patch.address_map import AddressMap
 from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import entry_code
 from luthier.patch.layout import Zone
+from luthier.patch.moved import replacements
 from luthier.patch.placement import Calls, PcLiteral, Placement, calls_of
 from luthier.patch.pointers import dispatchers
 from luthier.patch.report import KernelReport, UnresolvedCall
@@ -104,19 +105,20 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)
     calls = calls_of(splicer)
     by_pointer = dispatchers(lifted)
+    replaced = replacements(lifted, splicer.edited.replaced)
     placed = Placement(
         lifted,
         splicer.indices,
         splicer.zones,
         sizes[splicer.numbers],
         entry,
-        splicer.edited.replaced,
+        {index: one.code for index, one in replaced.items()},
         calls,
         sizes[calls.bodies],
         by_pointer,
     )
     points = (splicer.indices + (splicer.zones == Zone.BEHIND))[splicer.disturbs]
-    words = placed.code(np.append(points, np.array(list(splicer.edited.replaced), np.int64)))
+    words = placed.code(np.append(points, np.array(list(replaced), np.int64)))
     symbols: dict[tuple[str, int, bool, int], list[NDArray[np.int64]]] = {}
     by_payload = np.argsort(splicer.numbers, kind="stable")
     ends = np.cumsum(np.bincount(splicer.numbers, minlength=len(splicer.payloads))).tolist()
@@ -140,6 +142,9 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         instructions += dispatcher.instructions
         for field in dispatcher.references:
             symbols.setdefault(field.key, []).append(np.array([place + field.offset]))
+    for index, replacement in replaced.items():
+        for field in replacement.references:
+            symbols.setdefault(field.key, []).append(np.array([placed.place_of(index) + field.offset]))
     for field in entry.references:
         symbols.setdefault(field.key, []).append(np.array([placed.entry_offset + field.offset]))
 

@@ -5,7 +5,10 @@ LLVM sees to that within the application and within a payload, and takes it of e
 before. So a payload begins by making the hardware forget what of its registers the application may have read so, and
 ends by doing that with what it has read so itself: what is overwritten, and waited for, no longer counts.
 
-Source: LLVM, GCNHazardRecognizer::fixVALUMaskWriteHazard.
+There, too, a vector instruction must not read at once what was written before a change of EXEC and behind it: a
+payload that changes EXEC ends with the same wait.
+
+Source: LLVM, GCNHazardRecognizer::fixVALUMaskWriteHazard, fixVALUPartialForwardingHazard.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Iterable
 
 from luthier.isa import Isa
 from luthier.isa.hazard_parties import KINDS, ROLES
-from luthier.isa.registers import SGPRS, VCC, VECTOR_MASK, UnitSet, mask_of
+from luthier.isa.registers import EXEC_MASK, SGPRS, VCC, VECTOR_MASK, UnitSet, mask_of
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.hazards.steps import instance_of
@@ -64,7 +67,15 @@ def behind(isa: Isa, code: bytes, restored: int) -> tuple[str, ...]:
     """
     columns = Columns(isa.decode(code))
     table = EffectTable(isa, isa.wave_size, VECTOR_MASK)
-    return _forget(isa.target.target, _read_by(isa, table, columns, range(len(columns.opcode))), restored)
+    lines = _forget(isa.target.target, _read_by(isa, table, columns, range(len(columns.opcode))), restored)
+    wait = isa.target.target.lane_mask_wait
+    if (
+        lines
+        or wait is None
+        or not any(table.of(columns, index).writes & EXEC_MASK for index in range(len(columns.opcode)))
+    ):
+        return lines
+    return (wait,)
 
 
 def _read_by(isa: Isa, table: EffectTable, columns: Columns, indices: Iterable[int]) -> int:

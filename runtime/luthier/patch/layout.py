@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,16 @@ class Layout:
     _onward: dict[tuple[int, int], tuple[int, int] | None] = field(default_factory=dict, compare=False)
     """What `next_hop` has found."""
 
+    @cached_property
+    def islands(self) -> Mapping[int, Mapping[int, int]]:
+        """Target slot -> slots of the pools that have an island for it, in the order of the code -> its position
+        there."""
+        found: dict[int, dict[int, int]] = {}
+        for slot, (_, targets) in sorted(self.pools.items()):
+            for position, target in enumerate(targets):
+                found.setdefault(target, {})[slot] = position
+        return found
+
     def island_offset(self, slot: int, position: int) -> int:
         """Byte offset of one hop; the first word of a pool is the jump over it."""
         return self.pools[slot][0] + 4 + 4 * position
@@ -73,7 +84,7 @@ def lay_out(
     sizes: NDArray[np.int64],
     before: NDArray[np.int64],
     alignment: Mapping[int, int],
-    branches: Sequence[Branch],
+    branches: Sequence[Branch] | NDArray[np.int64],
     no_pool: NDArray[np.bool_],
     lead: Mapping[int, int] | None = None,
 ) -> Layout:
@@ -83,7 +94,7 @@ def lay_out(
         sizes: [n] bytes of each slot, all that is spliced in included.
         before: [n] bytes of a slot that come before its instruction.
         alignment: slot -> bytes its start must be aligned to (function entries).
-        branches: what must reach its target.
+        branches: what must reach its target; in an array a row is one.
         no_pool: [n] slots that must directly follow the one before.
         lead: slot -> bytes to leave free before it.
 
@@ -91,7 +102,7 @@ def lay_out(
         PatchError: no placement found.
     """
     pool_targets: dict[int, list[int]] = {}
-    slots, targets, places = np.array(branches, np.int64).reshape(-1, 3).T
+    slots, targets, places = columns = np.asarray(branches, np.int64).reshape(-1, 3).T
     for _ in range(MAX_ROUNDS):
         start, pool_at, end = _place(sizes, alignment, pool_targets, lead or {})
         instruction = start + before
@@ -124,7 +135,8 @@ def lay_out(
             continue
         pools = {slot: (pool_at[slot], tuple(known)) for slot, known in pool_targets.items() if known}
         layout = Layout(start, instruction, pools, hops, end)
-        _check(layout, branches)
+        hopping = list(hops)
+        _check(layout, [Branch(*one) for one in columns[:, hopping].T.tolist()])
         return layout
     raise PatchError(f"no placement of branch islands found in {MAX_ROUNDS} rounds")
 
@@ -210,10 +222,13 @@ class _Chains:
 
 
 def _check(layout: Layout, branches: Sequence[Branch]) -> None:
-    """Follow every chain to its end: each hop must reach the next."""
+    """Follow every chain to its end: each hop must reach the next.
+
+    Args:
+        branches: those that have `Layout.hops`, in that order.
+    """
     sound: set[tuple[int, int]] = set()  # islands from which the target is reached
-    for number, first in layout.hops.items():
-        branch = branches[number]
+    for branch, first in zip(branches, layout.hops.values(), strict=True):
         here, hop = int(layout.instruction[branch.slot]) + branch.place, first
         there = int(layout.entry[branch.target])
         while True:
@@ -241,19 +256,18 @@ def next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, i
 
 
 def _find_next_hop(layout: Layout, slot: int, target: int, there: int) -> tuple[int, int] | None:
-    here = layout.island_offset(slot, layout.pools[slot][1].index(target))
+    islands = layout.islands[target]
+    here = layout.island_offset(slot, islands[slot])
     if _reaches(here, there):
         return None
-    direction = 1 if there > here else -1
-    candidates = [
-        (direction * offset, other)
-        for other, (offset, targets) in layout.pools.items()
-        if target in targets
-        and direction * offset > direction * here
-        and _reaches(here, offset + 4 * len(targets))
-        and _reaches(here, offset)
-    ]
-    if not candidates:
+    slots = list(islands)
+    number = slots.index(slot)
+    furthest = None
+    for other in slots[number + 1 :] if there > here else reversed(slots[:number]):
+        offset, targets = layout.pools[other]
+        if not (_reaches(here, offset) and _reaches(here, offset + 4 * len(targets))):
+            break
+        furthest = other
+    if furthest is None:
         raise PatchError(f"no island after byte {here} of the new code on the way to slot {target}")
-    furthest = max(candidates)[1]
-    return furthest, layout.pools[furthest][1].index(target)
+    return furthest, islands[furthest]

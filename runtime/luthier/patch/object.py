@@ -49,6 +49,7 @@ def patch_object(
     strict: bool = False,
     hoist: bool | None = None,
     solve_sums: bool = False,
+    most_stack: int | None = None,
 ) -> PatchedObject:
     """Instrument kernels of a code object.
 
@@ -64,6 +65,7 @@ def patch_object(
         hoist: whether hooks that do nothing but count become counts (`InstrumentationTask.hoist`); None: as usual.
         solve_sums: whether variables are read by `luthier.in_process.HereRun`, which adds what counters say
             (`InstrumentationTask.solve_sums`).
+        most_stack: bytes of stack that kernels with a dynamic one use at most (`InstrumentationTask.most_stack`).
 
     Raises:
         LuthierError: what `instrument` raises; the only kernel that was named cannot be lifted; with `strict`, the
@@ -90,6 +92,7 @@ def patch_object(
             continue
         task = InstrumentationTask(lifted)
         task.solve_sums = solve_sums
+        task.most_stack = most_stack
         if hoist is not None:
             task.hoist = hoist
         instrument(task)

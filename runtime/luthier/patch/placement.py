@@ -146,17 +146,14 @@ class Placement:
         from_instruction = np.where(behind, self.old_sizes[slot], -before[slot])
         from_instruction[order] += starts - starts[first][np.cumsum(first) - 1]
         call_at = from_instruction[calls.callers] + calls.places
-        self._calls = [
-            Branch(*one)
-            for one in zip(
-                slot[calls.callers].tolist(), body_slots[calls.callees].tolist(), call_at.tolist(), strict=True
-            )
-        ]
-        self._calls += [
+        dispatched = [
             Branch(slot, self._slot_at[entry], place)
             for slot, one in zip(dispatcher_slots.tolist(), by_pointer, strict=True)
             for place, entry in one.branches
         ]
+        called = np.stack([slot[calls.callers], body_slots[calls.callees], call_at], axis=1)
+        self._calls = np.concatenate([called, np.array(dispatched, np.int64).reshape(-1, 3)])
+        """A row is a `Branch`."""
         self.layout = self._lay_out(whole, before, len(body_slots) + len(stubs) + len(dispatcher_slots))
         self.payloads = self.layout.instruction[slot] + from_instruction
         self.bodies = self.layout.instruction[body_slots]
@@ -174,6 +171,10 @@ class Placement:
         if slot is None:
             raise PatchError("no instruction there", kernel=self.lifted.kernel.name, offset=address)
         return int(self.layout.entry[slot])
+
+    def place_of(self, index: int) -> int:
+        """Byte offset in the new code of an instruction that control reaches."""
+        return int(self.layout.instruction[self._slot_of[index]])
 
     @property
     def entry_offset(self) -> int:
@@ -260,7 +261,8 @@ class Placement:
             alignment[first] = ENTRY_ALIGNMENT if function.is_kernel else 4
             no_pool[first] = True
         lead = {self._slot_at[lifted.kernel.entry]: len(self._entry.code)}
-        branches = [*(Branch(jump.slot, jump.target) for jump in self._jumps), *self._calls]
+        jumps = np.array([(jump.slot, jump.target, 0) for jump in self._jumps], np.int64).reshape(-1, 3)
+        branches = np.concatenate([jumps, self._calls])
         try:
             return lay_out(whole, before, alignment, branches, no_pool, lead)
         except LuthierError as problem:
@@ -343,12 +345,19 @@ class Placement:
     def _words(self, place: int, destination: int) -> int:
         """The offset of a branch, in words."""
         words = (destination - place - 4) // 4
-        if words == 0x3F and self.lifted.target.offset_3f_bug:
+        self._check_words(words)
+        return words
+
+    def _check_words(self, words: int | NDArray[np.int64]) -> None:
+        """
+        Raises:
+            PatchError: an offset in words is one that the hardware cannot go by.
+        """
+        if self.lifted.target.offset_3f_bug and np.any(words == 0x3F):
             # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
             raise PatchError(
                 "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=self.lifted.kernel.name
             )
-        return words
 
     def write_calls(self, words: NDArray[np.uint32]) -> None:
         """Write the dispatchers, and the offsets of their branches and of the calls in payloads, which are written.
@@ -360,11 +369,14 @@ class Placement:
         for place, dispatcher in zip(self.dispatchers.tolist(), self._by_pointer, strict=True):
             code = np.frombuffer(dispatcher.code, "<u4")
             words[place // 4 : place // 4 + len(code)] = code
-        for number, call in enumerate(self._calls, start=len(self._jumps)):
-            place = int(layout.instruction[call.slot]) + call.place
-            hop = layout.hops.get(number)
-            to = int(layout.entry[call.target]) if hop is None else layout.island_offset(*hop)
-            words[place // 4] |= self._words(place, to) & 0xFFFF
+        slots, targets, places = self._calls.T
+        places, to = layout.instruction[slots] + places, layout.entry[targets]
+        for number, hop in layout.hops.items():
+            if number >= len(self._jumps):
+                to[number - len(self._jumps)] = layout.island_offset(*hop)
+        offsets = (to - places - 4) // 4
+        self._check_words(offsets)
+        words[places // 4] |= (offsets & 0xFFFF).astype(np.uint32)
 
     def literals(self) -> Iterator[PcLiteral]:
         """What is added to what s_getpc_b64 gave.
@@ -375,7 +387,7 @@ class Placement:
         lifted, code = self.lifted, self.lifted.code
         table_of = {number: table for table, one in enumerate(lifted.code_tables) for number in one.references}
         for number, reference in enumerate(lifted.pc_references):
-            if reference.kind == "computed":
+            if reference.low < 0:
                 continue
             fields = []
             for index in (reference.low, reference.high):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from luthier.counts import CELL_BYTES, Cell
 from luthier.hook_calls import PASSES_ON, HookCall, Insertion
+from luthier.isa.registers import AGPRS, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation, Liveness
+from luthier.patch.copies import holder
 from luthier.patch.layout import Zone
 from luthier.payload import Template
 from luthier.payload.plain import PlainCount
+
+_RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +31,15 @@ class Use:
     """Bit set of those units, without launch state, which is kept everywhere."""
     missing: str | None
     """The first register among its inputs and outputs that the kernel does not have, in words."""
-    immediates: tuple[int, ...] = ()
-    """The numbers of its own that each of its points has."""
+    immediates: tuple[tuple[int, int], ...] = ()
+    """Of the numbers of its own that each of its points has: the argument, and which word of it."""
     form: int = 0
     """The same of all uses with the same template and sources."""
+
+    @functools.cached_property
+    def renamed_sources(self) -> int:
+        """Bit set of the registers that inputs come from, but for those with a fixed place."""
+        return mask_of(map(holder, self.sources)) & _RENAMED
 
 
 def cell_of(call: HookCall, plain: PlainCount) -> Cell:
@@ -51,11 +61,15 @@ class Site(NamedTuple):
     use: Use
     zone: Zone | None
     """Where it is, seen from its instruction; None at the kernel's start."""
+    numbers: tuple[int, ...] = ()
+    """Its own, one for each of `Use.immediates`."""
 
     @classmethod
     def of(cls, number: int, insertion: Insertion, point: int, use: Use) -> Site:
         """An insertion's."""
-        return cls(number, insertion, insertion.at, point, use, _ZONES.get(insertion.place))
+        at, place, call, given = insertion
+        numbers = [((given and given[argument]) or call.sources[argument])[word] for argument, word in use.immediates]
+        return cls(number, insertion, at, point, use, _ZONES.get(place), tuple(numbers))
 
 
 _ZONES = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
@@ -82,7 +96,7 @@ def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> t
         # What the application reads later may not be what a hook reads now, where another one writes.
         read = site.use.reads
         if read and not changes:
-            read &= ~lifted.liveness.live_before(site.point).active_bits
+            read &= ~lifted.liveness.active_before(site.point)
         if read:
             reads[site.point] = reads.get(site.point, 0) | read
         if read or site.use.template.destinations:

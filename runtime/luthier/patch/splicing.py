@@ -18,6 +18,7 @@ from luthier.patch.budget import budget_of, named_registers
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
 from luthier.patch.edit_seams import with_waits
 from luthier.patch.emission import BoundPayload
+from luthier.patch.frame import frame_place, refusal
 from luthier.patch.hoisting import hoist, requests_of
 from luthier.patch.layout import Zone
 from luthier.patch.sites import Site, with_what_hooks_do
@@ -128,7 +129,7 @@ class Splicer:
         hooks = len(task.insertions)
         for number, one in enumerate(self.counting.direct):
             sites.append(Site(hooks + number, None, one.at, one.at, uses.counter(one.template), Zone.BEFORE))
-        self._payloads = Payloads(self.lifted)
+        self._payloads = Payloads(self.lifted, frame_place(self.lifted, task.most_stack))
         binder = Binder(
             self.lifted,
             self._payloads,
@@ -139,6 +140,7 @@ class Splicer:
             no_frame=self.state.no_frame,
             reserved=(self.counting.reserved, self.counting.reserved | self.state.reserved),
             outstanding=lambda: self._outstanding,
+            others=[(one.at + (one.zone == Zone.BEHIND), one.payload.code) for one in self.counting.splices],
         )
         bound = binder.bind(sites)
         self.starved = binder.starved
@@ -175,11 +177,9 @@ class Splicer:
     def _place(self, bound: Sequence[tuple[Site, int]], edits: Sequence[Edit]) -> None:
         """Payloads of hooks, instructions that are added and counters, each at its place."""
         payloads = self._payloads
-        self.entries = [
-            payloads.all[number].with_numbers(site.use.immediates) for site, number in bound if site.zone is None
-        ]
+        self.entries = [payloads.all[number].with_numbers(site.numbers) for site, number in bound if site.zone is None]
         spliced: list[_Placement] = [
-            (site.at, site.zone, number, site.use.immediates, True) for site, number in bound if site.zone is not None
+            (site.at, site.zone, number, site.numbers, True) for site, number in bound if site.zone is not None
         ]
         added: list[_Placement] = [
             (one.at, one.zone, payloads.add(one.payload), (), True) for one in self._added(edits)
@@ -212,7 +212,9 @@ class Splicer:
         change_lanes = next((site.point for site in sites if site.use.template.destinations & exec_mask), None)
         points = frozenset(site.point for site in sites)
         alone = not sites and not task.edits
-        hooks = HookUse(liveness, units, points, change_lanes, lambda: self._outstanding, self.state, alone)
+        hooks = HookUse(
+            liveness, units, points, change_lanes, lambda: self._outstanding, self.state, alone, bool(task.edits)
+        )
 
         def solvable(cell: Cell) -> bool:
             return task.solve_sums and only_added(cell.module, cell.variable, self.lifted.object.target)
@@ -249,7 +251,8 @@ class Splicer:
             written |= template.destinations
             frame |= template.stack is not None
         written |= self.edited.units
-        return plan_state(self.lifted, self.budget, states, written, frame=frame)
+        no_frame = refusal(self.lifted, task.most_stack) if frame else StatePlan.no_frame
+        return plan_state(self.lifted, self.budget, states, written, no_frame)
 
     def _added(self, edits: Sequence[Edit]) -> list[Splice]:
         """Instructions that tools add to the application's."""

@@ -21,7 +21,7 @@ from luthier.lifting import LiftedRepresentation
 from luthier.objects import KernelDescriptor
 from luthier.patch.binding import RegisterBudget
 from luthier.patch.copies import LANES, copy_text, lane_text, lane_unit, needs_spare, parallel_copy, unit_text
-from luthier.patch.frame import refusal, set_flat_scratch
+from luthier.patch.frame import set_flat_scratch
 from luthier.patch.hazards import waits_around_outputs
 from luthier.patch.scalar_reads import copies_settled
 from luthier.payload.launch_state import STATES
@@ -57,7 +57,11 @@ class StatePlan:
 
 
 def plan_state(
-    lifted: LiftedRepresentation, budget: RegisterBudget, states: Iterable[str], written: int, *, frame: bool = False
+    lifted: LiftedRepresentation,
+    budget: RegisterBudget,
+    states: Iterable[str],
+    written: int,
+    no_frame: str = StatePlan.no_frame,
 ) -> StatePlan:
     """Find places for launch state.
 
@@ -65,10 +69,9 @@ def plan_state(
         budget: the kernel's register files.
         states: names of `luthier.payload.launch_state.STATES`.
         written: bit set of the units that hooks give new values.
-        frame: whether payloads are to have private memory.
+        no_frame: why payloads are not to have private memory; empty if they are.
     """
     wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
-    no_frame = refusal(lifted) if frame else StatePlan.no_frame
     if not wanted and no_frame:
         return StatePlan(no_frame=no_frame)
     return _Planner(lifted, budget, written, no_frame).plan(wanted)

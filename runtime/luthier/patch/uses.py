@@ -113,7 +113,7 @@ class Uses:
         block_of, restrictions, uses = self._lifted.block_of, self._lifted.restrictions, self._of
         sites = []
         for number, insertion in enumerate(insertions):
-            index, place, call = insertion
+            index, place, call, _ = insertion
             if number in left_out:
                 self._refusals.leave_out(number, insertion, "sampled", "one of those that are sampled out")
                 continue
@@ -178,7 +178,7 @@ class Uses:
             sources.append(unit_of(call, source))
             registers.append(sources[-1])
         missing = self._missing_register((*registers, *(output.destination for output in template.outputs)))
-        immediates = tuple(call.sources[one.source.argument or 0][one.source.unit] for one in template.immediates)
+        immediates = tuple((one.source.argument or 0, one.source.unit) for one in template.immediates)
         form = self._form(template, tuple(sources))
         return Use(call, template, tuple(sources), mask_of(registers), missing, immediates, form)
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from luthier.isa.targets import TargetId
 from luthier.module import DeviceContents, LoadedModule
-from luthier.payload.codegen import parse_bitcode
-from luthier.payload.isolation import in_child
+from luthier.payload.codegen import text_of
+from luthier.payload.isolation import in_lasting_child
 from luthier.payload.kept import kept_numbers
 
 _NAME = r'(?:"[^"]+"|[\w.$-]+)'
@@ -53,7 +53,7 @@ def _additions(contents: DeviceContents) -> Mapping[str, int]:
     key = "only added", hashlib.sha256(contents.bitcode).hexdigest(), sorted(managed), symbols
 
     def look() -> dict[str, int]:
-        text = in_child(lambda: str(parse_bitcode(contents.bitcode)), "the tool's module")
+        text = in_lasting_child("the tool's module", text_of, contents.bitcode)
         return {symbol: int(is_only_added(text, symbol, managed=symbol in managed)) for symbol in symbols}
 
     return kept_numbers(key, look)

@@ -21,7 +21,7 @@ from luthier.payload.allowed import check_body
 from luthier.payload.calls import Intrinsic, Lowering, inline_assembly, intrinsics_called, lower_calls
 from luthier.payload.expressions import Expression, ExpressionInput, lower
 from luthier.payload.intrinsics import BUILT_IN
-from luthier.payload.isolation import in_child
+from luthier.payload.isolation import in_child, in_lasting_child
 from luthier.payload.launch_state import LAUNCH, STATES, replace_size_loads
 from luthier.payload.lds import NO_LDS, LdsLayout, lower_lds
 from luthier.payload.llvm import llvm
@@ -114,16 +114,25 @@ def _initialise_llvm() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def parse_bitcode(bitcode: bytes) -> llvm.ModuleRef:
+def parse_bitcode(bitcode: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
     """A fresh module.
 
     Raises:
         HookError: not bitcode, or of an LLVM newer than llvmlite's.
     """
     try:
-        return llvm.parse_bitcode(bitcode)
+        return llvm.parse_bitcode(bitcode, context)
     except RuntimeError as problem:
         raise HookError(f"cannot read the tool's bitcode with LLVM {llvm_version()}: {problem}") from problem
+
+
+def text_of(bitcode: bytes) -> str:
+    """A module's IR.
+
+    Raises:
+        HookError: as of `parse_bitcode`.
+    """
+    return str(parse_bitcode(bitcode, llvm.create_context()))
 
 
 def llvm_version() -> str:
@@ -408,12 +417,13 @@ def generate(
     Raises:
         HookError: anything the hook does that a payload cannot.
     """
-    _initialise_llvm()  # here, so that every child has it
+    added = {name: intrinsic for name, intrinsic in intrinsics.items() if BUILT_IN.get(name) is not intrinsic}
     definitions = _definitions(intrinsics, target.target, wave_size)
-    return in_child(
-        lambda: _generate(bitcode, hook, arguments, target, wave_size, managed, intrinsics, definitions, groups, lds),
-        f"hook {hook}",
-    )
+    given = bitcode, hook, arguments, str(target), wave_size, managed, added, definitions, groups, lds
+    if not added:
+        return in_lasting_child(f"hook {hook}", _generate, *given)
+    _initialise_llvm()
+    return in_child(lambda: _generate(*given), f"hook {hook}")  # another package's functions may not bear pickling
 
 
 def _definitions(intrinsics: Mapping[str, Intrinsic], target: Target, wave_size: int) -> dict[str, str | bytes]:
@@ -430,11 +440,14 @@ def _definitions(intrinsics: Mapping[str, Intrinsic], target: Target, wave_size:
     return texts
 
 
-def _link_definitions(module: llvm.ModuleRef, definitions: Mapping[str, str | bytes], called: set[str]) -> None:
+def _link_definitions(
+    module: llvm.ModuleRef, context: llvm.ContextRef, definitions: Mapping[str, str | bytes], called: set[str]
+) -> None:
     for name in sorted(called & definitions.keys()):
         text = definitions[name]
         try:
-            defined = llvm.parse_assembly(text) if isinstance(text, str) else llvm.parse_bitcode(text)
+            parse = llvm.parse_assembly if isinstance(text, str) else llvm.parse_bitcode
+            defined = parse(text, context)
             defined.triple, defined.data_layout = module.triple, module.data_layout
             module.link_in(defined)
         except RuntimeError as problem:
@@ -454,15 +467,18 @@ def _generate(
     bitcode: bytes,
     hook: str,
     arguments: Sequence[Argument],
-    target: TargetId,
+    target_name: str,
     wave_size: int,
     managed: frozenset[str],
-    intrinsics: Mapping[str, Intrinsic],
+    added: Mapping[str, Intrinsic],
     definitions: Mapping[str, str | bytes],
     groups: EveryWorkGroup | None,
     lds: LdsLayout,
 ) -> PayloadAssembly:
-    module = parse_bitcode(bitcode)
+    _initialise_llvm()
+    target, intrinsics = TargetId.parse(target_name), {**BUILT_IN, **added}
+    context = llvm.create_context()  # nothing is called otherwise because another hook was compiled before
+    module = parse_bitcode(bitcode, context)
     types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
     if len(types) != len(arguments):
         raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
@@ -490,9 +506,9 @@ def _generate(
     module.get_function(hook).linkage = "external"
 
     text, inputs = _wrapper(module, hook, types, arguments, attributes, groups)
-    wrapper = llvm.parse_assembly(text + "".join(storage))
+    wrapper = llvm.parse_assembly(text + "".join(storage), context)
     module.link_in(wrapper)
-    _link_definitions(module, definitions, intrinsics_called(function.name for function in module.functions))
+    _link_definitions(module, context, definitions, intrinsics_called(function.name for function in module.functions))
     for function in module.functions:
         if not function.is_declaration and function.name != "luthier.payload":
             function.linkage = "internal"
@@ -518,13 +534,13 @@ def _generate(
     missing = [line for line in sorted(lowering.declarations) if line.partition("@")[2].partition("(")[0] not in known]
     text = text[: match.start(1)] + body + text[match.end(1) :] + "\n".join(missing) + "\n"
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
     except RuntimeError as problem:
         raise HookError(f"hook {hook}: cannot lower its intrinsics: {problem}") from problem
     _optimise(module, machine)
     writes_every_lane = check_body(module, module.get_function("luthier.payload"), hook)
     text = _with_features(_without_unused_inputs(str(module)), target.target.stack_features)
-    assembly = machine.emit_assembly(llvm.parse_assembly(text))
+    assembly = machine.emit_assembly(llvm.parse_assembly(text, context))
     return PayloadAssembly(
         assembly,
         tuple(inputs),

@@ -170,6 +170,12 @@ class Inputs:
         return joined(parts).to(bits)
 
 
+def words_of(value: int, bits: int) -> tuple[int, ...]:
+    """The `Inputs.sources` that `Inputs.immediate` makes of a number of one or two words which it does not fold."""
+    low, high = value & 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF
+    return (low, high) if bits > 32 and high else (low,)
+
+
 def joined(parts: list[Expression]) -> Expression:
     """32-bit numbers as one, low part first."""
     bits = 32 * len(parts)

@@ -1,27 +1,97 @@
 """Run LLVM in a child process: what it cannot compile ends the process, and must not end the user's.
 
-LLVM answers code that it cannot select with `abort`, and errors of its backends with `exit`. A fork costs two
-milliseconds where compiling a hook takes fifty or more; the child inherits LLVM as it is, initialised.
+LLVM answers code that it cannot select with `abort`, and errors of its backends with `exit`. Loading it, and setting
+its code generator up, takes longer than compiling a hook; so one child lasts and does one hook after the other, and a
+new one comes in its place where it died. The process itself needs no LLVM.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import gc
 import os
 import pickle
 import signal
+import socket
+import sys
+import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from luthier.errors import HookError, LuthierError
-from luthier.payload.llvm import llvm
 
 T = TypeVar("T")
 
 _CAUSE = "LLVM ERROR: "
 
 
+class _Child:
+    """A child process that answers requests, one at a time, until it dies or `end` is called.
+
+    Args:
+        work: gives the answer to a request, or raises a `LuthierError`. Requests and answers are pickled.
+    """
+
+    def __init__(self, work: Callable[[Any], object]) -> None:
+        self._words = os.memfd_create("luthier-llvm", os.MFD_CLOEXEC)
+        ours, theirs = socket.socketpair()
+        with _llvm_at_rest():
+            self._pid = os.fork()
+            if self._pid == 0:
+                _serve(work, theirs, self._words)
+        theirs.close()
+        self._stream = ours.makefile("rwb")
+        ours.close()
+
+    def ask(self, request: object, what: str) -> Any:
+        """The answer to a request, or the `LuthierError` that the work raised. Where this raises, the child is gone.
+
+        Raises:
+            HookError: the child died, with what LLVM said.
+        """
+        try:
+            pickle.dump(request, self._stream)
+            self._stream.flush()
+            answer = pickle.load(self._stream)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            status, said = self.end()
+            raise HookError(f"{what}: LLVM cannot compile it: {_cause(said, status)}") from None
+        except BaseException:  # interrupted, or nothing that can be sent
+            self.end(kill=True)
+            raise
+        return answer
+
+    def end(self, *, kill: bool = False) -> tuple[int, str]:
+        """Wait for the child's end: its status, and what it said."""
+        if kill:
+            os.kill(self._pid, signal.SIGKILL)
+        self.let_go()
+        _, status = os.waitpid(self._pid, 0)
+        said = os.pread(self._words, 1 << 16, 0).decode(errors="replace")
+        os.close(self._words)
+        return status, said
+
+    def let_go(self) -> None:
+        """Close this end: the child ends as soon as nobody has it open."""
+        with contextlib.suppress(OSError):  # what it would still write
+            self._stream.close()
+
+
+def _llvm_at_rest() -> contextlib.AbstractContextManager[object]:
+    """While it holds, no other thread is inside LLVM or, where there are any, imports it: a child finds both in a
+    consistent state."""
+    if "llvmlite.binding" not in sys.modules and threading.active_count() == 1:
+        return contextlib.nullcontext()
+    from llvmlite.binding import ffi
+
+    lock: contextlib.AbstractContextManager[object] = ffi.lib._lock
+    return lock
+
+
 def in_child(work: Callable[[], T], what: str) -> T:
-    """The result of `work()`, computed in a forked child. It must import nothing: an import lock may be held.
+    """The result of `work()`, computed in a child of its own. Where there are other threads it must import nothing: an
+    import lock may be held.
 
     Args:
         work: uses LLVM; its result, or the `LuthierError` it raises, is pickled.
@@ -30,47 +100,92 @@ def in_child(work: Callable[[], T], what: str) -> T:
     Raises:
         HookError: the child died, with what LLVM said.
     """
-    words = os.memfd_create("luthier-llvm", os.MFD_CLOEXEC)
-    # With llvmlite's lock held, no other thread is inside LLVM: the child finds it in a consistent state. Nor can
-    # another child inherit this pipe's writing end.
-    with llvm.ffi.lib._lock:
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            _serve(work, writing, words)
-        os.close(writing)
-    status = None
-    try:
-        with os.fdopen(reading, "rb") as pipe:
-            answer = pipe.read()
-        _, status = os.waitpid(child, 0)
-        said = os.pread(words, 1 << 16, 0).decode(errors="replace")
-    finally:
-        os.close(words)
-        if status is None:  # interrupted
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-    if status != 0:
-        raise HookError(f"{what}: LLVM cannot compile it: {_cause(said, status)}")
-    result: T | LuthierError = pickle.loads(answer)
-    if isinstance(result, LuthierError):
-        raise result
-    return result
+    child = _Child(lambda _: work())
+    answer: T | LuthierError = child.ask(None, what)
+    child.end()
+    return _result(answer)
 
 
-def _serve(work: Callable[[], object], writing: int, words: int) -> None:
+_lasting: _Child | None = None
+_lock = threading.Lock()
+
+
+def in_lasting_child(what: str, function: Callable[..., T], *arguments: object) -> T:
+    """The result of `function(*arguments)`, computed in the child that lasts; all three must bear pickling.
+
+    Args and errors as of `in_child`.
+    """
+    global _lasting
+    request = function, arguments
+    with _lock:
+        child, _lasting = _lasting, None
+        if child is not None:
+            try:
+                answer: T | LuthierError = child.ask(request, what)
+            except HookError:  # perhaps of what it did before
+                child = None
+        if child is None:
+            child = _Child(_call)
+            answer = child.ask(request, what)
+        _lasting = child
+    return _result(answer)
+
+
+def end_lasting_child() -> None:
+    """End the child that lasts, if there is one."""
+    global _lasting
+    with _lock:
+        child, _lasting = _lasting, None
+        if child is not None:
+            child.end()
+
+
+def _forget() -> None:
+    """In a fork of this process: the child is not its own."""
+    global _lasting, _lock
+    _lock = threading.Lock()
+    if _lasting is not None:
+        _lasting.let_go()
+    _lasting = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _result(answer: T | LuthierError) -> T:
+    if isinstance(answer, LuthierError):
+        raise answer
+    return answer
+
+
+def _call(request: tuple[Callable[..., object], tuple[object, ...]]) -> object:
+    function, arguments = request
+    return function(*arguments)
+
+
+def _serve(work: Callable[[Any], object], connection: socket.socket, words: int) -> None:
     """The child's life; it does not return, and runs no handler of the parent's exit."""
     try:
-        os.dup2(words, 2)
-        result: object
-        try:
-            result = work()
-        except LuthierError as problem:
-            result = problem
-        answer = memoryview(pickle.dumps(result))
-        while answer:
-            answer = answer[os.write(writing, answer) :]
-        os._exit(0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
+        # Nobody must wait for an end of file because this process has the file, too.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        files = [fcntl.fcntl(own, fcntl.F_DUPFD, 4) for own in (nothing, nothing, words, connection.fileno())]
+        for number, own in enumerate(files):
+            os.dup2(own, number)
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        gc.freeze()  # what is there is the parent's: no page of it need be copied
+        with socket.socket(fileno=3).makefile("rwb") as stream:
+            while True:
+                try:
+                    request = pickle.load(stream)
+                except EOFError:
+                    os._exit(0)
+                try:
+                    answer = work(request)
+                except LuthierError as problem:
+                    answer = problem
+                pickle.dump(answer, stream)
+                stream.flush()
     except BaseException as problem:
         os.write(2, f"{_CAUSE}{problem!r}\n".encode())
     finally:

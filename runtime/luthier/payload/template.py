@@ -145,6 +145,14 @@ _WIDE_STORE = re.compile(r"_store_(?:dwordx[34]|b96|b128)\b")
 Wait States")."""
 _INDEXED = re.compile("movrel|gpr_idx")
 """Instructions through which registers are named by a number that is known only when they run."""
+_JOIN = re.compile(r"\S*BB\d+_\d+:")
+"""A label of LLVM's, where ways may join."""
+_SCALAR_READS_VCC = re.compile(r"[ \t]*s_(cbranch_vcc|(bit)?cmpk?\w*[ \t][^\n]*\bvcc|\w+[ \t][^\n,]*,[^\n]*\bvcc)")
+_SETTLES_VCC = {
+    32: re.compile(r"[ \t]*(s_wait_alu[^\n]*sa_sdst\(0\)|[sv]_\w+[ \t]+vcc_lo,)"),
+    64: re.compile(r"[ \t]*(s_wait_alu[^\n]*sa_sdst\(0\)|[sv]_\w+[ \t]+vcc,)"),
+}
+"""By lanes of a wave: behind it VCC is what one instruction wrote, or it was waited for."""
 _IDLE = re.compile(_WAIT.pattern + "|s_nop$|s_delay_alu$")
 
 
@@ -207,6 +215,8 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         raise HookError(f"hook {hook} writes registers and has several ways out; give it one")
     text = _MARKER.sub(lambda match: f"luthier_{match[1]}_{match[2]}_{match[3]}:", text)
     text = _MARKER_AT_LABEL.sub(r"\1\ts_nop 0\n", text)
+    if isa.target.target.scalar_wait is not None:
+        text = _with_scalar_waits(text, isa.target.target.scalar_wait, isa.wave_size)
     assembly = _assemble(text, hook, isa)
     if not payload.ordered and not _gives_registers(assembly.instructions, isa):
         # LLVM ends functions by waits. Nobody need wait for what gives nothing back.
@@ -277,6 +287,29 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         payload.plain,
         payload.lds,
     )
+
+
+def _with_scalar_waits(text: str, wait: str, wave_size: int) -> str:
+    """With a wait where LLVM may have left one out (GFX12).
+
+    Where ways join and VCC was written by a scalar instruction on one and by a vector instruction on another, LLVM 22
+    forgets both at a scalar instruction that reads it (AMDGPUWaitSGPRHazards: ``VCCHazard = None``); hardware waits
+    there for vector instructions alone.
+
+    Args:
+        wait: for results of scalar instructions.
+    """
+    lines, joined = [], False
+    for line in text.splitlines(keepends=True):
+        if _JOIN.match(line):
+            joined = True
+        elif joined and _SCALAR_READS_VCC.match(line):
+            lines.append(f"\t{wait}\n")
+            joined = False
+        elif _SETTLES_VCC[wave_size].match(line):
+            joined = False
+        lines.append(line)
+    return "".join(lines)
 
 
 def _assemble(text: str, hook: str, isa: Isa) -> Assembly:

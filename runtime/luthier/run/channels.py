@@ -16,10 +16,10 @@ from luthier.channels.drain import Sink
 from luthier.channels.layout import Kind, Mode
 from luthier.errors import LuthierError
 from luthier.observation import LiveChannel
-from luthier.patch.companion import VariableBlock
 from luthier.run.sessions import Session
 
 if TYPE_CHECKING:
+    from luthier.patch.companion import VariableBlock
     from luthier.run.tables import TableWriter
 
 Tell = Callable[[str], None]

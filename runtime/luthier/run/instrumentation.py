@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from luthier.errors import DeviceError, LuthierError, ObjectError, ToolError
 from luthier.objects import CodeObject
 from luthier.observation import Launch, LiveChannel, LoadedObject
-from luthier.patch.pointers import ORIGINAL
 from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
-from luthier.run.patching import Asked, Patched, Patcher
+from luthier.run.patching import Asked, Patched, Patcher, most_private
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
@@ -269,7 +268,7 @@ class Instrumentation:
         reply.string(patched.companion.data).number(len(patched.companion.blocks))
         for block in patched.companion.blocks:
             reply.text(block.symbol)
-        return reply
+        return reply.number(most_private(kernel, patched))
 
     def _launch(self, session: Session, request: Reader) -> bool:
         gpu, row, number, chosen = (request.number() for _ in range(4))
@@ -297,6 +296,8 @@ class Instrumentation:
                 self._call(tool, tool.at_kernel_end, launch)
 
     def _loaded(self, session: Session, request: Reader) -> None:
+        from luthier.patch.pointers import ORIGINAL  # there since it was patched
+
         number, delta, original_delta = request.number(), request.number(), request.number()
         addresses = [request.number() for _ in range(request.number())]
         if number >= len(session.kernels):

@@ -16,24 +16,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from luthier.cache import cache_root
 from luthier.channels import describe
 from luthier.counts import Cell, KernelCounters
+from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import LuthierError, ToolError
-from luthier.lifting import lift
 from luthier.module import Hook, LoadedModule
-from luthier.objects import CodeObject
+from luthier.objects import CodeObject, Kernel, load_object
 from luthier.patch import KernelReport, Refusal, RefusedError, UnresolvedCall
-from luthier.patch.companion import Companion, VariableBlock, cell_modules, patch_task
 from luthier.store import Store
-from luthier.task import InstrumentationTask
 from luthier.tool import Share, ToolGroup
+
+if TYPE_CHECKING:
+    from luthier.patch.companion import Companion, VariableBlock
+    from luthier.task import InstrumentationTask
 
 _ROOT = Path(__file__).parents[1]
 _MODULES = ("task", "hook_calls", "arguments", "points", "edits", "counts", "wave_counts")
 _SOURCES = ("isa", "lifting", "module", "objects", "patch", "payload", "run")
+
+
+MOST_ASKED = 4096
+"""Bytes of stack beyond a kernel's fixed private memory that launches may ask for, where hooks have theirs above it."""
+MOST_STACK = MOST_ASKED + DYNAMIC_STACK
+"""Bytes that the stack may then have: virtual devices give more than launches ask for."""
+_ANY = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,15 @@ class Patched:
     """It was found on disk."""
     skipped: bool = False
     """It was not to be instrumented."""
+
+
+def most_private(kernel: Kernel, patched: Patched) -> int:
+    """The largest private memory of a lane, in bytes, with which a launch may run a kernel instrumented."""
+    if not kernel.uses_dynamic_stack or patched.companion is None:
+        return _ANY
+    after = load_object(patched.companion.data).kernels[kernel.name]
+    own = kernel.private_segment_fixed_size
+    return own + MOST_ASKED if after.private_segment_fixed_size > own else _ANY
 
 
 @functools.cache
@@ -122,9 +140,13 @@ class Patcher:
             return found
 
     def _patch(self, object: CodeObject, kernel: str, digest: str) -> Patched:
+        from luthier.lifting import lift  # not needed where nothing is launched
+        from luthier.task import InstrumentationTask
+
         try:
             task = InstrumentationTask(lift(object, kernel))
             task.solve_sums = True
+            task.most_stack = MOST_STACK
             if self._hoist is not None:
                 task.hoist = self._hoist
             shares = self.tools.instrument_each(task)
@@ -154,12 +176,16 @@ class Patcher:
             kept = self._store.get([key]).get(key)
             if kept is not None:
                 return self._read(kept, object, task)
+        from luthier.patch.companion import patch_task
+
         companion = patch_task(object, task, self.block_of)
         if self._store is not None and key is not None:
             self._store.put({key: _written(companion, task)})
         return Patched(companion, "", companion.report.kernels[0])
 
     def _read(self, kept: bytes, object: CodeObject, task: InstrumentationTask) -> Patched:
+        from luthier.patch.companion import Companion, cell_modules
+
         size = int.from_bytes(kept[:8], "little")
         head = json.loads(kept[8 : 8 + size])
         fields: dict[str, Any] = head["report"]
@@ -182,6 +208,8 @@ class Patcher:
 
     def block_of(self, module: LoadedModule) -> VariableBlock:
         """Where the module's variables are. Its symbol is the same in every run."""
+        from luthier.patch.companion import VariableBlock
+
         block = self._blocks.get(id(module))
         if block is None:
             if any(variable.storage.pointers for variable in module.variables.values()):

@@ -199,6 +199,8 @@ def _serve(
             made = tools.get() if isinstance(tools, Later) else tools
         finally:
             imported.set()
+        if made is not None:
+            import luthier.patch.companion  # before a launch waits for it  # noqa: F401
         Service(devices, made, executed).serve(listener)
     except LuthierError as problem:
         print(f"luthier run: error: {problem}", file=sys.stderr)

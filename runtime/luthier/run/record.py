@@ -214,7 +214,7 @@ def _sites(
     rows: list[tuple[int, str, str | None, str | None, str, str | None, str | None]] = []
     for tool, share in zip(tools, shares, strict=True):
         for number in share.hooks:
-            at, place, call = task.insertions[number]
+            at, place, call, _ = task.insertions[number]
             refusal = refused.get(number)
             status = "refused" if whole or refusal else "patched"
             kind, reason = (refusal.kind, refusal.message) if refusal else (None, whole or None)

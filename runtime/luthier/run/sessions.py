@@ -20,12 +20,12 @@ from luthier.counts import MissingSums
 from luthier.module import LoadedModule
 from luthier.objects import CodeObject, Kernel
 from luthier.observation import Launch, LiveChannel, LiveVariable
-from luthier.patch.companion import Companion, VariableBlock
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
 from luthier.run.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
+    from luthier.patch.companion import Companion, VariableBlock
     from luthier.run.events import EventLog
 
 ROWS = 1 << 16

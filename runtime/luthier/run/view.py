@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from luthier.counts import KernelCounts
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
 from luthier.observation import LiveChannel, LiveVariable
 from luthier.patch import by_kind
-from luthier.patch.companion import Companion
 from luthier.run.patching import Patched, digest_of
 from luthier.run.sessions import Session
+
+if TYPE_CHECKING:
+    from luthier.patch.companion import Companion
 
 
 @dataclass(frozen=True)

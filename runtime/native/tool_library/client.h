@@ -29,6 +29,7 @@ struct Answer {
   std::string symbol;               // of the kernel's descriptor
   std::string object;               // the patched one; empty: the original runs
   std::vector<std::string> blocks;  // symbols of the blocks of variables that it refers to
+  uint64_t most_private = 0;        // bytes a lane that a launch may ask for to run it
 };
 
 // A block: a file of memory with its initial contents.

@@ -56,9 +56,18 @@ bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selecti
       .second;
 }
 
-std::pair<uint64_t, bool> Kernel::launched(const hsa_kernel_dispatch_packet_t &packet, Client &client) {
+// Whether the stack that a launch asks for ends where hooks have theirs.
+bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const {
+  if (packet.private_segment_size <= most_private)
+    return true;
+  faults.tell(name + ": launches with more than " + std::to_string(most_private) +
+              " bytes of private memory a lane run as they are: hooks have theirs above that");
+  return false;
+}
+
+std::pair<uint64_t, bool> Kernel::launched(const hsa_kernel_dispatch_packet_t &packet, Client &client, Faults &faults) {
   const uint64_t number = client.ledger().launched(row);
-  return {number, is_chosen(packet, client.selection(), number)};
+  return {number, is_chosen(packet, client.selection(), number) && has_room(packet, faults)};
 }
 
 void Kernel::substitute(hsa_kernel_dispatch_packet_t &packet) const {
@@ -272,6 +281,8 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
     kernel.more_private = size(HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE);
     client_.loaded(answer.row, loaded_around(patched).delta, loaded.delta, blocks);
     kernel.executable = executable;
+    kernel.most_private = answer.most_private;
+    kernel.name = answer.name;
     kernel.patched = patched;
   } catch (...) {
     if (reader.handle)

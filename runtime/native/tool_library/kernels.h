@@ -34,17 +34,20 @@ private:
 class Kernel {
 public:
   // Counts a launch; its number, and whether it is to run instrumented.
-  std::pair<uint64_t, bool> launched(const hsa_kernel_dispatch_packet_t &packet, Client &client);
+  std::pair<uint64_t, bool> launched(const hsa_kernel_dispatch_packet_t &packet, Client &client, Faults &faults);
   // Lets the packet launch the patched kernel.
   void substitute(hsa_kernel_dispatch_packet_t &packet) const;
 
   uint64_t row = ~0ull;  // in the ledger; a number that is too large if there is none
   uint64_t patched = 0;  // kernel object, 0 if there is none
   uint32_t more_private = 0, more_group = 0;  // bytes that the patched one needs beyond the original
+  uint64_t most_private = 0;                 // that a launch may ask for: hooks have theirs above it
+  std::string name;
   hsa_executable_t executable{};             // the patched one
 
 private:
   bool is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selection &selection, uint64_t number);
+  bool has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const;
 
   std::mutex mutex_;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint16_t, uint16_t, uint16_t>> grids_;

@@ -130,7 +130,7 @@ void take_turn(QueueState &state, Kernel &kernel, const void *original, std::vec
   Client &client = library->client;
   Turn *turn = nullptr;
   try {
-    const auto [number, chosen] = kernel.launched(packet, client);
+    const auto [number, chosen] = kernel.launched(packet, client, library->faults);
     Turn &mine = library->turn(state.gpu);
     mine.begin(kernel.row, number);
     turn = &mine;
@@ -188,7 +188,7 @@ void write_all(QueueState &state, const char *originals, uint64_t count, Writer 
     std::memcpy(&packet, originals + index * kPacket, kPacket);
     if (is_dispatch(originals + index * kPacket)) {
       Kernel &kernel = *state.find(packet.kernel_object);
-      const auto [number, chosen] = kernel.launched(packet, client);
+      const auto [number, chosen] = kernel.launched(packet, client, library->faults);
       if (chosen)
         kernel.substitute(packet);
       record(state, kernel, number, chosen, packet);

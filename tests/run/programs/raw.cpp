@@ -1,84 +1,15 @@
 // HSA without HIP: a grid that is no multiple of its work-group, barriers on signals, an error of a queue.
-#include <hsa/hsa.h>
-#include <hsa/hsa_ext_amd.h>
-
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fcntl.h>
-#include <initializer_list>
-
-#define CHECK(call)                                                                                                    \
-  do {                                                                                                                 \
-    if (const hsa_status_t status = (call); status != HSA_STATUS_SUCCESS) {                                           \
-      std::printf("line %d: status %#x\n", __LINE__, status);                                                         \
-      std::exit(2);                                                                                                    \
-    }                                                                                                                  \
-  } while (0)
-
-static hsa_agent_t host, gpu;
-static hsa_amd_memory_pool_t pool;
-static std::atomic<int> problem{0};
-
-static hsa_status_t find_agent(hsa_agent_t agent, void *) {
-  hsa_device_type_t type;
-  CHECK(hsa_agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type));
-  (type == HSA_DEVICE_TYPE_GPU ? gpu : host) = agent;
-  return HSA_STATUS_SUCCESS;
-}
-
-static hsa_status_t find_pool(hsa_amd_memory_pool_t found, void *) {
-  uint32_t flags = 0;
-  CHECK(hsa_amd_memory_pool_get_info(found, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &flags));
-  if (flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT)
-    pool = found;
-  return HSA_STATUS_SUCCESS;
-}
-
-template <typename T> static T *allocate(size_t count) {
-  T *place = nullptr;
-  CHECK(hsa_amd_memory_pool_allocate(pool, count * sizeof(T), 0, reinterpret_cast<void **>(&place)));
-  CHECK(hsa_amd_agents_allow_access(1, &gpu, nullptr, place));
-  std::memset(place, 0, count * sizeof(T));
-  return place;
-}
-
-// Puts a packet into the queue: the header last.
-static void submit(hsa_queue_t *queue, const void *packet, uint8_t type) {
-  const uint64_t index = hsa_queue_add_write_index_relaxed(queue, 1);
-  char *place = static_cast<char *>(queue->base_address) + index % queue->size * 64;
-  std::memcpy(place + 4, static_cast<const char *>(packet) + 4, 60);
-  const uint32_t setup = *(static_cast<const uint16_t *>(packet) + 1);
-  __atomic_store_n(reinterpret_cast<uint32_t *>(place), setup << 16 | type | 1 << HSA_PACKET_HEADER_BARRIER,
-                   __ATOMIC_RELEASE);
-  hsa_signal_store_relaxed(queue->doorbell_signal, index);
-}
-
-static void wait_for(hsa_signal_t signal) {
-  hsa_signal_wait_scacquire(signal, HSA_SIGNAL_CONDITION_LT, 1, UINT64_MAX, HSA_WAIT_STATE_BLOCKED);
-}
+#include "hsa_program.h"
 
 int main(int, char **arguments) {
-  CHECK(hsa_init());
-  CHECK(hsa_iterate_agents(find_agent, nullptr));
-  CHECK(hsa_amd_agent_iterate_memory_pools(host, find_pool, nullptr));
-  hsa_code_object_reader_t reader;
-  hsa_executable_t executable;
-  CHECK(hsa_code_object_reader_create_from_file(open(arguments[1], O_RDONLY), &reader));
-  CHECK(hsa_executable_create_alt(HSA_PROFILE_FULL, HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT, nullptr, &executable));
-  CHECK(hsa_executable_load_agent_code_object(executable, gpu, reader, nullptr, nullptr));
-  CHECK(hsa_executable_freeze(executable, nullptr));
+  const hsa_executable_t executable = load(arguments[1]);
   hsa_executable_symbol_t symbol;
   CHECK(hsa_executable_get_symbol_by_name(executable, "mark.kd", &gpu, &symbol));
   hsa_kernel_dispatch_packet_t packet{};
   uint32_t kernarg_size = 0;
   CHECK(hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &packet.kernel_object));
   CHECK(hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE, &kernarg_size));
-  hsa_queue_t *queue = nullptr;
-  CHECK(hsa_queue_create(gpu, 256, HSA_QUEUE_TYPE_MULTI,
-                         [](hsa_status_t status, hsa_queue_t *, void *) { problem = status; }, nullptr, UINT32_MAX,
-                         UINT32_MAX, &queue));
+  hsa_queue_t *queue = make_queue();
 
   const uint32_t nx = 100, ny = 7, nz = 3;
   int *out = allocate<int>(nx * ny * nz), *count = allocate<int>(1);

@@ -190,7 +190,7 @@ class Code:
 
     def goes_on(self, record: int) -> bool:
         """Whether the next record is what follows an instruction, and nothing else."""
-        return bool(self._stops[np.searchsorted(self._stops, record)] != record)
+        return bool(self._stops[self._stops.searchsorted(record)] != record)
 
     def record_at(self, address: int) -> int | None:
         """The record of the instruction at a virtual address."""

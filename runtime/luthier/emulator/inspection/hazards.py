@@ -26,8 +26,9 @@ from luthier.errors import EmulationError
 from luthier.isa.hazard_model import Rule, Ticks, hazard_model, ticks
 from luthier.isa.registers import UnitSet
 from luthier.lifting.hazards.findings import lacking
+from luthier.lifting.hazards.parties import Taking, opcodes_of
 from luthier.lifting.hazards.state import EMPTY, Entry, Machine, State
-from luthier.lifting.hazards.steps import Step, instance_of, step_of
+from luthier.lifting.hazards.steps import Step, known_fields
 from luthier.objects.source import SourceLocation, in_source
 
 HAZARDS = "hazards"
@@ -93,6 +94,18 @@ class _Hit(NamedTuple):
     needed: int
 
 
+class _Shared(NamedTuple):
+    """What instructions of one opcode have in common in one code."""
+
+    ends: bool
+    """They end waves."""
+    own: Ticks | None
+    """They take; None: each as long as it says."""
+    taking: Taking
+    """What they may stand for, in rules that the code may break."""
+
+
+_START = Ticks(0, 0, 0)
 _NUMBERS = itertools.count(1)
 
 
@@ -108,10 +121,11 @@ class HazardAutomaton:
         target = code.isa.target
         self._model = hazard_model(target.target, code.isa.wave_size, target.xnack is not False)
         self._machine = Machine(self._model)
-        self._opcodes = {number for part in code.parts for number in np.unique(part.opcode).tolist() if number >= 0}
+        self._opcodes = {number for part in code.parts for number in part.opcode.tolist()} - {-1}
         self._rules = self._met()
-        self._parts: dict[int, list[tuple[int, str]]] = {}
-        """By opcode number: rules that this code may break, and fields."""
+        self._known = opcodes_of(self._model, code.isa)
+        self._shared: dict[int, _Shared] = {}
+        """By opcode number."""
         self._decoded = decoded(code)
         self._steps: dict[int, Step | None] = {}
         self._states: list[State] = [EMPTY]
@@ -186,7 +200,7 @@ class HazardAutomaton:
             self._opcodes |= new
             if new and not self._met() <= self._rules:
                 self._rules = self._met()
-                self._parts.clear()
+                self._shared.clear()
                 changed = set(range(self._code.count))
             for record in changed:
                 self._next.pop(record, None)
@@ -253,15 +267,24 @@ class HazardAutomaton:
         place = self._decoded.place(record)
         if place is None:
             return None
-        instance = instance_of(self._decoded.table, place.native, place.columns, place.at)
-        if instance.opcode.pseudo.startswith("S_ENDPGM"):
+        columns, native, index = place
+        number = columns.opcode[index]
+        shared = self._shared.get(number)
+        if shared is None:
+            shared = self._shared[number] = self._share(number)
+        if shared.ends:
             return None
-        own = ticks(instance.opcode, instance.values())
-        parts = self._parts.get(instance.opcode.number)
-        if parts is None:
-            all_parts = self._model.parts(instance.opcode)
-            parts = self._parts[instance.opcode.number] = [place for place in all_parts if place[0] in self._rules]
-        return step_of(self._model, instance, record, Ticks(0, 0, 0), own, parts)
+        own = shared.own or ticks(self._code.isa.opcode(number), columns.values(index))
+        does = known_fields(self._known, self._decoded.table, native, columns, index, shared.taking)
+        return Step(record, _START, own, *does)
+
+    def _share(self, number: int) -> _Shared:
+        opcode = self._code.isa.opcode(number)
+        return _Shared(
+            opcode.pseudo.startswith("S_ENDPGM"),
+            None if opcode.pseudo == "S_NOP" else ticks(opcode, [0]),
+            self._known.taking_of(number, self._rules),
+        )
 
     def _met(self) -> frozenset[int]:
         """Rules that the code may break: of others there is nothing to know."""

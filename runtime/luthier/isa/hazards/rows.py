@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from luthier.isa.hazard_parties import KINDS, MAY_PLAY, ROLES, Role
+from luthier.isa.hazard_parties import MAY_PLAY, ROLES, Role
 from luthier.isa.opcodes import Opcode
 from luthier.isa.targets import Target
 
@@ -20,10 +20,10 @@ class Party(NamedTuple):
     role: str = ""
     """Which of their registers: a key of `ROLES`."""
 
-    def may_be(self, opcode: Opcode) -> bool:
-        """Whether instructions of this opcode may be it."""
+    def may_play(self, opcode: Opcode) -> bool:
+        """Whether instructions of this opcode, if they are of the kind, may have such registers."""
         may_play = MAY_PLAY.get(self.role)
-        return KINDS[self.kind].has(opcode) and (may_play is None or may_play(opcode))
+        return may_play is None or may_play(opcode)
 
     @property
     def units(self) -> Role:

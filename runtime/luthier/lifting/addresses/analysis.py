@@ -36,7 +36,7 @@ from luthier.lifting.addresses.values import (
 )
 from luthier.lifting.code.explore import Resolution
 from luthier.lifting.code.graph import Graph, reach
-from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, register_lists
 from luthier.lifting.instructions.semantics import Control
 
 GETPC_SIZE = 4
@@ -52,8 +52,8 @@ class FunctionAddresses:
     references: set[Reference] = field(default_factory=set)
     computed: set[int] = field(default_factory=set)
     """s_getpc_b64 whose value is changed in ways other than adding two literals."""
-    escapes: dict[int, int] = field(default_factory=dict)
-    """s_getpc_b64 -> an instruction that uses its unfinished value in a way that is not understood."""
+    escapes: set[int] = field(default_factory=set)
+    """s_getpc_b64 whose unfinished value is used in a way that is not understood."""
     values: set[int] = field(default_factory=set)
     """s_getpc_b64 whose finished address goes elsewhere than to jumps: as a value, perhaps into memory."""
     clobbers: int = 0
@@ -71,12 +71,14 @@ class World:
         slot_value: address of a 64-bit word in memory -> code address it is certain to hold at run time, or None.
         table: address in memory -> address and size of the constant object of code addresses it is in, or None.
         is_code: whether an address is in executable code.
+        filled: addresses in the code that the loader writes to: what stands there says nothing.
     """
 
     clobbers: Callable[[int | None], int]
     slot_value: Callable[[int], int | None]
     table: Callable[[int], tuple[int, int] | None]
     is_code: Callable[[int], bool]
+    filled: frozenset[int] = frozenset()
 
 
 class Part(NamedTuple):
@@ -109,9 +111,7 @@ class AddressAnalysis:
         self.effects = effects
         self.world = world
         self._starts = [node.first for node in graph.nodes]
-        self._operations = Operations(
-            columns, table.isa.register_first_unit.tolist(), table.isa.register_unit_count.tolist()
-        )
+        self._operations = Operations(columns, *register_lists(table.isa), world.filled)
         self._native = table.code(columns)
         opcodes = [table.opcode(number) for number in columns.opcodes]
         computed = bool((columns.code.opcode < 0).any()) or any(one.special in _ANY_VECTOR for one in opcodes)
@@ -251,8 +251,8 @@ class AddressAnalysis:
         # A low half that no add of a high half follows is only right if nothing retargets it.
         found.values = {getpc for getpc, place in notes.other_uses if not self._leaves_at(place)}
         found.computed = notes.computed | {getpc for low, getpc in notes.low_adds.items() if low not in finished}
-        for getpc, index in notes.raw_uses + [use for use in notes.other_uses if use[0] in found.computed]:
-            found.escapes.setdefault(getpc, index)
+        found.escapes = {getpc for getpc, _ in notes.raw_uses}
+        found.escapes |= {getpc for getpc, _ in notes.other_uses if getpc in found.computed}
         return found
 
     def _leaves_at(self, address: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TypeAlias
 
 from luthier.isa import OperandKind
@@ -39,10 +39,17 @@ _TRUTH = (frozenset([Const(1)]), frozenset([Const(0)]))
 
 
 class Operations:
-    """The effect of scalar operations on a `State`."""
+    """The effect of scalar operations on a `State`.
 
-    def __init__(self, columns: Columns, first_unit: list[int], unit_count: list[int]) -> None:
+    Args:
+        filled: addresses in the code that the loader writes to.
+    """
+
+    def __init__(
+        self, columns: Columns, first_unit: list[int], unit_count: list[int], filled: Container[int] = ()
+    ) -> None:
         self.columns = columns
+        self.filled = filled
         self.first_unit = first_unit
         self.unit_count = unit_count
 
@@ -107,6 +114,8 @@ class Operations:
                 return None
             return state[unit + half]
         if columns.code.operand_kind[position] == int(OperandKind.EXPRESSION):
+            return None
+        if columns.address[index] + columns.size[index] - 4 in self.filled:  # where a literal is
             return None
         return frozenset([Const(columns.value[position] >> (32 * half) & MASK32)])
 

@@ -115,6 +115,8 @@ class Text:
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
         self.relocations = {relocation.offset: relocation for relocation in object.relocations}
         """By the address they change."""
+        self.filled = sorted(address for address in self.relocations if self.range_of(address) is not None)
+        """Addresses in the code that the loader writes to."""
         self._pieces: dict[int, Piece] = {}
 
     def range_of(self, address: int) -> tuple[int, int] | None:

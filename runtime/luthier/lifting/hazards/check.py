@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from luthier.isa.hazard_model import Ticks
 from luthier.isa.registers import UnitSet
@@ -82,8 +83,8 @@ def _hits(steps: Steps, flow: Flow) -> list[_Hit]:
         if needed - entry.age > hit.needed - hit.there:
             hit.there, hit.needed = entry.age, needed
 
-    for block, state in flow.states():
-        if any(step.checks for step in steps.of(block)):
+    for block, state in flow.states() if flow.suspicious else ():
+        if block in flow.suspicious:
             flow.machine.run(state, steps.of(block), steps.length(block), report)
     return [hits[key] for key in sorted(hits)]
 
@@ -93,10 +94,13 @@ class _Search:
 
     def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow, searches: int) -> None:
         self._lifted, self._steps, self._machine = lifted, steps, flow.machine
-        self._next = successors(lifted)
         self._left = searches
         self.given_up = 0
         """Consumers whose producers were not all looked for."""
+
+    @cached_property
+    def _next(self) -> list[list[int]]:
+        return successors(self._lifted)
 
     def explain(self, hit: _Hit) -> Iterator[HazardFinding]:
         """A finding for each producer."""

@@ -135,13 +135,13 @@ class Exposure:
         """Before each instruction of a block, of all rules together."""
         state = list(self._behind[block])
         found = []
+        whole = _union(state)
         for changes in self._backwards(block):
             for position, change in changes:
                 state[position] = change.before(state[position])
-            first = middle = 0
-            for exposed in state:
-                first, middle = first | exposed.first, middle | exposed.middle
-            found.append(Exposed(first, middle))
+            if changes:
+                whole = _union(state)
+            found.append(whole)
         return found[::-1]
 
     def _backwards(self, block: int) -> list[_Changes]:
@@ -169,7 +169,8 @@ class Exposure:
         if not parts:
             return []
         instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first)
-        return [(one.position, one.change(instance)) for one in parts]
+        changes = ((one.position, one.change(instance)) for one in parts)
+        return [one for one in changes if one[1] != _NO_CHANGE]  # most of them
 
     def _parts_of(self, number: int) -> list[_Parts]:
         """What instructions of an opcode may be, for each rule that they have a part in."""
@@ -215,6 +216,14 @@ _Changes = list[tuple[int, _Change]]
 """Of an instruction, each with the position of its rule."""
 _NO_CHANGE = _Change()
 _UNKNOWN_CHANGE = _Change(*_UNKNOWN, keep_first=0)
+
+
+def _union(rules: Sequence[Exposed]) -> Exposed:
+    """By some rule."""
+    first = middle = 0
+    for exposed in rules:
+        first, middle = first | exposed.first, middle | exposed.middle
+    return Exposed(first, middle)
 
 
 def _together(roles: Sequence[Role]) -> Role | None:

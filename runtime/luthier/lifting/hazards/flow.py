@@ -8,7 +8,7 @@ calls that differ in other units are followed apart.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 
 from luthier.isa.registers import UNIT_LIMIT
 from luthier.lifting.hazards.state import EMPTY, Machine, State
@@ -22,7 +22,10 @@ class Flow(Paths[State]):
 
     def __init__(self, lifted: LiftedKernel, steps: Steps) -> None:
         self.machine = Machine(steps.model)
-        super().__init__(lifted, _Follower(lifted, self.machine, steps))
+        follower = _Follower(lifted, self.machine, steps)
+        self.suspicious: Collection[int] = follower.suspicious
+        """Blocks in which there may be consumers that are too near."""
+        super().__init__(lifted, follower)
 
 
 _REST = {False: 1 << UNIT_LIMIT, True: 1 << UNIT_LIMIT + 1}
@@ -42,13 +45,15 @@ class _Follower:
         """[rules] whether each unit of an entry fares by itself, and for good."""
         self._spoken_of: dict[int, Mapping[int, int]] = {}
         self._own: dict[int, dict[int, int]] = {}
+        self.suspicious: set[int] = set()
         self.merge = machine.merge
 
     def unknown(self) -> State:
         return EMPTY
 
     def behind(self, block: int, state: State) -> State:
-        return self._machine.run(state, self._steps.of(block), self._steps.length(block))
+        steps, length = self._steps.of(block), self._steps.length(block)
+        return self._machine.run(state, steps, length, lambda *_: self.suspicious.add(block))
 
     def enter(self, block: int, state: State) -> tuple[State, Hashable]:
         if not any(self._by_unit[entry.rule] for entry in state):

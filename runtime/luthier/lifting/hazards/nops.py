@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import operator
 from collections.abc import Iterator
 
 from luthier.isa.hazard_model import Ticks
@@ -24,26 +27,49 @@ def unneeded_nops(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[tu
     for block, state in flow.states():
         states.setdefault(block, []).append(state)
     following = successors(lifted)
+    for block, group in itertools.groupby(nops, lifted.block_of.__getitem__):
+        own = list(group)
+        needed = dict.fromkeys(own, 0)
+        for state in states.get(block, ()):
+            for index, before in _before(steps, flow, block, own, state):
+                if before:
+                    needed[index] = max(needed[index], _needed(steps, flow, following, index, before))
+        for index in own:
+            here = _takes(steps, index)
+            if needed[index] < here and not _before_release(lifted, index):
+                yield index, here, needed[index]
+
+
+def _takes(steps: Steps, index: int) -> int:
+    """Wait states of an instruction."""
+    return int(steps.total[index + 1, 0] - steps.total[index, 0])
+
+
+def _until(steps: Steps, block: int, index: int) -> Ticks:
+    """From the beginning of a block to one of its instructions."""
+    first = steps.lifted.blocks[block].first
+    return Ticks._make((steps.total[index] - steps.total[first]).tolist())
+
+
+def _before(steps: Steps, flow: Flow, block: int, nops: list[int], state: State) -> Iterator[tuple[int, State]]:
+    """The state before each of these instructions of a block that is entered in a state."""
+    own, start, begin = steps.of(block), Ticks(0, 0, 0), 0
     for index in nops:
-        block = lifted.block_of[index]
-        here = int(steps.total[index + 1, 0] - steps.total[index, 0])
-        needed = max((_needed(steps, flow, following, index, state) for state in states.get(block, ())), default=0)
-        if needed < here and not _before_release(lifted, index):
-            yield index, here, needed
+        until = _until(steps, block, index)
+        end = bisect.bisect_left(own, index, begin, key=_AT)
+        state = flow.machine.run(state, own[begin:end], until, start=start)
+        yield index, state
+        start, begin = until, end
 
 
-def _needed(steps: Steps, flow: Flow, following: list[list[int]], index: int, state: State) -> int:
-    """How many of its wait states a nop must have if its block is entered in a state: as many as the consumer behind
-    it lacks most without it."""
-    lifted = steps.lifted
-    block = lifted.block_of[index]
-    first = lifted.blocks[block].first
-    own = steps.of(block)
-    until = Ticks(*(steps.total[index] - steps.total[first]).tolist())
-    here = int(steps.total[index + 1, 0] - steps.total[index, 0])
-    before = flow.machine.run(state, [step for step in own if step.at < index], until)
-    if not before:
-        return 0
+_AT = operator.attrgetter("at")
+
+
+def _needed(steps: Steps, flow: Flow, following: list[list[int]], index: int, before: State) -> int:
+    """How many of its wait states a nop must have in a state: as many as the consumer behind it lacks most without
+    it."""
+    block = steps.lifted.block_of[index]
+    own, until, here = steps.of(block), _until(steps, block, index), _takes(steps, index)
     lacks = 0
 
     machine = flow.machine
@@ -57,7 +83,7 @@ def _needed(steps: Steps, flow: Flow, following: list[list[int]], index: int, st
     after = Ticks(until.states + here, until.vector, until.transcendental)
     now = machine.run(
         before,
-        [step for step in own if step.at > index],
+        own[bisect.bisect_right(own, index, key=_AT) :],
         steps.length(block),
         report,
         start=after,

@@ -51,6 +51,8 @@ class Machine:
     def __init__(self, model: HazardModel) -> None:
         self.model = model
         self._clocks = [1 if rule.hazard.clock == "vector instructions" else 0 for rule in model.rules]
+        self._lonely = frozenset(rule.number for rule in model.rules if rule.hazard.producer is None)
+        """Rules of which a consumer is wrong by itself."""
 
     def run(
         self,
@@ -79,37 +81,40 @@ class Machine:
             row = _Live(entry.armed, entry.units, entry.tag, start.transcendental - entry.transcendental, birth)
             live.setdefault(entry.rule, []).append(row)
         for step in steps:
-            self._step(live, step, report, only=only)
+            if live:
+                self._meet(live, step, report)
+            if report is not None and self._lonely:
+                for check in step.checks:
+                    if check.rule in self._lonely:
+                        report(step, Entry(check.rule, True, check.units, 0, 0, 0), 0, 0)
+            if not only:
+                self._produce(live, step)
         return self._state(live, length)
 
-    def _step(self, live: dict[int, list[_Live]], step: Step, report: Report | None, *, only: bool) -> None:
+    def _meet(self, live: dict[int, list[_Live]], step: Step, report: Report | None) -> None:
+        """What a step does to producers before it."""
         rules = self.model.rules
-        if live:
-            for check in step.checks:
-                if check.rule in live:
-                    self._check(live, rules[check.rule], step, check, report)
-            for number in step.clears:
-                if number in live:
-                    keep = [] if rules[number].hazard.clears_all else [one for one in live[number] if not one.armed]
-                    _put(live, number, keep)
-            for number, units in step.disarms:
-                _lose(live, number, units, armed=True)
-            for number, units in step.arms:
-                if number in live:
-                    _arm(live, rules[number], units)
-            for number, units in step.forgets:
-                _lose(live, number, units, armed=False)
-            for number, units in step.seconds:
-                if number in live:
-                    self._pair(live, rules[number], units, step)
-        if report is not None:
-            for check in step.checks:
-                if rules[check.rule].hazard.producer is None:
-                    report(step, Entry(check.rule, True, check.units, 0, 0, 0), 0, 0)
-        if only:
-            return
+        for check in step.checks:
+            if check.rule in live:
+                self._check(live, rules[check.rule], step, check, report)
+        for number in step.clears:
+            if number in live:
+                keep = [] if rules[number].hazard.clears_all else [one for one in live[number] if not one.armed]
+                _put(live, number, keep)
+        for number, units in step.disarms:
+            _lose(live, number, units, armed=True)
+        for number, units in step.arms:
+            if number in live:
+                _arm(live, rules[number], units)
+        for number, units in step.forgets:
+            _lose(live, number, units, armed=False)
+        for number, units in step.seconds:
+            if number in live:
+                self._pair(live, rules[number], units, step)
+
+    def _produce(self, live: dict[int, list[_Live]], step: Step) -> None:
         for number, units, tag in step.makes:
-            rule = rules[number]
+            rule = self.model.rules[number]
             armed = rule.hazard.middle is None
             clock = self._clocks[number]
             rows = live.setdefault(number, [])

@@ -144,6 +144,12 @@ class Columns:
         """Register number of each operand of an instruction, 0 where it is an immediate."""
         return self.register[self.start[index] : self.start[index + 1]]
 
+    def alike(self, index: int) -> tuple[int, ...]:
+        """Opcode number and operands of an instruction, registers and immediates told apart: the same for instructions
+        that do the same."""
+        begin, end = self.start[index], self.start[index + 1]
+        return (self.opcode[index], *self.value[begin:end], *self.register[begin:end])
+
 
 class EffectTable:
     """Effects of instructions of one processor at one wave size.
@@ -266,12 +272,17 @@ def unit_bytes(units: int) -> bytes:
 
 
 @lru_cache(maxsize=64)
+def register_lists(isa: Isa) -> tuple[list[int], list[int]]:
+    """First unit and number of units of each LLVM register, as lists."""
+    return isa.register_first_unit.tolist(), isa.register_unit_count.tolist()
+
+
+@lru_cache(maxsize=64)
 def native_table(isa: Isa) -> _mc.EffectTable:
     """The native table of one processor; opcodes are told when they are first seen."""
     table = _mc.WideEffectTable if isa.target.target.addressable_vgprs > r.NARROW_VGPRS else _mc.EffectTable
     return table(
-        isa.register_first_unit.tolist(),
-        isa.register_unit_count.tolist(),
+        *register_lists(isa),
         isa.register_is_half.tolist(),
         isa.wave_size == 64,
     )

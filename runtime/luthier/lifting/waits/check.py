@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from luthier.isa.registers import UnitSet
 from luthier.lifting.model import LiftedKernel
@@ -69,14 +70,10 @@ def _findings(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[Findin
         hit.position = min(hit.position, position)
         hit.units |= units
 
-    suspicious: set[int] = set()
+    if not flow.suspicious:
+        return
     for block, state in flow.states():
-        found: list[int] = []
-        flow.machine.run(state, steps.of(block), lambda *_, found=found: found.append(1))
-        if found:
-            suspicious.add(block)
-    for block, state in flow.states():
-        if block in suspicious:
+        if block in flow.suspicious:
             flow.machine.run(state, [one for step in steps.of(block) for one in steps.split(step)], report)
     search = _Search(lifted, steps, flow)
     for key in sorted(hits):
@@ -90,7 +87,10 @@ class _Search:
         self._lifted = lifted
         self._steps = steps
         self._machine = flow.machine
-        self._next = successors(lifted)
+
+    @cached_property
+    def _next(self) -> list[list[int]]:
+        return successors(self._lifted)
 
     def explain(self, hit: _Hit) -> Iterator[Finding]:
         """A finding for each operation; the nearest explain all units of the access."""

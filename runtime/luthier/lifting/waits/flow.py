@@ -6,7 +6,7 @@ with a wait for everything, and so are followed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import Paths
@@ -26,6 +26,8 @@ class Flow(Paths[State]):
         follower = _Follower(self.machine, steps)
         self.called: Mapping[int, State] = follower.called
         """First block of a function -> the state of all its calls, in which nothing was waited for there."""
+        self.suspicious: Collection[int] = follower.suspicious
+        """Blocks in which outstanding registers may be used."""
         super().__init__(lifted, follower)
 
 
@@ -34,12 +36,13 @@ class _Follower:
         self._machine, self._steps = machine, steps
         self.empty = machine.empty
         self.called: dict[int, State] = {}
+        self.suspicious: set[int] = set()
 
     def unknown(self) -> State:
         return self._machine.unknown()
 
     def behind(self, block: int, state: State) -> State:
-        return self._machine.run(state, self._steps.of(block))
+        return self._machine.run(state, self._steps.of(block), lambda *_: self.suspicious.add(block))
 
     def enter(self, block: int, state: State) -> tuple[State, tuple[Queue, ...]]:
         known = self.called.get(block)

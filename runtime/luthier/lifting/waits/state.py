@@ -39,6 +39,8 @@ class Machine:
         self._forgets = forgets
         self.empty = State(((),) * len(model.streams), (0,) * len(model.counters))
         self._locks = tuple(stream.locks for stream in model.streams)
+        self._locked = [number for number, locks in enumerate(self._locks) if locks]
+        self._results = [number for number, locks in enumerate(self._locks) if not locks]
         self._ordered = tuple(stream.ordered for stream in model.streams)
         self._counter = tuple(stream.counter for stream in model.streams)
         self._limit = tuple(model.counters[stream.counter].most for stream in model.streams)
@@ -47,27 +49,35 @@ class Machine:
         """Behind code that is not known and waits for all that gives registers, as functions do."""
         return self.empty._replace(most=tuple(counter.most for counter in self.model.counters))
 
-    def run(self, state: State, steps: Iterable[Step], report: Report | None = None, *, only: bool = False) -> State:
+    @staticmethod
+    def outstanding(state: State) -> int:
+        """The units of all operations."""
+        return _union([_union(queue) for queue in state.queues])
+
+    def run(
+        self,
+        state: State,
+        steps: Iterable[Step],
+        report: Report | None = None,
+        *,
+        only: bool = False,
+        before_waits: Callable[[int, State], None] | None = None,
+    ) -> State:
         """The state behind the steps.
 
         Args:
             report: called for accesses.
             only: follow what is outstanding in `state` alone; further operations only count.
+            before_waits: called with the number and the state before each step that does nothing but wait.
         """
-        queues = [list(queue) for queue in state.queues]
-        most = list(state.most)
-        held = [_union(queue) for queue in queues]
+        queues, most = list(state.queues), list(state.most)
+        held = [_union(queue) if queue else 0 for queue in queues]
         results, locked = self._held(held)
-        for step in steps:
+        for number, step in enumerate(steps):
             if step.limits or step.released is not None:
-                for counter, value in step.limits:
-                    most[counter] = min(most[counter], value)
-                    for stream in self.model.streams_of[counter]:
-                        if len(queues[stream]) > value:
-                            del queues[stream][value:]
-                            held[stream] = _union(_trim(queues[stream]))
-                if step.released is not None:
-                    queues[step.released], held[step.released] = [], 0
+                if before_waits is not None and step.is_wait:
+                    before_waits(number, State(tuple(queues), tuple(most)))
+                self._wait(step, queues, most, held)
                 results, locked = self._held(held)
             if self._forgets and (step.touches & results or step.writes & locked):
                 self._access(step, queues, held, report)
@@ -75,23 +85,33 @@ class Machine:
             if step.issues:
                 for stream in step.replaced:
                     if held[stream] & step.writes:
-                        queues[stream][:] = [here & ~step.writes for here in queues[stream]]
-                        held[stream] = _union(_trim(queues[stream]))
+                        queues[stream] = _trim(tuple([here & ~step.writes for here in queues[stream]]))
+                        held[stream] = _union(queues[stream])
                 for stream, units in step.issues:
                     self._issue(stream, units, queues, most, held, only)
                 results, locked = self._held(held)
-        return State(tuple(map(tuple, queues)), tuple(most))
+        return State(tuple(queues), tuple(most))
 
     def _held(self, held: list[int]) -> tuple[int, int]:
         results = locked = 0
-        for units, locks in zip(held, self._locks, strict=True):
-            if locks:
-                locked |= units
-            else:
-                results |= units
+        for stream in self._results:
+            results |= held[stream]
+        for stream in self._locked:
+            locked |= held[stream]
         return results, locked
 
-    def _access(self, step: Step, queues: list[list[int]], held: list[int], report: Report | None) -> None:
+    def _wait(self, step: Step, queues: list[Queue], most: list[int], held: list[int]) -> None:
+        for counter, value in step.limits:
+            if most[counter] > value:
+                most[counter] = value
+            for stream in self.model.streams_of[counter]:
+                if len(queues[stream]) > value:
+                    queues[stream] = _trim(queues[stream][:value])
+                    held[stream] = _union(queues[stream])
+        if step.released is not None:
+            queues[step.released], held[step.released] = (), 0
+
+    def _access(self, step: Step, queues: list[Queue], held: list[int], report: Report | None) -> None:
         """Report registers that are used, and forget them."""
         for stream, queue in enumerate(queues):
             units = held[stream] & (step.writes if self._locks[stream] else step.touches)
@@ -103,28 +123,28 @@ class Machine:
                 continue
             for position, here in enumerate(queue):
                 bad = here & units
-                if not bad:
-                    continue
-                if report is not None:
+                if bad and report is not None:
                     for is_write, some in ((False, bad & ~writes), (True, bad & writes)):
                         if some:
                             report(step, stream, position, some, is_write)
-                queue[position] = here & ~bad
-            held[stream] = _union(_trim(queue))
+            queues[stream] = _trim(tuple([here & ~units for here in queue]))
+            held[stream] &= ~units
 
     def _issue(
-        self, stream: int, units: int, queues: list[list[int]], most: list[int], held: list[int], only: bool
+        self, stream: int, units: int, queues: list[Queue], most: list[int], held: list[int], only: bool
     ) -> None:
         queue, limit, counter = queues[stream], self._limit[stream], self._counter[stream]
-        most[counter] = min(limit, most[counter] + 1)
+        if most[counter] < limit:
+            most[counter] += 1
+        if only:
+            units = 0
         if not self._ordered[stream]:
-            if units and not only:
-                queue[:] = [units | held[stream]]
-        elif queue or (units and not only):
-            queue.insert(0, 0 if only else units)
-            del queue[limit:]
-            _trim(queue)
-        held[stream] = _union(queue)
+            if units:
+                held[stream] |= units
+                queues[stream] = (held[stream],)
+        elif queue or units:
+            queues[stream] = _trim((units, *queue[: limit - 1]))
+            held[stream] = held[stream] | units if len(queue) < limit else _union(queues[stream])
 
 
 def merge(first: State, second: State) -> State:
@@ -145,13 +165,17 @@ def _merge_queues(one: Queue, two: Queue) -> Queue:
             units |= two[position]
         queue.append(units & ~seen)
         seen |= units
-    return tuple(_trim(queue))
+    return _trim(tuple(queue))
 
 
-def _trim(queue: list[int]) -> list[int]:
-    while queue and not queue[-1]:
-        queue.pop()
-    return queue
+def _trim(queue: Queue) -> Queue:
+    """Without what is empty at its end."""
+    if not queue or queue[-1]:
+        return queue
+    count = len(queue) - 1
+    while count and not queue[count - 1]:
+        count -= 1
+    return queue[:count]
 
 
 def _union(queue: Iterable[int]) -> int:

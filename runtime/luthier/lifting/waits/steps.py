@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import bisect
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luthier import _mc
-from luthier.isa import Opcode
+from luthier.isa import Isa, Opcode
 from luthier.isa import registers as r
 from luthier.isa.waits import Limit, WaitModel, is_gds, wait_model
-from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.instructions.effects import Columns, EffectTable, opcode_effects
 from luthier.lifting.model import LiftedKernel
 
 HALVES = r.UNIT_LIMIT
@@ -48,6 +51,16 @@ class Step(NamedTuple):
     released: int | None = None
     """Stream that is done behind it."""
 
+    @property
+    def is_wait(self) -> bool:
+        """Whether it does nothing but wait."""
+        return bool(self.limits) and not self.issues and not self.touches
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it neither issues nor waits."""
+        return not self.issues and not self.limits and self.released is None
+
 
 class Steps:
     """The steps of all blocks of a kernel; made for a block when it is first asked for.
@@ -60,17 +73,11 @@ class Steps:
         self.model: WaitModel = wait_model(lifted.target)
         self._blocks: dict[int, list[Step]] = {}
         self._native = lifted.effect_table.code(lifted.columns)
-        self._own = np.zeros(len(lifted.columns.opcode), np.bool_)
-        opcodes = lifted.code.opcode
-        for number in lifted.columns.opcodes:
-            opcode = lifted.isa.opcode(number)
-            special = lifted.effect_table.opcode(number).special in _COMPUTED
-            halves = self.model.halves and _may_have_halves(opcode)
-            if special or halves or self.model.may_issue(opcode) or self.model.may_wait(opcode):
-                self._own[opcodes == number] = True
-        self._own[opcodes < 0] = True
-        for index in {*lifted.index_mode, *lifted.skipped}:
-            self._own[index] = True
+        self._known = known_steps(lifted.isa)
+        own = self._known.alone(lifted.code.opcode)
+        own[[*lifted.index_mode, *lifted.skipped]] = True
+        self._own: list[int] = np.flatnonzero(own).tolist()
+        """Instructions that are a step each."""
 
     def changed(self, lifted: LiftedKernel, block: int) -> Steps:
         """Those of a kernel in which one block has other instructions, and control goes the same ways."""
@@ -88,19 +95,16 @@ class Steps:
     def unchecked(self) -> int:
         """How many reached instructions are left out, wholly or in part."""
         lifted = self.lifted
-        computed = [
-            number for number in lifted.columns.opcodes if lifted.effect_table.opcode(number).special in _COMPUTED
-        ]
-        left_out = (lifted.code.opcode < 0) | np.isin(lifted.code.opcode, computed)
+        left_out = self._known.left_out(lifted.code.opcode)
         left_out[list(lifted.index_mode)] = True
-        return int(left_out[np.array(lifted.block_of) >= 0].sum())
+        return int((left_out & (np.array(lifted.block_of) >= 0)).sum())
 
     def _make(self, number: int) -> list[Step]:
         block = self.lifted.blocks[number]
         steps: list[Step] = []
         begin = block.first
-        own = np.flatnonzero(self._own[block.first : block.last + 1]) + block.first
-        for index in own.tolist():
+        own = self._own
+        for index in own[bisect.bisect_left(own, begin) : bisect.bisect_right(own, block.last)]:
             if begin < index:
                 steps.append(self._together(begin, index - 1))
             steps.append(self._alone(index))
@@ -124,7 +128,65 @@ class Steps:
     def _alone(self, index: int) -> Step:
         lifted = self.lifted
         computed = index in lifted.index_mode
-        return step_of(lifted.effect_table, self._native, lifted.columns, index, self.model, computed=computed)
+        return self._known.step(lifted.effect_table, self._native, lifted.columns, index, computed=computed)
+
+
+MOST_KNOWN = 1 << 17
+"""Instructions with other operands that are kept of a processor."""
+_OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
+_ALONE, _LEFT_OUT, _SEEN = 1, 2, 4
+
+
+class KnownSteps:
+    """What is known of the instructions of one processor, kept for all kernels."""
+
+    def __init__(self, isa: Isa) -> None:
+        self.model: WaitModel = wait_model(isa.target.target)
+        self._isa = isa
+        self._opcodes = np.zeros(_OPCODES + 1, np.uint8)
+        self._opcodes[-1] = _SEEN | _ALONE | _LEFT_OUT  # a word that is no known instruction
+        self._steps: dict[tuple[int, ...], Step] = {}
+        self._computed: dict[tuple[int, ...], Step] = {}
+
+    def alone(self, opcodes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which instructions are a step each."""
+        return (self._of(opcodes) & _ALONE).astype(np.bool_)
+
+    def left_out(self, opcodes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Of which instructions some registers are not known."""
+        return (self._of(opcodes) & _LEFT_OUT).astype(np.bool_)
+
+    def step(self, table: EffectTable, native: _mc.Code, columns: Columns, index: int, *, computed: bool) -> Step:
+        """`step_of`, remembered for the next instruction with the same opcode and operands."""
+        known = self._computed if computed else self._steps
+        alike = columns.alike(index)
+        found = known.get(alike)
+        if found is None:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            found = known[alike] = step_of(table, native, columns, index, self.model, computed=computed)
+        return Step(index, index, *found[2:])
+
+    def _of(self, opcodes: NDArray[np.int32]) -> NDArray[np.uint8]:
+        found = self._opcodes[opcodes]
+        if not found.all():
+            for number in set(opcodes[found == 0].tolist()):
+                self._opcodes[number] = _SEEN | self._looked_at(number)
+            found = self._opcodes[opcodes]
+        return found
+
+    def _looked_at(self, number: int) -> int:
+        opcode, model = self._isa.opcode(number), self.model
+        if opcode_effects(self._isa, number).special in _COMPUTED:
+            return _ALONE | _LEFT_OUT
+        halves = model.halves and _may_have_halves(opcode)
+        return _ALONE if halves or model.may_issue(opcode) or model.may_wait(opcode) else 0
+
+
+@lru_cache(maxsize=64)
+def known_steps(isa: Isa) -> KnownSteps:
+    """Of a processor."""
+    return KnownSteps(isa)
 
 
 def step_of(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal
+
+import numpy as np
 
 from luthier.isa import InstructionFlag
 from luthier.lifting.model import LiftedKernel
@@ -29,17 +32,19 @@ def unneeded_waits(lifted: LiftedKernel, steps: Steps, flow: Flow) -> Iterator[t
     verdicts: dict[int, Reason | None] = {}
     for block, entry in flow.states():
         called = flow.called.get(block)
-        state, begin = entry if called is None else merge(entry, called), 0
+        state = entry if called is None else merge(entry, called)
         row = steps.of(block)
-        for number, step in enumerate(row):
-            if not step.limits or step.issues or step.touches:
-                continue
-            state = flow.machine.run(state, row[begin:number])
-            begin = number
+
+        def judge(number: int, before: State, block: int = block, row: list[Step] = row) -> None:
+            step = row[number]
             if verdicts.get(step.first, "") is not None:
-                reason = search.reason(block, number, step, state)
+                reason = search.reason(block, number, step, before)
                 known = verdicts.get(step.first, reason)
                 verdicts[step.first] = reason if reason is None or known == reason else _USED
+
+        waits = [number for number, step in enumerate(row) if step.is_wait]
+        if waits:
+            flow.machine.run(state, row[: waits[-1] + 1], before_waits=judge)
     return iter(sorted((index, reason) for index, reason in verdicts.items() if reason is not None))
 
 
@@ -52,20 +57,25 @@ class _Search:
         self._lifted = lifted
         self._steps = steps
         self._machine = flow.machine
-        self._next = successors(lifted)
-        self._flags = lifted.code.flags
+        self._memory: list[int] = [0, *np.cumsum(lifted.code.flags & _MEMORY != 0).tolist()]
+        """[n + 1] instructions of these before each."""
+
+    @cached_property
+    def _next(self) -> list[list[int]]:
+        return successors(self._lifted)
 
     def reason(self, block: int, number: int, step: Step, before: State) -> Reason | None:
         """Why the wait is not needed; None if it may be."""
         if all(before.most[counter] <= value for counter, value in step.limits):
             return _NOTHING
-        after = self._machine.run(before, [step])
         # What it waits for, at the places where it would be without it.
-        queues = tuple(
-            tuple(units if position >= len(kept) else 0 for position, units in enumerate(queue))
-            for queue, kept in zip(before.queues, after.queues, strict=True)
-        )
-        state = self._machine.empty._replace(queues=queues)
+        queues = [(0,) * len(queue) for queue in before.queues]
+        for counter, value in step.limits:
+            for stream in self._machine.model.streams_of[counter]:
+                queues[stream] = (*queues[stream][:value], *before.queues[stream][value:])
+        if step.released is not None:
+            queues[step.released] = before.queues[step.released]
+        state = self._machine.empty._replace(queues=tuple(queues))
         return None if self._used(block, number + 1, state) else _USED
 
     def _used(self, block: int, first: int, state: State) -> bool:
@@ -75,13 +85,17 @@ class _Search:
         while waiting:
             index, begin, now = waiting.pop()
             touched: list[int] = []
+            held, there = self._machine.outstanding(now), any(now.queues)
             for step in self._steps.of(index)[begin:]:
-                if not step.limits and (self._flags[step.first : step.last + 1] & _MEMORY).any():
+                if not step.limits and self._memory[step.last + 1] > self._memory[step.first]:
                     return True
+                if step.is_plain and there and not step.touches & held:
+                    continue
                 now = self._machine.run(now, [step], lambda *_, touched=touched: touched.append(1), only=True)
                 if touched:
                     return True
-                if not any(now.queues):
+                held, there = self._machine.outstanding(now), any(now.queues)
+                if not there:
                     break
             else:
                 if self._lifted.blocks[index].exit not in ("fallthrough", "branch", "conditional", "end"):

@@ -1,0 +1,257 @@
+"""Wait states between an instruction of the application and one of a payload beside it, on GFX9: what uses registers so
+soon behind another that the hardware does not wait for that.
+
+LLVM sees to that within the application and within a payload. So a payload begins with wait states where it uses at
+once what the application has just used, and ends with wait states where it must not be followed so soon. Matrix
+instructions are not among these (`luthier.patch.hazards`).
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from luthier.isa import NO_TARGET, InstructionFlag, Isa
+from luthier.isa.hazard_model import HazardModel, hazard_model, ticks
+from luthier.isa.hazard_parties import Instance, Role
+from luthier.isa.registers import VECTOR_MASK
+from luthier.lifting import LiftedRepresentation
+from luthier.lifting.hazards.steps import instance_of
+from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.patch.hazards import wait_states
+
+
+class NearUse(NamedTuple):
+    """What an instruction does by one rule of the table of hazards."""
+
+    rule: int
+    units: int
+    states: int
+    """Wait states from the beginning of the code to it, or from it to the end."""
+
+
+class _Parties(NamedTuple):
+    """The instructions of a kernel that are one party to a rule."""
+
+    units: Mapping[int, int]
+    """Instruction -> registers. What is no known instruction has all of them."""
+    near: list[bool]
+    """[n + 1] whether one, or an end of the block, is near enough to an instruction to matter: producers before it,
+    consumers behind it."""
+
+
+class Neighbours:
+    """What the application does around payloads, for those of one kernel.
+
+    Args:
+        edited: whether the application's instructions change, so that it is not known what they do.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, *, edited: bool) -> None:
+        self._lifted, self._edited = lifted, edited
+        self._model = hazard_model(lifted.target, lifted.wave_size)
+        self._rules = {rule.number: rule for rule in self._model.between_neighbours}
+        self.matter = bool(self._rules)
+        """Else nothing need be done."""
+        # By functions that are called, and by those that come back.
+        self._entered = {one.entry_block for one in lifted.functions[1:]}
+        self._entered |= {
+            call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None
+        }
+        self._known: dict[tuple[int, str], _Parties] = {}
+
+    def before(self, point: int, index: int, early: Iterable[NearUse]) -> tuple[str, ...]:
+        """Assembly before a payload.
+
+        Args:
+            point: the instruction before which it starts.
+            index: the instruction whose block it is in: `point`, or the one before it.
+            early: what it does at once (`begins_with`).
+        """
+        states = 0
+        for use in early:
+            most = self._rules[use.rule].window - use.states
+            if most <= states:
+                continue
+            producers = self._parties(use.rule, "producer")
+            if self._edited:
+                states = most
+            elif producers.near[point]:
+                states = max(states, self._before(producers.units, use.units, most, point, index))
+        return wait_states(states)
+
+    def behind(
+        self, point: int, late: Iterable[NearUse], heads: Mapping[int, int], hooks: Mapping[int, int]
+    ) -> tuple[str, ...]:
+        """Assembly behind a payload.
+
+        Args:
+            point: the instruction before which it ends.
+            late: what it does last (`ends_with`).
+            heads: rule -> wait states before what any payload of the kernel does by it at the earliest.
+            hooks: instruction -> payloads before it.
+        """
+        states = 0
+        for use in late:
+            most = self._rules[use.rule].window - use.states
+            if most <= states:
+                continue
+            if self._edited:
+                states = most
+                continue
+            head = heads.get(use.rule, most)
+            if hooks.get(point, 0) > 1:
+                states = max(states, most - head)
+            consumers = self._parties(use.rule, "consumer")
+            if consumers.near[point] or head < most:
+                states = max(states, self._behind(consumers.units, use.units, most, point, head, hooks))
+        return wait_states(states)
+
+    def _before(self, producers: Mapping[int, int], units: int, most: int, point: int, index: int) -> int:
+        """Wait states that are missing at a point, of so many at most behind an instruction with some of the units."""
+        blocks = self._lifted.blocks
+        waiting = [(point, blocks[self._lifted.block_of[index]], most)]
+        needed = 0
+        while waiting:
+            end, block, left = waiting.pop()
+            for at in range(end - 1, block.first - 1, -1):
+                if left <= needed:
+                    break
+                if producers.get(at, 0) & units:
+                    needed = left
+                left -= self._time(at)
+            else:
+                if left > needed and block.index in self._entered:
+                    needed = left
+                leading = [blocks[one] for one in block.predecessors]
+                waiting += [(one.last + 1, one, left) for one in leading if left > needed]
+        return needed
+
+    def _behind(
+        self, consumers: Mapping[int, int], units: int, most: int, point: int, head: int, hooks: Mapping[int, int]
+    ) -> int:
+        """The same of so many at most before an instruction with some of the units, or so deep in another payload."""
+        blocks = self._lifted.blocks
+        waiting = [(point, most)]
+        needed = 0
+        while waiting:
+            begin, left = waiting.pop()
+            block = blocks[self._lifted.block_of[begin]]
+            for at in range(begin, block.last + 1):
+                if left <= needed:
+                    break
+                if at != point and hooks.get(at):
+                    needed = max(needed, left - head)
+                if consumers.get(at, 0) & units:
+                    needed = max(needed, left)
+                left -= self._time(at)
+            else:
+                if left > needed and (block.exit == "call" or not (block.successors or block.exit == "end")):
+                    needed = left
+                waiting += [(blocks[edge.to].first, left) for edge in block.successors if left > needed]
+        return needed
+
+    def _time(self, index: int) -> int:
+        number = self._lifted.columns.opcode[index]
+        if number < 0:
+            return 1
+        return ticks(self._lifted.isa.opcode(number), self._lifted.columns.values(index)).states
+
+    def _parties(self, number: int, field: str) -> _Parties:
+        """The instructions that may be one party to a rule."""
+        known = self._known.get((number, field))
+        if known is None:
+            known = self._known[number, field] = self._find(number, field)
+        return known
+
+    def _find(self, number: int, field: str) -> _Parties:
+        lifted = self._lifted
+        table, columns = lifted.effect_table, lifted.columns
+        native = table.code(columns)
+        opcodes = np.unique(lifted.code.opcode).tolist()
+        roles = {one: self._model.parts(lifted.isa.opcode(one)).get((number, field)) for one in opcodes if one >= 0}
+        chosen = [one for one in opcodes if one < 0 or roles[one]]
+        indices = np.flatnonzero(np.isin(lifted.code.opcode, chosen) & (np.array(lifted.block_of) >= 0))
+        units = {}
+        for index in indices.tolist():
+            found = roles.get(columns.opcode[index])
+            units[index] = -1 if found is None else _units(found, instance_of(table, native, columns, index))
+        count = len(lifted.code)
+        marks, near = np.zeros(count + 1, bool), np.zeros(count + 1, bool)
+        marks[[index for index, registers in units.items() if registers]] = True
+        if field == "producer":
+            marks = np.roll(marks, 1)  # what is behind it
+            marks[[block.first for block in lifted.blocks]] = True
+        else:
+            marks[[block.last for block in lifted.blocks]] = True
+        if units or lifted.unknown:  # who knows what is in code that nobody knows
+            for distance in range(self._rules[number].window):
+                near |= np.roll(marks, distance if field == "producer" else -distance)
+        return _Parties(units, near.tolist())
+
+
+def _units(roles: Iterable[Role], instance: Instance) -> int:
+    return functools.reduce(operator.or_, (role(instance) for role in roles))
+
+
+@functools.lru_cache(maxsize=4096)
+def begins_with(isa: Isa, code: bytes) -> tuple[NearUse, ...]:
+    """What a payload's code, called ones included, does so near its beginning that it may be too early."""
+    return tuple(_near(isa, code, "consumer"))
+
+
+@functools.lru_cache(maxsize=4096)
+def ends_with(isa: Isa, code: bytes) -> tuple[NearUse, ...]:
+    """What a payload's code does so near its end that what follows may be too early."""
+    rules = {rule.number for rule in _model(isa).behind_dead_registers}
+    return tuple(use for use in _near(isa, code, "producer") if use.rule in rules)
+
+
+def _near(isa: Isa, code: bytes, field: str) -> Iterator[NearUse]:
+    """What instructions near the beginning of some code do as consumers, or near its end as producers."""
+    model = _model(isa)
+    longest = max((rule.window for rule in model.between_neighbours), default=0)
+    columns = Columns(isa.decode(code))
+    count = len(columns.opcode)
+    opcodes = [isa.opcode(number) for number in columns.opcode]
+    index_at = {address: number for number, address in enumerate(columns.address)}
+    following: list[list[int]] = []  # instructions behind each; `count` for the end
+    for number, opcode in enumerate(opcodes):
+        ways = [] if opcode.flags & InstructionFlag.BARRIER else [number + 1]
+        if opcode.flags & InstructionFlag.BRANCH and columns.target[number] != NO_TARGET:
+            ways.append(index_at.get(columns.target[number], count))
+        following.append(ways or [count])
+    passed = [*(ticks(opcode, columns.values(number)).states for number, opcode in enumerate(opcodes)), 0]
+    start, ways_on = 0, following
+    if field == "producer":
+        start, ways_on = count, [[] for _ in range(count + 1)]
+        for number, ways in enumerate(following):
+            for to in ways:
+                ways_on[to].append(number)
+    table = EffectTable(isa, isa.wave_size, VECTOR_MASK)
+    native = table.code(columns)
+    nearest = {start: 0}
+    waiting = [start]
+    while waiting:
+        here = waiting.pop()
+        states = nearest[here] + passed[here]
+        for to in ways_on[here] if here < len(ways_on) else ():
+            if states < min(nearest.get(to, longest), longest):
+                nearest[to] = states
+                waiting.append(to)
+    for number, states in nearest.items():
+        roles = model.parts(opcodes[number]) if number < count else {}
+        for rule in model.between_neighbours:
+            found = roles.get((rule.number, field))
+            if found and states < rule.window:
+                units = _units(found, instance_of(table, native, columns, number))
+                if units:
+                    yield NearUse(rule.number, units, states)
+
+
+def _model(isa: Isa) -> HazardModel:
+    return hazard_model(isa.target.target, isa.wave_size)

@@ -1,0 +1,102 @@
+"""Wait states between application and payload, on GFX9."""
+
+from __future__ import annotations
+
+import pytest
+from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
+from luthier.module import ToolModule
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask, reg
+from wait_kernels import kernel
+
+TARGETS = ("gfx906", "gfx90a", "gfx942")
+HOOKS = """
+__device__ uint32_t seen[64];
+__device__ uint32_t sum;
+LUTHIER_HOOK_ANNOTATE store(uint32_t value) { seen[__builtin_amdgcn_mbcnt_lo(~0u, 0)] = value; }
+LUTHIER_HOOK_ANNOTATE chosen(uint32_t value) { seen[value & 63] = value == sum ? value : 2 * value; }
+LUTHIER_HOOK_ANNOTATE first(uint32_t value) { luthier::sAtomicAdd<uint32_t>(&sum, value); }
+LUTHIER_HOOK_ANNOTATE every(uint32_t value) { if (value > 3) atomicAdd(&sum, value); }
+LUTHIER_HOOK_ANNOTATE wide(uint32_t value) {
+  uint32_t many[24];
+  for (int k = 0; k < 24; ++k) many[k] = seen[(value + k) & 63];
+  uint32_t total = 0;
+  for (int k = 0; k < 24; ++k) total = total * 3 + many[k] * many[(k * 5) % 24];
+  seen[0] = total;
+}
+"""
+NAMES = ("store", "chosen", "first", "every", "wide")
+FRESH = range(60, 70)
+"""SGPRs that nobody needs."""
+WRITERS = [f"v_cmp_eq_u32 s[{first}:{first + 1}], v{first - 60}, v1" for first in FRESH[-2::-2]]
+VGPRS = 96
+
+
+@pytest.fixture(scope="module")
+def hooks(make_module) -> ToolModule:
+    return make_module(HOOKS, *TARGETS)
+
+
+def around(target: str, before: str, behind: str = "s_nop 7") -> CodeObject:
+    """A kernel in which all SGPRs but the fresh ones are live at an s_nop 1, and all VGPRs."""
+    live = [f"s_xor_b32 s2, s2, s{unit}" for unit in (0, 1, *range(3, 102)) if unit not in FRESH]
+    vectors = [f"v_xor_b32 v0, v0, v{unit}" for unit in range(1, VGPRS)]
+    filled = [f"s_mov_b32 s{unit}, {unit}" for unit in range(8, 102)]
+    filled += [f"v_mov_b32 v{unit}, {unit}" for unit in range(4, VGPRS)]
+    return kernel(target, "; ".join([*filled, "s_nop 7", before, "s_nop 1", behind, *live, *vectors]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_payloads_wait_for_what_was_written_right_before(hooks: ToolModule, target: str, name: str) -> None:
+    lengths = []
+    for distance in (0, 3, 8):
+        apart = f"; s_nop {distance - 1}" if distance else ""
+        object = around(target, "; ".join(WRITERS) + apart)
+        lengths.append(_patched(object, hooks, name))
+    assert lengths == sorted(lengths, reverse=True)
+
+
+READERS = (
+    "s_mov_b64 s[60:61], 0; global_load_dword v3, v2, s[60:61]",
+    "s_mov_b64 s[60:61], 0; s_mov_b64 s[62:63], 0; s_mov_b32 s64, 0; buffer_load_dword v3, off, s[60:63], s64",
+    "s_mov_b32 s62, 0; v_readlane_b32 s66, v3, s62",
+    "s_mov_b64 vcc, 0; v_div_fmas_f32 v3, v2, v2, v2",
+)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_follows_does_not_come_too_early(hooks: ToolModule, target: str, name: str, reader: str) -> None:
+    """Between two hooks, and behind both: what is in the registers then is the application's own."""
+    for marker in ("s_nop 1", reader.split("; ")[0]):
+        _patched(around(target, "s_nop 7", reader), hooks, name, marker)
+
+
+STORE = "global_store_dwordx4 v[2:3], v[4:7], off"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_data_of_stores_is_not_overwritten_at_once(hooks: ToolModule, target: str, name: str) -> None:
+    object = kernel(target, f"s_nop 7; {STORE}; s_nop 1; s_waitcnt vmcnt(0)")
+    _patched(object, hooks, name)
+
+
+def _patched(object: CodeObject, hooks: ToolModule, name: str, marker: str = "s_nop 1") -> int:
+    """Instructions that a patched kernel without hazards has more."""
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.budget(registers=VGPRS, on_excess="spill")
+        point = next(one for one in task.instructions if one.text == marker)
+        task.insert_hook_before(point, hooks.hook(name), reg("v1"))
+
+    original = lift(object, "k")
+    assert not check_hazards(original, unneeded=False).findings
+    patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
+    lifted = lift(patched, "k")
+    assert not check_hazards(lifted, unneeded=False).findings
+    return len(lifted.code) - len(original.code)

@@ -1,0 +1,133 @@
+"""The child process in which LLVM runs: what it does, how it dies, and that nobody depends on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from luthier.errors import HookError
+from luthier.payload.isolation import end_lasting_child, in_child, in_lasting_child
+
+
+@pytest.fixture(autouse=True)
+def new_child() -> Iterator[None]:
+    """One that knows this module, and leaves none of its state to other tests."""
+    end_lasting_child()
+    yield
+    end_lasting_child()
+
+
+def refuse(message: str) -> None:
+    raise HookError(message)
+
+
+def say_and_die(words: str) -> None:
+    os.write(2, words.encode())
+    os.abort()
+
+
+def pid() -> int:
+    return in_lasting_child("hook x", os.getpid)
+
+
+def test_one_child_does_one_work_after_the_other() -> None:
+    first = pid()
+    assert first != os.getpid()
+    with pytest.raises(HookError, match=r"^not this one$"):
+        in_lasting_child("hook x", refuse, "not this one")
+    assert in_lasting_child("hook x", bytes, 5_000_000) == bytes(5_000_000)
+    assert pid() == first
+    assert in_child(os.getpid, "hook x") not in (first, os.getpid())
+
+
+def test_what_ends_it_is_told_and_the_next_has_another() -> None:
+    first = pid()
+    with pytest.raises(HookError, match=r"hook x: LLVM cannot compile it: Cannot select: t9$"):
+        in_lasting_child("hook x", say_and_die, "LLVM ERROR: Cannot select: t9\n")
+    with pytest.raises(HookError, match=r"hook y: LLVM cannot compile it: it crashed \(SIGABRT\)"):
+        in_lasting_child("hook y", say_and_die, "")
+    with pytest.raises(HookError, match=r"hook z: LLVM cannot compile it: ZeroDivisionError"):
+        in_lasting_child("hook z", divmod, 1, 0)
+    second = pid()
+    assert second not in (first, os.getpid())
+    os.kill(second, signal.SIGKILL)  # no fault of the work that comes next
+    assert pid() not in (first, second)
+
+
+def test_what_cannot_be_sent_leaves_it_able_to_go_on() -> None:
+    with pytest.raises(Exception, match="pickle"):
+        in_lasting_child("hook x", lambda: 1)
+    assert pid() != os.getpid()
+
+
+def test_interrupting_the_process_interrupts_no_work_of_the_next() -> None:
+    first = pid()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        os.kill(first, signal.SIGINT)  # as the terminal does to all
+        assert pid() == first
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            in_lasting_child("hook x", time.sleep, 60)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert pid() != first
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+def test_it_holds_no_file_of_the_process() -> None:
+    reading, writing = os.pipe()
+    pid()
+    os.close(writing)
+    assert os.read(reading, 1) == b""  # else this waits
+    os.close(reading)
+    opened = in_lasting_child("hook x", os.listdir, "/proc/self/fd")
+    assert {"0", "1", "2", "3"} <= set(opened)
+    assert len(opened) == 5  # and the folder's
+
+
+def test_a_fork_of_the_process_has_its_own() -> None:
+    first = pid()
+    fork = os.fork()
+    if fork == 0:
+        os._exit(0 if pid() not in (first, os.getpid(), os.getppid()) else 1)
+    assert os.waitpid(fork, 0)[1] == 0
+    assert pid() == first
+
+
+def test_it_ends_with_the_process(tmp_path: Path) -> None:
+    """However that ends; and whoever reads what the process says need not wait for the child."""
+    code = (
+        "import os; from luthier.payload.isolation import in_lasting_child as run\n"
+        "print(run('x', os.getpid), flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    end = time.monotonic() + 30
+    while Path(f"/proc/{int(done.stdout)}").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{int(done.stdout)}").exists()
+
+
+def test_a_process_that_only_asks_loads_no_llvm() -> None:
+    code = (
+        "import sys; from luthier.payload.codegen import text_of\n"
+        "from luthier.payload.isolation import in_lasting_child\n"
+        "from luthier.errors import HookError\n"
+        "try: in_lasting_child('hook x', text_of, b'no bitcode')\n"
+        "except HookError as problem: print(problem)\n"
+        "assert 'llvmlite.binding' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "cannot read the tool's bitcode with LLVM" in done.stdout
