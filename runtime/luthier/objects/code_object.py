@@ -26,7 +26,7 @@ from luthier.objects.metadata import (
     entry,
     numbers,
 )
-from luthier.objects.occupancy import Occupancy, occupancy_of
+from luthier.objects.occupancy import LARGEST_WORKGROUP, Occupancy, occupancy_of
 
 if TYPE_CHECKING:
     from luthier.objects.source import SourceMap
@@ -119,7 +119,12 @@ class Kernel:
     sgpr_count: int
     """As the compiler reports it: with VCC and other specials on GFX9."""
     max_flat_workgroup_size: int
-    """Work-items; 0 if unknown."""
+    """Work-items, as metadata say; 0 if they do not."""
+
+    @property
+    def largest_workgroup(self) -> int:
+        """Work-items that a work-group can have."""
+        return min(self.max_flat_workgroup_size or LARGEST_WORKGROUP, LARGEST_WORKGROUP)
 
     @property
     def entry(self) -> int:
@@ -137,7 +142,7 @@ class Kernel:
         required = self.metadata.get(".reqd_workgroup_size")
         known = isinstance(required, list) and len(required) == 3 and all(isinstance(size, int) for size in required)
         items = math.prod(required) if known else 0  # type: ignore[arg-type]
-        return occupancy_of(descriptor or self.descriptor, self.max_flat_workgroup_size, max(items, 0))
+        return occupancy_of(descriptor or self.descriptor, self.largest_workgroup, max(items, 0))
 
     @property
     def uses_dynamic_stack(self) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from luthier.objects.descriptor import KernelDescriptor
 
-_LARGEST = 1024
-"""Work-items of a work-group, where the kernel does not say."""
+LARGEST_WORKGROUP = 1024
+"""Work-items, on any processor."""
 _BARRIERS = 16
 """Work-groups of more than one wave that a compute unit can hold."""
 
@@ -41,11 +41,11 @@ class Occupancy:
         return tuple(name for name, waves in by.items() if waves == self.waves)
 
 
-def occupancy_of(descriptor: KernelDescriptor, largest: int = 0, required: int = 0) -> Occupancy:
+def occupancy_of(descriptor: KernelDescriptor, largest: int = LARGEST_WORKGROUP, required: int = 0) -> Occupancy:
     """The occupancy of a kernel with this descriptor.
 
     Args:
-        largest: work-items of a work-group at most; 0 where that is not known.
+        largest: work-items of a work-group at most.
         required: work-items of every work-group; 0 where they may differ.
     """
     target, wave_size = descriptor.target, descriptor.wave_size
@@ -56,7 +56,7 @@ def occupancy_of(descriptor: KernelDescriptor, largest: int = 0, required: int =
         simds, lds, barriers = 2 * simds, 2 * lds, 2 * barriers
     groups = lds // max(descriptor.group_segment_fixed_size, 1)
     waves = 0
-    last = -(-(required or largest or _LARGEST) // wave_size)
+    last = -(-(required or largest) // wave_size)
     for size in (last,) if required else range(1, min(last, simds * most) + 1):  # larger ones do not fit at all
         waves = max(waves, size * min(groups, simds * most // size, simds * most if size == 1 else barriers))
     return Occupancy(

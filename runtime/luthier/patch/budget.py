@@ -19,7 +19,7 @@ def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> 
     compute unit, or within the budget that is asked for."""
     kernel, target = lifted.kernel, lifted.target
     descriptor = kernel.descriptor
-    waves = -(-(kernel.max_flat_workgroup_size or 1024) // kernel.wave_size)
+    waves = -(-kernel.largest_workgroup // kernel.wave_size)
     waves_per_simd = -(-waves // 4)  # four SIMDs a compute unit, or a work-group processor in its default mode
     granule = target.vgpr_allocation_granule(kernel.wave_size)
     fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule

@@ -193,10 +193,10 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
         raise DeviceError(
             f"grid {geometry.grid}: y and z of a work-group's id have 16 bits each on {target.name}", kernel=kernel.name
         )
-    limit = kernel.max_flat_workgroup_size or 1024
-    if geometry.items > min(limit, 1024):
+    if geometry.items > kernel.largest_workgroup:
         raise DeviceError(
-            f"a work-group of {geometry.items} work-items; the kernel allows {min(limit, 1024)}", kernel=kernel.name
+            f"a work-group of {geometry.items} work-items; the kernel allows {kernel.largest_workgroup}",
+            kernel=kernel.name,
         )
     lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
     if geometry.dynamic_lds < 0 or lds > target.lds_bytes:
