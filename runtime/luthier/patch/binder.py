@@ -143,6 +143,7 @@ class Binder:
 
     Args:
         edited: whether the application's instructions change.
+        enough: whether there are to be enough registers at every point.
         budget: the kernel's register files.
         asked: the task's budget, if there is one.
         no_frame: why nothing can be spilled, if it cannot.
@@ -161,6 +162,7 @@ class Binder:
         refusals: Refusals,
         *,
         edited: bool,
+        enough: bool,
         budget: RegisterBudget,
         asked: HookBudget | None,
         no_frame: str,
@@ -169,7 +171,7 @@ class Binder:
         others: Sequence[tuple[int, bytes]],
     ) -> None:
         self._lifted, self._payloads, self._refusals = lifted, payloads, refusals
-        self._budget, self._asked, self._no_frame = budget, asked, no_frame
+        self._enough, self._budget, self._asked, self._no_frame = enough, budget, asked, no_frame
         self._find_outstanding, self._others = outstanding, others
         self._seams = Seams(lifted)
         self._endings = Endings(lifted, edited=edited)
@@ -186,6 +188,10 @@ class Binder:
 
         What is left out must leave no trace: a site that fails and has changed what is live is taken out of the
         liveness, and all others get another try.
+
+        Raises:
+            TooFewRegisters: at some point, if there are to be enough.
+            LuthierError: the first that fails, if refusals are errors; a counter cannot have registers.
         """
         while True:
             liveness, disturbing = with_what_hooks_do(self._lifted, sites)
@@ -202,7 +208,7 @@ class Binder:
                 try:
                     number = self._payload(use, *self._around(site, liveness, any_lanes), point, called=shared)
                 except LuthierError as problem:
-                    if insertion is None:
+                    if insertion is None or (self._enough and isinstance(problem, TooFewRegisters)):
                         problem.kernel, problem.offset = self._lifted.kernel.name, self._lifted.columns.address[at]
                         raise
                     kind: RefusalKind = "hook"

@@ -42,16 +42,15 @@ def splice(task: InstrumentationTask, *, strict: bool) -> Splicer:
     on_excess = "keep" if task.hook_budget is None else task.hook_budget.on_excess
     if on_excess == "refuse":
         return Splicer(task, strict=strict, spill=False)
+    sample = on_excess == "sample"
     try:
-        splicer = Splicer(task, strict=strict and on_excess != "sample", spill=False)
+        splicer = Splicer(task, strict=strict and not sample, spill=False, enough=not sample)
     except TooFewRegisters:
         return Splicer(task, strict=strict, spill=True)
     if not splicer.starved:
         return Splicer(task, strict=True, spill=False) if strict and splicer.refusals else splicer
-    left_out: set[int] = set()
-    if on_excess == "sample" and task.hook_budget is not None:
-        every = task.hook_budget.every
-        left_out = {number for count, number in enumerate(sorted(splicer.starved)) if count % every}
+    every = 1 if task.hook_budget is None else task.hook_budget.every
+    left_out = {number for count, number in enumerate(sorted(splicer.starved)) if count % every}
     return Splicer(task, strict=strict, spill=True, left_out=left_out)
 
 
@@ -73,6 +72,7 @@ class Splicer:
         strict: whether an insertion that cannot be spliced in is an error; else it is in `refusals`.
         spill: whether payloads may keep live VGPRs in private memory.
         left_out: insertions that are sampled out, by their numbers.
+        enough: whether there are to be enough registers at every point; else a point without them is refused.
 
     Attributes:
         indices: [n] for each insertion that is spliced in, in their order, the index of its instruction; then for each
@@ -95,11 +95,18 @@ class Splicer:
         excess: how many have more VGPRs than the task's budget.
 
     Raises:
+        TooFewRegisters: at some point, if there are to be enough.
         LuthierError: the first insertion that is refused, if `strict`; something cannot be counted.
     """
 
     def __init__(
-        self, task: InstrumentationTask, *, strict: bool, spill: bool, left_out: Container[int] = frozenset()
+        self,
+        task: InstrumentationTask,
+        *,
+        strict: bool,
+        spill: bool,
+        left_out: Container[int] = frozenset(),
+        enough: bool = False,
     ) -> None:
         edits = with_waits(task.lifted, task.edits)
         self.edited = Edited(task.lifted, edits)
@@ -135,6 +142,7 @@ class Splicer:
             self._payloads,
             refusals,
             edited=bool(task.edits),
+            enough=enough,
             budget=self.budget,
             asked=task.hook_budget,
             no_frame=self.state.no_frame,
