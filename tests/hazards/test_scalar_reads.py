@@ -72,6 +72,22 @@ def test_reads_of_a_payload(make_module, behind: str, needed: bool, lanes: int) 
     assert nops(patched.data) == DS_NOPS[lanes] * needed
 
 
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_instructions_in_a_row(make_module, lanes: int) -> None:
+    """What was found of a row of them, kept for the next kernel, does not hold in a shorter one."""
+    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
+    for count in (DS_NOPS[lanes], DS_NOPS[lanes] - 1):
+        row = "; ".join([NOP] * count)
+        object = kernel("gfx1201", f"s_mov_b32 s4, 7; {row}; s_mov_b32 s4, 1; v_mov_b32 v1, s4", wave_size=lanes)
+
+        def instrument(task: InstrumentationTask) -> None:
+            task.insert_hook_before(1 + first_of(task), module.see, reg("s4"))
+
+        patched = patch_object(object, instrument, ["k"], strict=True)
+        assert found(load_object(patched.data)) == []
+        assert nops(patched.data) == count + DS_NOPS[lanes] * (count < DS_NOPS[lanes])
+
+
 def first_of(task: InstrumentationTask) -> int:
     return next(one.index for one in task.instructions if one.text == "s_mov_b32 s4, 7")
 

@@ -89,7 +89,8 @@ def calibrate(opcodes: Mapping[str, int], positions_of: Callable[[int, int], lis
             continue
         numbers: dict[int, set[int]] = {}
         for number, position in enumerate(positions_of(opcode, NAMES)):
-            numbers.setdefault(position, set()).add(number)
+            if position >= 0:
+                numbers.setdefault(position, set()).add(number)
         for position, name in enumerate(text.split()):
             here = numbers.get(position, set())
             if name != ".":

@@ -130,6 +130,10 @@ def _find_run(free: int, count: int, alignment: int, remainder: int) -> int | No
     return (free & -free).bit_length() - 1 if free else None
 
 
+_LINK = 2, 2, 0
+"""SGPRs with the address to go back to: how many, their alignment, and its remainder."""
+
+
 class _Allocator:
     """Hands out units from bit sets of free ones, the cheapest set first."""
 
@@ -255,6 +259,8 @@ class Choices:
 
     def choose(self, sources: tuple[int, ...], live: Live) -> Binding | None:
         """The binding for one point, None when there are not enough registers. Arguments as of `bind`."""
+        if self._called and not self._has_link(live):
+            return None
         for binding in self._latest:
             if is_valid(binding, self._template, sources, live, self._wave_size):
                 return binding
@@ -265,6 +271,13 @@ class Choices:
             self.made += 1
             self._heed()
         return made
+
+    def _has_link(self, live: Live) -> bool:
+        """Whether a pair of SGPRs is dead, as what is called needs one: where there are none, most points have none."""
+        lanes = live.all_bits if self._template.writes_inactive_lanes else live.active_bits
+        scalars = max(self._budget.sgprs, self._budget.sgpr_limit)
+        free = _range_mask(0, scalars) & ~(lanes | self._template.destinations)
+        return _find_run(free, *_LINK) is not None
 
     def _heed(self) -> None:
         lanes, parking = _FIXED, 0
@@ -333,7 +346,7 @@ def _bind(
             return None
     link = None
     if called:
-        link = scalar.take(2, 2, 0, dead=True)
+        link = scalar.take(*_LINK, dead=True)
         if link is None:
             return None
     spilled = list(bits_of(vector.taken & keep))

@@ -7,6 +7,8 @@ seam nobody has: these rules stand in for it, generously, with the largest numbe
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from luthier.isa import InstructionFlag
@@ -77,6 +79,7 @@ class Seams:
 _MATRIX = int(InstructionFlag.MATRIX)
 
 
+@functools.cache
 def wait_states(count: int) -> tuple[str, ...]:
     """Assembly that waits so many wait states: one s_nop does for 16."""
     return tuple(f"s_nop {min(16, count - done) - 1}" for done in range(0, count, 16))

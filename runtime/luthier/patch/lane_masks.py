@@ -18,11 +18,11 @@ from collections.abc import Iterable
 
 from luthier.isa import Isa
 from luthier.isa.hazard_parties import KINDS, ROLES
-from luthier.isa.registers import EXEC_MASK, SGPRS, VCC, VECTOR_MASK, UnitSet, mask_of
+from luthier.isa.registers import EXEC_MASK, SGPRS, VCC, UnitSet, mask_of
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.hazards.steps import instance_of
-from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table
 from luthier.patch.copies import copy_text
 
 _ALL = mask_of((*SGPRS, *VCC))
@@ -66,7 +66,7 @@ def behind(isa: Isa, code: bytes, restored: int) -> tuple[str, ...]:
             before that is what must not be.
     """
     columns = Columns(isa.decode(code))
-    table = EffectTable(isa, isa.wave_size, VECTOR_MASK)
+    table = effect_table(isa)
     lines = _forget(isa.target.target, _read_by(isa, table, columns, range(len(columns.opcode))), restored)
     wait = isa.target.target.lane_mask_wait
     if (

@@ -15,13 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from luthier.isa import NO_TARGET, InstructionFlag, Isa
+from luthier.isa import NO_TARGET, InstructionFlag, Isa, Opcode
 from luthier.isa.hazard_model import HazardModel, hazard_model, ticks
 from luthier.isa.hazard_parties import Instance, Role
-from luthier.isa.registers import VECTOR_MASK
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.hazards.steps import instance_of
-from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.instructions.effects import Columns, effect_table
 from luthier.patch.hazards import wait_states
 
 
@@ -63,6 +62,7 @@ class Neighbours:
             call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None
         }
         self._known: dict[tuple[int, str], _Parties] = {}
+        self._times: dict[int, int] = {}
 
     def before(self, point: int, index: int, early: Iterable[NearUse]) -> tuple[str, ...]:
         """Assembly before a payload.
@@ -156,10 +156,13 @@ class Neighbours:
         return needed
 
     def _time(self, index: int) -> int:
-        number = self._lifted.columns.opcode[index]
-        if number < 0:
-            return 1
-        return ticks(self._lifted.isa.opcode(number), self._lifted.columns.values(index)).states
+        """Wait states that an instruction takes."""
+        known = self._times.get(index)
+        if known is None:
+            number, values = self._lifted.columns.opcode[index], self._lifted.columns.values(index)
+            known = 1 if number < 0 else ticks(self._lifted.isa.opcode(number), values).states
+            self._times[index] = known
+        return known
 
     def _parties(self, number: int, field: str) -> _Parties:
         """The instructions that may be one party to a rule."""
@@ -211,34 +214,55 @@ def ends_with(isa: Isa, code: bytes) -> tuple[NearUse, ...]:
     return tuple(use for use in _near(isa, code, "producer") if use.rule in rules)
 
 
-def _near(isa: Isa, code: bytes, field: str) -> Iterator[NearUse]:
-    """What instructions near the beginning of some code do as consumers, or near its end as producers."""
-    model = _model(isa)
-    longest = max((rule.window for rule in model.between_neighbours), default=0)
+class _Followed(NamedTuple):
+    """A payload's code as control goes through it."""
+
+    columns: Columns
+    opcodes: list[Opcode]
+    following: list[list[int]]
+    """[n] instructions behind each; n for the end."""
+
+
+_BARRIER, _BRANCH = int(InstructionFlag.BARRIER), int(InstructionFlag.BRANCH)
+
+
+@functools.lru_cache(maxsize=128)  # beginnings are looked at first, then ends
+def _followed(isa: Isa, code: bytes) -> _Followed:
     columns = Columns(isa.decode(code))
     count = len(columns.opcode)
     opcodes = [isa.opcode(number) for number in columns.opcode]
     index_at = {address: number for number, address in enumerate(columns.address)}
-    following: list[list[int]] = []  # instructions behind each; `count` for the end
+    following: list[list[int]] = []
     for number, opcode in enumerate(opcodes):
-        ways = [] if opcode.flags & InstructionFlag.BARRIER else [number + 1]
-        if opcode.flags & InstructionFlag.BRANCH and columns.target[number] != NO_TARGET:
+        flags = int(opcode.flags)
+        ways = [] if flags & _BARRIER else [number + 1]
+        if flags & _BRANCH and columns.target[number] != NO_TARGET:
             ways.append(index_at.get(columns.target[number], count))
         following.append(ways or [count])
-    passed = [*(ticks(opcode, columns.values(number)).states for number, opcode in enumerate(opcodes)), 0]
+    return _Followed(columns, opcodes, following)
+
+
+def _near(isa: Isa, code: bytes, field: str) -> Iterator[NearUse]:
+    """What instructions near the beginning of some code do as consumers, or near its end as producers."""
+    model = _model(isa)
+    longest = max((rule.window for rule in model.between_neighbours), default=0)
+    columns, opcodes, following = _followed(isa, code)
+    count = len(opcodes)
     start, ways_on = 0, following
     if field == "producer":
         start, ways_on = count, [[] for _ in range(count + 1)]
         for number, ways in enumerate(following):
             for to in ways:
                 ways_on[to].append(number)
-    table = EffectTable(isa, isa.wave_size, VECTOR_MASK)
+    table = effect_table(isa)
     native = table.code(columns)
     nearest = {start: 0}
     waiting = [start]
     while waiting:
         here = waiting.pop()
-        states = nearest[here] + passed[here]
+        states = nearest[here]
+        if here < count:
+            states += ticks(opcodes[here], columns.values(here)).states
         for to in ways_on[here] if here < len(ways_on) else ():
             if states < min(nearest.get(to, longest), longest):
                 nearest[to] = states

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from luthier.isa import Isa
 from luthier.isa.hazard_parties import DS_NOPS, KINDS, pairs
-from luthier.isa.registers import SGPRS, TTMPS, VCC, VECTOR_MASK, mask_of
+from luthier.isa.registers import SGPRS, TTMPS, VCC, mask_of
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.hazards.exposure import EVERYTHING, Exposure
-from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.instructions.effects import Columns, effect_table
 
 _SCALAR_WRITE = re.compile(r"^s_(?!nop|wait|set_|cmp)\w+ (\w+)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
@@ -75,18 +75,13 @@ class Leftovers(NamedTuple):
 
 def read_by_vectors(isa: Isa, code: bytes) -> int:
     """SGPRs, by pairs, that vector instructions of some code read."""
-    columns, table = Columns(isa.decode(code)), _table(isa)
+    columns, table = Columns(isa.decode(code)), effect_table(isa)
     is_vector = KINDS["VALU"].has
     found = 0
     for index, number in enumerate(columns.opcode):
         if number >= 0 and is_vector(isa.opcode(number)):
             found |= table.of(columns, index).reads
     return pairs(found & _KEPT)
-
-
-@functools.cache
-def _table(isa: Isa) -> EffectTable:
-    return EffectTable(isa, isa.wave_size, VECTOR_MASK)
 
 
 _KEPT = mask_of((*SGPRS, *VCC, *TTMPS))

@@ -14,8 +14,11 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from luthier.isa.hazard_model import hazard_model
+from luthier import _mc
+from luthier.isa import Isa
+from luthier.isa.hazard_model import HazardModel, hazard_model
 from luthier.isa.hazard_parties import Instance, Role
+from luthier.lifting.hazards.parties import MOST_KNOWN, opcodes_of
 from luthier.lifting.hazards.steps import instance_of
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import successors
@@ -70,13 +73,10 @@ class Exposure:
     def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
         model = hazard_model(lifted.target, lifted.wave_size, lifted.isa.target.xnack is not False)
-        self._model = model
-        self._rules = [
-            rule for rule in model.rules if rule.hazard.middle is not None and not rule.hazard.middle_is_event
-        ]
+        opcodes_of(model, lifted.isa).of(lifted.code.opcode)
+        self._instructions = _instructions_of(model, lifted.isa)
+        self._rules = range(self._instructions.rules)
         self._native = lifted.effect_table.code(lifted.columns)
-        self._parts: dict[int, list[_Parts]] = {}
-        """Opcode number -> what its instructions may be."""
         self._changes: list[list[_Changes] | None] = [None] * len(lifted.blocks)
         self._known: dict[int, list[Exposed]] = {}
         self._behind = self._solve()
@@ -150,38 +150,10 @@ class Exposure:
         if known is None:
             one = self._lifted.blocks[block]
             known = self._changes[block] = [
-                self._of_instruction(index, one.first) for index in range(one.last, one.first - 1, -1)
+                self._instructions.changes(self._lifted, self._native, index, one.first)
+                for index in range(one.last, one.first - 1, -1)
             ]
         return known
-
-    def _of_instruction(self, index: int, first: int) -> _Changes:
-        """
-        Args:
-            first: instruction before which nothing counts as in a row with it.
-        """
-        lifted = self._lifted
-        number = lifted.columns.opcode[index]
-        if number < 0:
-            return [(position, _UNKNOWN_CHANGE) for position in range(len(self._rules))]
-        parts = self._parts.get(number)
-        if parts is None:
-            parts = self._parts[number] = self._parts_of(number)
-        if not parts:
-            return []
-        instance = instance_of(lifted.effect_table, self._native, lifted.columns, index, first)
-        changes = ((one.position, one.change(instance)) for one in parts)
-        return [one for one in changes if one[1] != _NO_CHANGE]  # most of them
-
-    def _parts_of(self, number: int) -> list[_Parts]:
-        """What instructions of an opcode may be, for each rule that they have a part in."""
-        roles = self._model.parts(self._lifted.isa.opcode(number))
-        every = [
-            _Parts(
-                position, rule.hazard.clears_all, *(_together(roles.get((rule.number, field), ())) for field in _FIELDS)
-            )
-            for position, rule in enumerate(self._rules)
-        ]
-        return [one for one in every if any(role is not None for role in one[2:])]
 
 
 class _Parts(NamedTuple):
@@ -216,6 +188,68 @@ _Changes = list[tuple[int, _Change]]
 """Of an instruction, each with the position of its rule."""
 _NO_CHANGE = _Change()
 _UNKNOWN_CHANGE = _Change(*_UNKNOWN, keep_first=0)
+
+
+class _Instructions:
+    """What instructions of a processor do, found once for all with the same opcode and operands.
+
+    Attributes:
+        rules: how many want three.
+    """
+
+    def __init__(self, model: HazardModel, isa: Isa) -> None:
+        self._model, self._isa = model, isa
+        self._rules = [
+            rule for rule in model.rules if rule.hazard.middle is not None and not rule.hazard.middle_is_event
+        ]
+        self.rules = len(self._rules)
+        self._single = opcodes_of(model, isa).single
+        self._parts: dict[int, list[_Parts]] = {}
+        """Opcode number -> what its instructions may be."""
+        self._known: dict[tuple[int, ...], _Changes] = {}
+
+    def changes(self, lifted: LiftedKernel, native: _mc.Code, index: int, first: int) -> _Changes:
+        """Of an instruction.
+
+        Args:
+            first: instruction before which nothing counts as in a row with it.
+        """
+        number = lifted.columns.opcode[index]
+        if number < 0:
+            return [(position, _UNKNOWN_CHANGE) for position in range(self.rules)]
+        parts = self._parts.get(number)
+        if parts is None:
+            parts = self._parts[number] = self._parts_of(number)
+        if not parts:
+            return []
+        alike = lifted.columns.alike(index)
+        found = self._known.get(alike)
+        if found is None:
+            instance = instance_of(lifted.effect_table, native, lifted.columns, index, first)
+            changes = ((one.position, one.change(instance)) for one in parts)
+            found = [one for one in changes if one[1] != _NO_CHANGE]  # most of them
+            if number not in self._single:
+                if len(self._known) >= MOST_KNOWN:
+                    self._known = {}
+                self._known[alike] = found
+        return found
+
+    def _parts_of(self, number: int) -> list[_Parts]:
+        """What instructions of an opcode may be, for each rule that they have a part in."""
+        roles = self._model.parts(self._isa.opcode(number))
+        every = [
+            _Parts(
+                position, rule.hazard.clears_all, *(_together(roles.get((rule.number, field), ())) for field in _FIELDS)
+            )
+            for position, rule in enumerate(self._rules)
+        ]
+        return [one for one in every if any(role is not None for role in one[2:])]
+
+
+@functools.lru_cache(maxsize=64)
+def _instructions_of(model: HazardModel, isa: Isa) -> _Instructions:
+    """Of a processor."""
+    return _Instructions(model, isa)
 
 
 def _union(rules: Sequence[Exposed]) -> Exposed:

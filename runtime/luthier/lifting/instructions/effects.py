@@ -247,6 +247,12 @@ class EffectTable:
         return self.vector_universe & -(units & -units)
 
 
+@lru_cache(maxsize=64)
+def effect_table(isa: Isa) -> EffectTable:
+    """Effects of instructions of whatever code, payloads' say."""
+    return EffectTable(isa, isa.wave_size, r.VECTOR_MASK)
+
+
 class _Pseudos(dict[int, str]):
     """Filled when a name is first asked for."""
 
