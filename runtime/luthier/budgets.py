@@ -22,13 +22,14 @@ class HookBudget:
     registers: int | None = None
     """VGPRs a wave, without AGPRs, at most; never fewer than the kernel has. None: what `occupancy` allows."""
     occupancy: int | None = None
-    """Waves a SIMD that its registers must leave room for. None without `registers`: as many as without hooks."""
+    """Waves a SIMD that its registers, and LDS in which some are kept, must leave room for. None without `registers`:
+    as many as without hooks."""
     on_excess: OnExcess = "keep"
     """What becomes of a hook at a point where more are needed.
 
     - *keep*: it gets them, as far as the kernel's largest work-group still fits a compute unit;
     - *refuse*: it is left out there, and reported;
-    - *spill*: it gets live ones, which are kept in private memory meanwhile;
+    - *spill*: it gets live ones, which are kept in AGPRs, LDS or private memory meanwhile;
     - *sample*: that at every so many of these points, and it is left out at the others.
     """
     every: int = 16
@@ -45,7 +46,7 @@ class HookBudget:
         """The most VGPRs that a kernel may have within this budget, without AGPRs."""
         descriptor, target, size = lifted.kernel.descriptor, lifted.target, lifted.wave_size
         limit = target.addressable_vgprs
-        if least := self._least(lifted):
+        if least := self.waves(lifted):
             granule = target.vgpr_allocation_granule(size)
             file = target.vgpr_file_size(size)
             limit = max((n for n in range(granule, file + 1, granule) if target.occupancy(n, size) >= least), default=0)
@@ -58,12 +59,12 @@ class HookBudget:
         """The most SGPRs that a kernel may have within this budget, without VCC and the like."""
         descriptor, target = lifted.kernel.descriptor, lifted.target
         limit = target.sgpr_limit
-        if (least := self._least(lifted)) and target.sgpr_file is not None:
+        if (least := self.waves(lifted)) and target.sgpr_file is not None:
             granule = target.sgpr_allocation_granule
             limit = min(limit, target.sgpr_file // least // granule * granule - target.special_sgprs)
         return max(limit, descriptor.usable_sgprs)
 
-    def _least(self, lifted: LiftedRepresentation) -> int | None:
+    def waves(self, lifted: LiftedRepresentation) -> int | None:
         """Waves a SIMD that there must be room for; None: their number does not matter."""
         if self.occupancy is None and self.registers is None:
             return lifted.kernel.occupancy().waves

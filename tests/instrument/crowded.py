@@ -8,26 +8,31 @@ LANES = 160
 """Of one work-group: not whole waves."""
 
 
-def crowded(target: str, vectors: int, scalars: int, private: str = "", *, first: int = 20, matrices: int = 0) -> str:
+def crowded(
+    target: str, vectors: int, scalars: int, private: str = "", *, first: int = 20, matrices: int = 0, m0: bool = False
+) -> str:
     """A kernel in which, from its beginning to its end, so many registers of both files are live.
 
     Args:
         private: statements in front of that.
         first: of the SGPRs.
         matrices: AGPRs, of targets with as many of these as of VGPRs, and work-groups of 256 lanes then.
+        m0: whether M0 is live as well.
     """
     add = "v_add_u32_e32" if target.startswith("gfx9") else "v_add_nc_u32_e32"
     wide, narrow = range(3, vectors), range(first, scalars)
     text = [*(f"v_mov_b32_e32 v{n}, {n}" for n in wide), *(f"s_movk_i32 s{n}, {n}" for n in narrow)]
+    text += ["s_mov_b32 m0, 0x5a5a5"] if m0 else []
     text += ["s_nop 1", "v_cmp_gt_u32_e32 vcc, 100, %0", "s_cmp_lg_u32 s21, 21"]
     text += [*(f"{add} %0, v{n}, %0" for n in wide), *(f"{add} %0, s{n}, %0" for n in narrow)]
     # What is overwritten was read by a vector instruction, and LLVM looks into no assembly (`luthier.isa.hazards`).
     settled = ["s_wait_alu depctr_sa_sdst(0)"] if target.startswith("gfx120") else []
     text += ["s_cselect_b32 s20, 1, 3", *settled, f"{add} %0, s20, %0"]
+    text += ["s_mov_b32 s20, m0", *settled, f"{add} %0, s20, %0"] if m0 else []
     text = [f"v_accvgpr_write_b32 a{n}, %0" for n in range(matrices)] + text
     text += [line for n in range(matrices) for line in (f"v_accvgpr_read_b32 v3, a{n}", f"{add} %0, v3, %0")]
     code = "\\n".join(text).replace("vcc", "vcc_lo") if not target.startswith("gfx9") else "\\n".join(text)
-    names = [*(f"v{n}" for n in wide), *(f"s{n}" for n in narrow), *(f"a{n}" for n in range(matrices)), "vcc"]
+    names = [*(f"v{n}" for n in wide), *(f"s{n}" for n in narrow), *(f"a{n}" for n in range(matrices)), "vcc", "m0"]
     clobbered = ", ".join(f'"{name}"' for name in names)
     lanes = 256 if matrices else 1024
     return f"""

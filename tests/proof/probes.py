@@ -498,7 +498,7 @@ class Budgeted(Words):
         for one in report.refusals:
             if one.kind not in expected and one.insertion not in self.crowded:  # where nothing can be spilled
                 assert one.kind in ("over budget", "too few registers")
-                spilled = "none can be spilled: how much private memory it uses itself" not in one.message
+                spilled = "can be spilled: how much private memory it uses itself" not in one.message
                 has = int(one.message.partition("may have ")[2].split()[0])
                 assert not spilled or (self.on_excess != "keep" and has < WIDE), one.message
         self.left_out = {one.insertion for one in report.refusals}

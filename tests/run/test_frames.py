@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from luthier import InstrumentationTask, Tool, ToolModule
+from luthier.isa.targets import target_named
 from luthier.objects import load_object
+from luthier.payload.lds import LdsLayout
 
 from .conftest import TARGETS, RunUnderTools
 from .test_programs import SAYS
@@ -23,6 +25,14 @@ __device__ unsigned long long more;
 LUTHIER_HOOK_ANNOTATE kept() {
   volatile uint32_t array[4] = {3, 4, 5, 6};
   atomicAdd(&more, (unsigned long long)array[threadIdx.x & 3]);
+}
+"""
+LDS_HOOK = """
+static __shared__ volatile unsigned place[64];
+__device__ unsigned long long total;
+LUTHIER_HOOK_ANNOTATE count() {
+  place[threadIdx.x] = 1;
+  atomicAdd(&total, (unsigned long long)place[threadIdx.x]);
 }
 """
 
@@ -81,3 +91,30 @@ def test_above_a_stack_whose_size_is_not_known(
     assert (ran.code, ran.out) == (0, f"{total}\n" * 4)
     assert ("total", 3 * 16 * (2 + 3 + 5 + 8)) in [(name, int(value)) for _, name, value in ran.variables["deep"]]
     assert "bytes of private memory a lane run as they are" in ran.err + str(ran.summary)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_launches_that_leave_hooks_no_lds_run_as_they_are(
+    make_module: Callable[..., ToolModule],
+    raw_program: Callable[..., list[Path]],
+    under_tools: Callable[..., RunUnderTools],
+    target: str,
+) -> None:
+    """What a launch asks for leaves just as much as hooks need, or less."""
+    module = make_module(LDS_HOOK, *TARGETS)
+
+    class Shared(Tool):
+        name = "shared"
+
+        def instrument(self, task: InstrumentationTask) -> None:
+            task.insert_hook_at_kernel_entry(module.count)
+
+    command = raw_program(target, "raw_stack", 5)
+    object = load_object(command[1])
+    most = target_named(target).lds_bytes - LdsLayout.of(module.contents_for(object.target).lds).reserved
+    more = most - object.kernels["recursive"].group_segment_fixed_size
+    ran = under_tools(f"emu:{target}", [Shared()], *command, "0", f"0:{more}", f"0:{more + 4}", "0:1024")
+    assert ran.code == 0
+    assert len(set(ran.out.split())) == 1
+    assert ("total", 3 * 64) in [(name, int(value)) for _, name, value in ran.variables["shared"]]
+    assert f"launches with more than {most} bytes of LDS a work-group run as they are" in ran.err + str(ran.summary)

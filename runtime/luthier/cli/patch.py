@@ -151,6 +151,8 @@ def print_report(report: PatchReport) -> None:
             print(f"  {row.calls} hooks call one of {row.shared} payloads that are placed once")
         if row.in_agprs:
             print(f"  {row.in_agprs} hooks keep registers in AGPRs while they run")
+        if row.in_lds:
+            print(f"  {row.in_lds} hooks keep registers in LDS while they run")
         if row.lds[0] != row.lds[1]:
             print(f"  a work-group has {row.lds[1]} bytes of LDS, {row.lds[0]} without hooks")
         if row.spilling:

@@ -118,6 +118,10 @@ class Generation:
     """Where work-group ids arrive if not in user SGPRs."""
     packed_work_item_ids: bool = False
     """Work-item x, y and z share VGPR0, 10 bits each."""
+    lds_by_lane: bool = True
+    """M0 and the lane's number alone reach all LDS that a work-group can have (``ds_write_addtid_b32``), anywhere: M0
+    holds 64 KiB, and gfx10.1 wants a wait where a branch lies between an access of LDS and one of memory (LLVM,
+    fixLdsBranchVmemWARHazard)."""
     kernarg_preload: bool = False
     """The hardware can load the start of the kernel arguments into SGPRs."""
     preload_prologue: int = 256
@@ -186,6 +190,8 @@ class Generation:
     """Waits until all that loads and returning atomics give has arrived."""
     wait_for_every_load: tuple[str, ...] = ("s_waitcnt vmcnt(0) lgkmcnt(0)",)
     """Waits until nothing that reads memory or LDS, of any kind, will write a register any more."""
+    wait_for_lds: str = "s_waitcnt lgkmcnt(0)"
+    """Waits until all that LDS gives has arrived."""
     wait_for_everything: tuple[str, ...] = ("s_waitcnt 0",)
     """Waits until every memory instruction is done."""
     device_scope: str = ""
@@ -318,6 +324,7 @@ GFX940 = replace(
 GFX10 = Generation(
     wait_for_everything=("s_waitcnt 0", "s_waitcnt_vscnt null, 0x0"),
     generation="GFX10",
+    lds_by_lane=False,
     waits_free_sgprs=True,
     major=10,
     opcode_suffixes=("vi", "gfx10"),
@@ -333,6 +340,7 @@ GFX10 = Generation(
 GFX10_3 = replace(
     GFX10,
     generation="GFX10_3",
+    lds_by_lane=True,
     waits_free_sgprs=False,
     offset_3f_bug=False,
     waves_per_simd=16,
@@ -376,6 +384,7 @@ GFX12 = replace(
     cycle_counter_bits=64,
     returning_atomic="th:TH_ATOMIC_RETURN",
     wait_for_loads="s_wait_loadcnt 0x0",
+    wait_for_lds="s_wait_dscnt 0x0",
     wait_for_every_load=(
         "s_wait_loadcnt_dscnt 0x0",
         "s_wait_samplecnt 0x0",
@@ -394,6 +403,7 @@ GFX1250 = replace(
     wait_for_everything=("s_wait_loadcnt 0x0", "s_wait_storecnt 0x0", "s_wait_dscnt 0x0", "s_wait_kmcnt 0x0"),
     buffer_swizzle=None,
     generation="GFX1250",
+    lds_by_lane=False,
     opcode_suffixes=("gfx12", "gfx1250"),
     widest="gfx1250",
     wave_sizes=(32,),

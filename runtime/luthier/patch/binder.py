@@ -74,11 +74,16 @@ class Payloads:
         self._begins: dict[int, tuple[NearUse, ...]] = {}
         self._ends: dict[int, tuple[NearUse, ...]] = {}
         self._frame_sizes: dict[int, int] = {}  # of payloads that have private memory
+        self._slots: dict[int, int] = {}  # of those that keep registers in LDS
 
     def private_memory(self, numbers: Sequence[int]) -> int:
         """Bytes a lane that the kernel needs for some of them, beyond its own; none is used if it is 0."""
         most = max((self._frame_sizes.get(number, 0) for number in set(numbers)), default=0)
         return self._frame + most if most else 0
+
+    def slots(self, numbers: Sequence[int]) -> int:
+        """VGPRs for which the kernel needs LDS for some of them."""
+        return max((self._slots.get(number, 0) for number in set(numbers)), default=0)
 
     def begins_with(self, number: int) -> tuple[NearUse, ...]:
         """What a payload, or a call of one, does at once (`luthier.patch.neighbours`)."""
@@ -135,6 +140,8 @@ class Payloads:
             self.bindings[number] = binding
             if size := binding.spill_size + (template.stack.size if template.stack else 0):
                 self._frame_sizes[number] = size
+            if binding.slots:
+                self._slots[number] = binding.slots
         return number
 
 
@@ -146,7 +153,7 @@ class Binder:
         enough: whether there are to be enough registers at every point.
         budget: the kernel's register files.
         asked: the task's budget, if there is one.
-        no_frame: why nothing can be spilled, if it cannot.
+        no_spill: why nothing can be spilled, if it cannot, or no more than so much.
         reserved: bit set of units that no payload may overwrite: of counters, and of all plans.
         outstanding: what the application has outstanding, as `Outstanding`; None where that is not known.
         others: code that is spliced in besides, with the instruction that it stands before.
@@ -165,13 +172,13 @@ class Binder:
         enough: bool,
         budget: RegisterBudget,
         asked: HookBudget | None,
-        no_frame: str,
+        no_spill: str,
         reserved: tuple[int, int],
         outstanding: Callable[[], Outstanding | None],
         others: Sequence[tuple[int, bytes]],
     ) -> None:
         self._lifted, self._payloads, self._refusals = lifted, payloads, refusals
-        self._enough, self._budget, self._asked, self._no_frame = enough, budget, asked, no_frame
+        self._enough, self._budget, self._asked, self._no_spill = enough, budget, asked, no_spill
         self._find_outstanding, self._others = outstanding, others
         self._seams = Seams(lifted)
         self._endings = Endings(lifted, edited=edited)
@@ -353,8 +360,9 @@ class Binder:
                 unspilled = ""
                 if not self._budget.spill:
                     refused = self._asked is not None and self._asked.on_excess == "refuse"
-                    why = "its budget says so" if refused else self._no_frame
-                    unspilled = f", and none can be spilled: {why}"
+                    why = "its budget says so" if refused else self._no_spill
+                    few = "none" if self._budget.lds is None else "too few"
+                    unspilled = f", and {few} can be spilled: {why}"
                 raise TooFewRegisters(
                     f"not enough dead or spare registers for {what}: "
                     f"it needs {sum(group.count for group in template.groups)} and the kernel may have "

@@ -1,8 +1,8 @@
 """Which application registers a template's registers become at one point.
 
 Dead registers inside the kernel's allocation are free; then come registers above it, which cost occupancy; then live
-SGPRs, parked meanwhile in the lanes of one dead VGPR; and where payloads may have private memory, live VGPRs, spilled
-meanwhile. A point without enough registers is refused.
+SGPRs, parked meanwhile in the lanes of one dead VGPR; and where payloads may have AGPRs, LDS or private memory, live
+VGPRs, spilled meanwhile. A point without enough registers is refused.
 """
 
 from __future__ import annotations
@@ -11,12 +11,23 @@ import functools
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from luthier.isa.registers import AGPRS, EXEC, M0, SCC, SGPRS, VCC, VGPRS, bits_of, mask_of
 from luthier.lifting import Live
 from luthier.patch.copies import holder, needs_spare
 from luthier.payload.template import Group, Template
+
+
+class Slice(NamedTuple):
+    """LDS that each wave has to itself (`luthier.patch.slices`)."""
+
+    address: int
+    """SGPR unit with the byte address of what it has of the first slot."""
+    stride: int
+    """Bytes from slot to slot."""
+    slots: int
+    """How many VGPRs it has room for."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +42,14 @@ class RegisterBudget:
     """Whether payloads may keep VGPRs in private memory."""
     homes: int = 0
     """Bit set of the AGPR units that nothing in the kernel uses, where payloads may keep VGPRs."""
+    lds: Slice | None = None
+    """LDS in which payloads may keep VGPRs."""
     untouched: int = -1
     """Bit set of the SGPR units that the application never touches, where payloads had better take these."""
 
 
-Spill = Literal["not", "AGPRs", "memory"]
-"""Where a payload keeps live VGPRs that it overwrites: in none, AGPRs, or private memory."""
+Spill = Literal["not", "AGPRs", "LDS", "memory"]
+"""Where a payload keeps live VGPRs that it overwrites: nowhere, in AGPRs, LDS, or private memory."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,10 @@ class Binding:
     """SGPR unit for the place in private memory of what is spilled, if it is there."""
     homes: tuple[int, ...] = ()
     """AGPR units of what is spilled, `spilled` first, if it is there."""
+    lds: Slice | None = None
+    """Where what is spilled is, `spilled` first, if it is in LDS."""
+    kept_m0: int | None = None
+    """SGPR unit that keeps M0 while that holds the address in LDS, where somebody wants it."""
     kept_scc: int | None = None
     """SGPR unit that keeps SCC while EXEC is turned round for lanes that are not active, where SCC is live."""
     link: int | None = None
@@ -77,7 +94,8 @@ class Binding:
     @functools.cached_property
     def _hash(self) -> int:
         parts = self.units, self.saved, self.sources, self.temporaries, self.parked, self.parking, self.spare
-        return hash((*parts, self.spilled, self.spilled_whole, self.frame, self.homes, self.kept_scc, self.link))
+        spills = self.spilled, self.spilled_whole, self.frame, self.homes, self.lds, self.kept_m0, self.kept_scc
+        return hash((*parts, *spills, self.link))
 
     @functools.cached_property
     def fixed(self) -> list[int]:
@@ -95,6 +113,11 @@ class Binding:
         if self.frame is None:
             return 0
         return -(-4 * (len(self.spilled) + len(self.spilled_whole)) // 16) * 16
+
+    @functools.cached_property
+    def slots(self) -> int:
+        """VGPRs that are kept in LDS."""
+        return 0 if self.lds is None else len(self.spilled) + len(self.spilled_whole)
 
     @functools.cached_property
     def sgprs(self) -> int:
@@ -192,6 +215,8 @@ def touched_by(template: Template, binding: Binding, sources: Iterable[int]) -> 
     """
     fixed = mask_of(unit for unit in template.written if unit in EXEC)
     written = binding.temporaries | template.clobber_mask | template.destinations | fixed
+    if binding.lds is not None:
+        written |= 1 << M0
     read = mask_of((*map(holder, sources), *binding.fixed, *EXEC))
     return read | written, written
 
@@ -207,6 +232,7 @@ def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], liv
             and binding.parking not in binding.spilled_whole
         )
         or ((binding.spilled_whole or binding.homes) and binding.kept_scc is None and live.active_bits >> SCC & 1)
+        or (binding.lds is not None and binding.kept_m0 is None and live.all_bits >> M0 & 1)
         or binding.sources != sources
     ):
         return False
@@ -233,7 +259,13 @@ def bind(
         wave_size: lanes a wave.
         called: whether it is for a payload that is called: with a `Binding.link`.
     """
-    possible: Mapping[Spill, bool] = {"not": True, "AGPRs": budget.homes != 0, "memory": budget.spill}
+    # The first place that does. LDS is planned only where there can be no private memory (`luthier.patch.splicing`).
+    possible: Mapping[Spill, bool] = {
+        "not": True,
+        "AGPRs": budget.homes != 0,
+        "LDS": budget.lds is not None,
+        "memory": budget.spill,
+    }
     for spill in (one for one, may in possible.items() if may):
         for park in (False, True):
             binding = _bind(template, sources, live, budget, wave_size, park=park, spill=spill, called=called)
@@ -309,16 +341,20 @@ def _bind(
     scalar = _Allocator(tiers, [scalars[0] & ~fixed_places] if park else [])
     vectors = [_range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
     vector = _Allocator([mask & ~keep for mask in vectors], [vectors[0] & ~fixed_places] if spill != "not" else [])
-    frame = kept_scc = None
+    frame = kept_m0 = kept_scc = None
     if spill != "not":
         if template.destinations & mask_of(EXEC):
             return None  # what was spilled in some lanes must come back in the same
         # Needed before anything can be parked, so these must be dead.
         dead = _Allocator(tiers)
         frame = dead.take(1, 1, 0) if spill == "memory" else None
+        wants_m0 = (live.all_bits | fixed_places) >> M0 & 1
+        kept_m0 = dead.take(1, 1, 0) if spill == "LDS" and wants_m0 else None
         whole = live.active_bits >> SCC & 1 and (park or template.writes_inactive_lanes or spill == "AGPRs")
         kept_scc = dead.take(1, 1, 0) if whole else None
         if (spill == "memory" and frame is None) or (whole and kept_scc is None):
+            return None
+        if spill == "LDS" and wants_m0 and kept_m0 is None:
             return None
         scalar.taken = dead.taken
     units: dict[int, int] = {}
@@ -370,6 +406,9 @@ def _bind(
         homes = tuple(itertools.islice(bits_of(budget.homes), len(spilled) + len(spilled_whole)))
         if len(homes) < len(spilled) + len(spilled_whole):
             return None
+    lds = budget.lds if spill == "LDS" else None
+    if lds is not None and len(spilled) + len(spilled_whole) > lds.slots:
+        return None
     taken = scalar.taken | vector.taken
     return Binding(
         tuple(sorted(units.items())),
@@ -383,6 +422,8 @@ def _bind(
         tuple(spilled_whole),
         frame,
         homes,
+        lds,
+        kept_m0,
         kept_scc,
         link,
     )

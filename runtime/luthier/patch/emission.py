@@ -180,7 +180,7 @@ def emit(
     spills = spills_of(binding, frame, isa.target.target, isa.wave_size)
     save = spills.save() + save
     final += spills.restore()
-    if not called and any(fixed == M0 for fixed, _ in binding.saved):
+    if not called and (binding.kept_m0 is not None or any(fixed == M0 for fixed, _ in binding.saved)):
         final += waits_after_m0(target)
     if template.stack is not None:
         save.append(f"s_mov_b32 {unit_text(units[template.stack.pointer])}, {frame + binding.spill_size:#x}")

@@ -1,5 +1,5 @@
-"""Where payloads keep live vector registers: AGPRs that nobody uses; private memory, where that is in a kernel, and
-what has to be done at the kernel's entry to have it.
+"""Where payloads keep live vector registers: AGPRs that nobody uses; LDS (`luthier.patch.slices`); private memory,
+where that is in a kernel, and what has to be done at the kernel's entry to have it.
 
 A payload's frame lies above all private memory that the kernel and what it calls can use, so its place, a byte offset
 within each lane's memory, is the same everywhere in a kernel. What is spilled comes first, then the stack of the hook.
@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from luthier.isa.hazard_model import hazard_model
-from luthier.isa.registers import EXEC_LO, FLAT_SCRATCH_SGPR, SCC, unit_name
+from luthier.isa.registers import EXEC_LO, FLAT_SCRATCH_SGPR, M0, SCC, unit_name
 from luthier.isa.targets import Target
 from luthier.lifting import LiftedRepresentation
-from luthier.patch.binding import Binding
+from luthier.patch.binding import Binding, Slice
 from luthier.patch.copies import copy_text
-from luthier.patch.hazards import wait_states
+from luthier.patch.hazards import wait_states, waits_around_outputs
 from luthier.patch.scalar_reads import settled
 
 ALIGNMENT = 16
@@ -91,8 +91,10 @@ def set_flat_scratch(target: Target, init: int, offset: int) -> list[str]:
     return [*lines, f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_LO), {low}", f"s_setreg_b32 hwreg(HW_REG_FLAT_SCR_HI), {high}"]
 
 
-def spills_of(binding: Binding, place: int, target: Target, wave_size: int) -> Spills | Moves:
+def spills_of(binding: Binding, place: int, target: Target, wave_size: int) -> Spills | Slots | Moves:
     """The code that keeps what a binding spills; args as of `Spills`."""
+    if binding.lds is not None:
+        return Slots(binding, binding.lds, target, wave_size)
     return Moves(binding, target, wave_size) if binding.homes else Spills(binding, place, target, wave_size)
 
 
@@ -145,6 +147,46 @@ def in_all_lanes(lines: list[str], kept_scc: int | None, target: Target, wave_si
     if kept_scc is None:
         return wholly
     return [*settled(target, [copy_text(kept_scc, SCC)]), *wholly, copy_text(SCC, kept_scc)]
+
+
+class Slots:
+    """Code that keeps what a binding spills in LDS. In between M0 is as the application left it, or nobody wants it."""
+
+    def __init__(self, binding: Binding, place: Slice, target: Target, wave_size: int) -> None:
+        self._binding = binding
+        self._place = place
+        self._target = target
+        self._wave_size = wave_size
+
+    def save(self) -> list[str]:
+        """Assembly before anything of the payload is overwritten."""
+        return self._with_address("ds_write_addtid_b32", [])
+
+    def restore(self) -> list[str]:
+        """Assembly after the payload, whose vector instructions may have written the scalars that are read."""
+        if not self._binding.slots:
+            return []
+        before = waits_around_outputs(self._target)[1]
+        return [*before, *self._with_address("ds_read_addtid_b32", [self._target.wait_for_lds])]
+
+    def _with_address(self, mnemonic: str, wait: list[str]) -> list[str]:
+        binding, hazards = self._binding, hazard_model(self._target, self._wave_size)
+        if not binding.slots:
+            return []
+
+        def each(units: tuple[int, ...], first: int) -> list[str]:
+            offsets = (self._place.stride * (first + number) for number in range(len(units)))
+            return [f"{mnemonic} {unit_name(unit)} offset:{at}" for unit, at in zip(units, offsets, strict=True)]
+
+        kept, back = [], []
+        if binding.kept_m0 is not None:
+            kept = settled(self._target, [copy_text(binding.kept_m0, M0)])
+            back = [copy_text(M0, binding.kept_m0)]
+        whole = each(binding.spilled_whole, len(binding.spilled))
+        if whole:
+            whole = in_all_lanes(whole, binding.kept_scc, self._target, self._wave_size)
+        address = [copy_text(M0, self._place.address), *wait_states(hazards.behind_m0)]
+        return [*kept, *address, *each(binding.spilled, 0), *whole, *wait, *back]
 
 
 class Spills:

@@ -94,7 +94,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     """
     lifted = task.lifted
     splicer = splice(task, strict=strict)
-    starting = [assemble_payload(lifted.isa, splicer.state.prologue)] if splicer.state.prologue else []
+    starting = [assemble_payload(lifted.isa, lines)] if (lines := splicer.starting) else []
     at_entry = []
     for counters in splicer.counting.entries:
         own = [*starting, *counters]
@@ -216,6 +216,7 @@ def _report(
         _unresolved(lifted),
         (before.group_segment_fixed_size, after.group_segment_fixed_size),
         splicer.in_agprs,
+        splicer.in_lds,
     )
 
 

@@ -122,6 +122,8 @@ class KernelReport:
     """Bytes of static LDS of a work-group, before and after."""
     in_agprs: int = 0
     """Of `insertions`, those that keep registers in AGPRs that nothing uses, while they run."""
+    in_lds: int = 0
+    """Of `insertions`, those that keep registers in LDS while they run."""
 
     @property
     def changed(self) -> bool:
@@ -154,13 +156,13 @@ class PatchReport:
         columns = (
             *("kernel", "sites", "asked for", "instructions", "added", "bytes", "patched bytes"),
             *("VGPRs", "patched VGPRs", "SGPRs", "patched SGPRs", "waves a SIMD", "patched waves"),
-            *("LDS", "patched LDS", "called", "in AGPRs", "spilling", "over budget", "refused"),
+            *("LDS", "patched LDS", "called", "in AGPRs", "in LDS", "spilling", "over budget", "refused"),
         )
         rows: list[tuple[Cell, ...]] = [
             (
                 *(row.kernel, row.sites, row.requested_sites, row.instructions, row.added_instructions),
                 *(row.code_bytes, row.patched_bytes, *row.vgprs, *row.sgprs, *row.waves_per_simd),
-                *(*row.lds, row.calls, row.in_agprs, row.spilling, row.excess),
+                *(*row.lds, row.calls, row.in_agprs, row.in_lds, row.spilling, row.excess),
                 summary(by_kind(row.refusals)),
             )
             for row in self.kernels

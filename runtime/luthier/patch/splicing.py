@@ -13,6 +13,7 @@ from luthier.edits import Edit, Edited, highest
 from luthier.errors import LuthierError, PatchError
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
 from luthier.lifting.waits import Outstanding
+from luthier.patch import slices
 from luthier.patch.binder import Binder, Payloads, TooFewRegisters
 from luthier.patch.budget import budget_of, named_registers
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
@@ -70,7 +71,7 @@ class Splicer:
 
     Args:
         strict: whether an insertion that cannot be spliced in is an error; else it is in `refusals`.
-        spill: whether payloads may keep live VGPRs in private memory.
+        spill: whether payloads may keep live VGPRs in private memory, or LDS.
         left_out: insertions that are sampled out, by their numbers.
         enough: whether there are to be enough registers at every point; else a point without them is refused.
 
@@ -88,9 +89,10 @@ class Splicer:
         refusals: what was left out.
         state: where launch state is, for the hooks that use it.
         sgprs, vgprs, agprs: registers the kernel needs for what was spliced.
-        lds: bytes of LDS that a work-group needs more.
+        hook_lds: bytes of LDS that a work-group needs more for hooks that ask for it.
         starved: insertions, by their numbers, at whose points there were too few registers.
         spilling: how many insertions keep registers in private memory.
+        in_lds: how many keep them in LDS.
         in_agprs: how many keep them in AGPRs.
         excess: how many have more VGPRs than the task's budget.
 
@@ -126,7 +128,11 @@ class Splicer:
         self.budget = replace(self.budget, spill=spill and not self.state.no_frame, homes=homes)
         uses = Uses(self.lifted, templates, self._files, self.state, refusals)
         sites = uses.sites(task.insertions, left_out)
-        self.lds = uses.lds
+        self.hook_lds = uses.lds
+        if self.state.wave_lds is not None:
+            waves = self._asked.waves(task.lifted) if self._asked and self._asked.on_excess != "keep" else None
+            room = slices.slice_of(self.lifted, self.state.wave_lds, self.hook_lds, waves)
+            self.budget = replace(self.budget, lds=room)
         sites, hoisted = hoist(self.lifted, sites) if task.hoist else (sites, [])
         self.hoisted = len({site.at for site in hoisted}), len(hoisted)
         self.counting, returned = self._plan_counting(task, sites, hoisted)
@@ -145,13 +151,14 @@ class Splicer:
             enough=enough,
             budget=self.budget,
             asked=task.hook_budget,
-            no_frame=self.state.no_frame,
+            no_spill=self._why_not_spilled(),
             reserved=(self.counting.reserved, self.counting.reserved | self.state.reserved),
             outstanding=lambda: self._outstanding,
             others=[(one.at + (one.zone == Zone.BEHIND), one.payload.code) for one in self.counting.splices],
         )
         bound = binder.bind(sites)
         self.starved = binder.starved
+        self._slots = self._payloads.slots([number for _, number in bound])
         self._place(bound, edits)
         bindings = [self._payloads.bindings[number] for _, number in bound]
         self.sgprs = max(self.counting.sgprs, self.state.sgprs, *(binding.sgprs for binding in set(bindings)))
@@ -163,6 +170,7 @@ class Splicer:
         bindings = [self._payloads.bindings[number] for site, number in bound if site.insertion is not None]
         self.spilling = sum(binding.spill_size > 0 for binding in bindings)
         self.in_agprs = sum(bool(binding.homes) for binding in bindings)
+        self.in_lds = sum(binding.slots > 0 for binding in bindings)
         self.excess = sum(binding.vgprs > soft for binding in bindings)
         self.sites = len({*(site.at for site, _ in bound if site.insertion is not None), *counted})
         self.refusals = sorted(refusals.found, key=lambda refusal: refusal.insertion or 0)
@@ -181,6 +189,32 @@ class Splicer:
     def private_memory(self) -> int:
         """Bytes a lane that the kernel needs for payloads, beyond its own; None of them is used if it is 0."""
         return self._payloads.private_memory(self.numbers.tolist())
+
+    @property
+    def lds(self) -> int:
+        """Bytes of LDS that a work-group needs more."""
+        return self.hook_lds + self._slots_lds
+
+    @property
+    def _slots_lds(self) -> int:
+        room = self.budget.lds
+        return 0 if room is None else slices.size_of(self._slots, room.stride)
+
+    @property
+    def starting(self) -> list[str]:
+        """Assembly for the kernel's entry."""
+        lines = [*self.state.prologue]
+        if self.state.wave_lds is not None and self._slots_lds:
+            lines += slices.begin_slots(self.lifted.target, self.state.wave_lds, self.lds)
+        return lines
+
+    def _why_not_spilled(self) -> str:
+        """Why nothing can be kept in private memory, and no more in LDS; empty if something can."""
+        if self.budget.spill:
+            return ""
+        room = self.budget.lds
+        lds = self.state.no_lds or ("there is no room for it" if room is None else f"there is room for {room.slots}")
+        return f"{self.state.no_frame}, and in LDS {lds}"
 
     def _place(self, bound: Sequence[tuple[Site, int]], edits: Sequence[Edit]) -> None:
         """Payloads of hooks, instructions that are added and counters, each at its place."""
@@ -260,7 +294,14 @@ class Splicer:
             frame |= template.stack is not None
         written |= self.edited.units
         no_frame = refusal(self.lifted, task.most_stack) if frame else StatePlan.no_frame
-        return plan_state(self.lifted, self.budget, states, written, no_frame)
+        plan = plan_state(self.lifted, self.budget, states, written, no_frame)
+        if not spill or not plan.no_frame:
+            return plan
+        # Only then: LDS is what other work-groups, and launches that ask for it, may need.
+        with_lds = plan_state(
+            self.lifted, self.budget, states, written, plan.no_frame, no_lds=slices.refusal(self.lifted)
+        )
+        return plan if with_lds.missing.keys() - plan.missing.keys() else with_lds
 
     def _added(self, edits: Sequence[Edit]) -> list[Splice]:
         """Instructions that tools add to the application's."""

@@ -12,6 +12,7 @@ Source: LLVM AMDGPUUsage, "Initial Kernel Execution State".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from luthier.isa.registers import SGPRS, TTMPS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import KernelDescriptor
+from luthier.patch import slices
 from luthier.patch.binding import RegisterBudget
 from luthier.patch.copies import LANES, copy_text, lane_text, lane_unit, needs_spare, parallel_copy, unit_text
 from luthier.patch.frame import set_flat_scratch
@@ -54,6 +56,11 @@ class StatePlan:
     vgprs: int = 0
     no_frame: str = "nothing asked for it"
     """Why payloads have no private memory; empty if they have."""
+    wave_lds: int | None = None
+    """SGPR unit with the wave's address in LDS, less what `luthier.patch.slices.begin_slots` adds to `prologue`, if it
+    was asked for."""
+    no_lds: str = no_frame
+    """Why there is none; empty if there is."""
 
 
 def plan_state(
@@ -62,6 +69,7 @@ def plan_state(
     states: Iterable[str],
     written: int,
     no_frame: str = StatePlan.no_frame,
+    no_lds: str = StatePlan.no_lds,
 ) -> StatePlan:
     """Find places for launch state.
 
@@ -70,17 +78,20 @@ def plan_state(
         states: names of `luthier.payload.launch_state.STATES`.
         written: bit set of the units that hooks give new values.
         no_frame: why payloads are not to have private memory; empty if they are.
+        no_lds: the same of LDS of each wave's own.
     """
     wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
-    if not wanted and no_frame:
-        return StatePlan(no_frame=no_frame)
-    return _Planner(lifted, budget, written, no_frame).plan(wanted)
+    if not wanted and no_frame and no_lds:
+        return StatePlan(no_frame=no_frame, no_lds=no_lds)
+    return _Planner(lifted, budget, written, no_frame, no_lds).plan(wanted)
 
 
 class _Planner:
-    def __init__(self, lifted: LiftedRepresentation, budget: RegisterBudget, written: int, no_frame: str) -> None:
+    def __init__(
+        self, lifted: LiftedRepresentation, budget: RegisterBudget, written: int, no_frame: str, no_lds: str
+    ) -> None:
         self.lifted = lifted
-        self.no_frame = no_frame
+        self.no_frame, self.no_lds = no_frame, no_lds
         self.budget = budget
         self.descriptor = lifted.kernel.descriptor
         self.named, self.written = _registers_of(lifted)
@@ -101,6 +112,8 @@ class _Planner:
             self._change("enable_private_segment", 1)
             if not self.lifted.target.architected_flat_scratch:
                 self._change("enable_sgpr_flat_scratch_init", 1)
+        if not self.no_lds:
+            self._ask_for_wave()
         before, after = self.descriptor.sgpr_inputs, self._new_descriptor(asked).sgpr_inputs
         for name in asked:
             self._leave_in_place(name, before)
@@ -127,9 +140,17 @@ class _Planner:
             spare = self._free_sgpr()
             if spare is None:
                 reason = "no SGPR is free to move the kernel's inputs with"
-                return StatePlan(missing=dict.fromkeys(wanted, reason), no_frame=self.no_frame or reason)
+                missing = dict.fromkeys(wanted, reason)
+                return StatePlan(missing=missing, no_frame=self.no_frame or reason, no_lds=self.no_lds or reason)
+        wave, wave_lds, temporaries = self._find_wave(after)
         vectors += self._masked_ids()
-        prologue = [*lanes, *vectors, *copies_settled(self.lifted.target, parallel_copy(scalars, spare)), *constants]
+        prologue = [
+            *wave,
+            *lanes,
+            *vectors,
+            *copies_settled(self.lifted.target, parallel_copy(scalars, spare)),
+            *constants,
+        ]
         if prologue:
             prologue += waits_around_outputs(self.lifted.target)[1]
         if not self.no_frame and not self.lifted.target.architected_flat_scratch:
@@ -145,9 +166,11 @@ class _Planner:
             reserved,
             tuple(prologue),
             self.changes,
-            max((reserved & mask_of(SGPRS)).bit_length(), last_input),
+            max((reserved & mask_of(SGPRS)).bit_length(), last_input, temporaries),
             (reserved >> VGPRS.start & (1 << len(VGPRS)) - 1).bit_length(),
             self.no_frame,
+            wave_lds,
+            self.no_lds,
         )
 
     # What the hardware is to give
@@ -164,6 +187,14 @@ class _Planner:
         elif not name.startswith("implicit_offset"):
             self._change(f"enable_sgpr_{name}", 1)
         return True
+
+    def _ask_for_wave(self) -> None:
+        """Note what must change for the wave's address in LDS."""
+        names = slices.states(self.lifted.target)
+        self.no_lds = next(filter(None, map(self._why_not, names)), "")
+        if not self.no_lds:
+            for name in names:
+                self._ask_for(name)
 
     def _change(self, name: str, value: int) -> None:
         if getattr(self.descriptor, name) < value:
@@ -200,8 +231,11 @@ class _Planner:
                     self.no_frame = reason
                     self.changes.pop("enable_private_segment", 0)
                 else:
-                    self.missing[name] = reason
-                    asked.remove(name)
+                    if name == "dispatch_ptr" and not self.no_lds:
+                        self.no_lds = reason
+                    if name in asked:
+                        self.missing[name] = reason
+                        asked.remove(name)
         # There may be more than are filled in: gfx11 wants sixteen SGPRs that are (LLVM, "UserSGPRInit16Bug").
         self._change("user_sgpr_count", self._user_sgprs())
         return replace(self.descriptor, **self.changes)
@@ -244,6 +278,35 @@ class _Planner:
                 lanes.append(f"v_writelane_b32 {vgpr}, {unit_text(after + number)}, {lane}")
             places.append(free)
         self.places.update({(name, number): place for number, place in enumerate(places)})
+
+    def _find_wave(self, inputs: Mapping[str, tuple[int, int]]) -> tuple[list[str], int | None, int]:
+        """Assembly that finds the wave's part of LDS, before anything else is moved, the SGPR that it is then in, and
+        how many SGPRs the kernel must have for that.
+
+        Args:
+            inputs: where they arrive.
+        """
+        if self.no_lds:
+            return [], None, 0
+        arriving = mask_of(unit for first, count in inputs.values() for unit in range(first, first + count))
+        named, self.named = self.named, self.named | arriving
+        address = self._free_sgpr()
+        self.named = named
+        if address is None:
+            self.no_lds = "it has no SGPR that it never uses"
+            return [], None, 0
+        # What arrives nowhere is nobody's yet.
+        nobodys = (unit for unit in SGPRS[: self.budget.sgpr_limit] if not (arriving | 1 << address) >> unit & 1)
+        scalars = list(itertools.islice(nobodys, slices.SCALARS))
+        first = inputs["dispatch_ptr"][0]
+        lines = slices.find_wave(
+            self.lifted.target,
+            self.lifted.wave_size,
+            unit_text(address),
+            [unit_text(unit) for unit in scalars],
+            f"s[{first}:{first + 1}]",
+        )
+        return lines, address, max(scalars) + 1
 
     def _place_constant(self, name: str, constants: list[str]) -> None:
         free = self._free_sgpr()

@@ -17,12 +17,8 @@ from luthier.patch.counter_code import CounterCode, Held
 from luthier.patch.emission import BoundPayload
 from luthier.patch.hazards import waits_around_outputs
 from luthier.patch.state import Part
+from luthier.patch.wave_number import bit_field, wave_of_ttmp, wave_of_work_items
 from luthier.wave_counts import IDENTITY, TICKETS_BYTES, RowLayout, Word
-
-_SIZES_IN_PACKET = 4
-"""Byte offset, in a dispatch packet, of the work-group's size in x and y, 16 bits each (HSA, "Kernel Dispatch
-Packet")."""
-_ID_BITS = 10
 
 
 def states_for_rows(target: Target) -> list[str]:
@@ -177,41 +173,25 @@ class RowCode:
         for lane, axis in enumerate("xyz"):
             place = self._places[f"workgroup_id_{axis}", 0]
             if ttmps is not None and axis != "x":
-                taken = f"s_bfe_u32 {self._first}, {unit_text(place)}, {_field(16 * (axis == 'z'), 16)}"
+                taken = f"s_bfe_u32 {self._first}, {unit_text(place)}, {bit_field(16 * (axis == 'z'), 16)}"
                 lines += [*self._settle, taken, *self._settle]
             else:
                 lines += self._get(self._scalars, place)
             lines.append(f"v_writelane_b32 {self._low}, {self._first}, {lane}")
-        if ttmps is not None:
-            wave = f"s_bfe_u32 {self._first}, ttmp{ttmps.wave_id}, {_field(ttmps.wave_id_shift, 5)}"
-            lines += [*self._settle, wave, *self._settle]
-        else:
-            lines += self._wave_of_work_items()
+        lines += wave_of_ttmp(self._target, self._first) if ttmps is not None else self._wave_of_work_items()
         return [*lines, f"v_writelane_b32 {self._low}, {self._first}, {len(IDENTITY) - 1}"]
 
     def _wave_of_work_items(self) -> list[str]:
-        """`_first`: the number of the wave in its work-group. Work-items fill waves in their order, x first, so the one
-        in lane 0 tells."""
-        first, second, spare = self._first, self._second, self._spare
+        """`_first`: the number of the wave in its work-group."""
         low, high = (self._places["dispatch_ptr", part] for part in range(2))
-        lines = self._get(self._scalars, low) + self._get(self._scalars + 1, high)
-        load = "s_load_b32" if self._target.sized_memory_names else "s_load_dword"
-        lines += [f"{load} {spare}, {self._pair}, {hex(_SIZES_IN_PACKET)}", *self._target.wait_for_every_load]
-        lines += self._work_item(first, "z")
-        lines += self._scalars_of(f"s_lshr_b32 {second}, {spare}, 16", f"s_mul_i32 {first}, {first}, {second}")
-        lines += self._work_item(second, "y")
-        lines += self._scalars_of(f"s_add_u32 {first}, {first}, {second}", f"s_and_b32 {spare}, {spare}, 0xffff")
-        lines += [*self._scalars_of(f"s_mul_i32 {first}, {first}, {spare}"), *self._work_item(second, "x")]
-        wave = f"s_lshr_b32 {first}, {first}, {_log2(self._wave)}"
-        return [*lines, *self._scalars_of(f"s_add_u32 {first}, {first}, {second}", wave)]
-
-    def _work_item(self, to: str, axis: str) -> list[str]:
-        """An id of the work-item in lane 0."""
         packed = self._target.packed_work_item_ids
-        place = self._places["workitem_id" if packed else f"workitem_id_{axis}", 0]
-        lines = [*self._settle, f"v_readlane_b32 {to}, {unit_text(place)}, 0", *self._behind_vectors]
-        field = _field(_ID_BITS * "xyz".index(axis), _ID_BITS)
-        return [*lines, f"s_bfe_u32 {to}, {to}, {field}"] if packed else lines
+
+        def work_item(axis: str) -> str:
+            return unit_text(self._places["workitem_id" if packed else f"workitem_id_{axis}", 0])
+
+        scalars = self._first, self._second, self._spare
+        lines = self._get(self._scalars, low) + self._get(self._scalars + 1, high)
+        return lines + wave_of_work_items(self._target, self._wave, scalars, self._pair, work_item)
 
     def _get(self, to: int, place: int) -> list[str]:
         """A scalar from where launch state is, in SGPR unit `to`."""
@@ -229,11 +209,3 @@ class RowCode:
         if count == self._wave:
             return f"s_mov_b{self._wave} {self._exec}, -1"
         return f"s_bfm_b{self._wave} {self._exec}, {count}, 0"
-
-
-def _field(shift: int, bits: int) -> str:
-    return hex(bits << 16 | shift)
-
-
-def _log2(value: int) -> int:
-    return value.bit_length() - 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from luthier.payload.calls import Lowering
 from luthier.payload.launch_state import packet_field
 
-_GROUP_SEGMENT_SIZE = 28
+GROUP_SEGMENT_SIZE = 28
 """Byte offset in the dispatch packet."""
 
 
@@ -66,7 +66,7 @@ def lower_lds(body: str, layout: LdsLayout, lowering: Lowering) -> tuple[str, li
         body = _name(name).sub(f"@luthier.lds.{number}.", body)
     size, below, base = lowering.fresh(), lowering.fresh(), lowering.fresh()
     lines = [
-        *packet_field(lowering, "i32", _GROUP_SEGMENT_SIZE, size),
+        *packet_field(lowering, "i32", GROUP_SEGMENT_SIZE, size),
         f"{below} = sub i32 {size}, {layout.reserved - layout.alignment}",
         f"{base} = and i32 {below}, -{layout.alignment}",
     ]

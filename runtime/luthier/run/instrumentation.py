@@ -17,7 +17,7 @@ from luthier.observation import Launch, LiveChannel, LoadedObject
 from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
-from luthier.run.patching import Asked, Patched, Patcher, most_private
+from luthier.run.patching import Asked, Patched, Patcher, most_group, most_private
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
@@ -268,7 +268,7 @@ class Instrumentation:
         reply.string(patched.companion.data).number(len(patched.companion.blocks))
         for block in patched.companion.blocks:
             reply.text(block.symbol)
-        return reply.number(most_private(kernel, patched))
+        return reply.number(most_private(kernel, patched)).number(most_group(kernel, patched))
 
     def _launch(self, session: Session, request: Reader) -> bool:
         gpu, row, number, chosen = (request.number() for _ in range(4))

@@ -69,6 +69,15 @@ def most_private(kernel: Kernel, patched: Patched) -> int:
     return own + MOST_ASKED if after.private_segment_fixed_size > own else _ANY
 
 
+def most_group(kernel: Kernel, patched: Patched) -> int:
+    """The most LDS of a work-group, in bytes, with which a launch may run a kernel instrumented."""
+    if patched.companion is None:
+        return _ANY
+    after = load_object(patched.companion.data).kernels[kernel.name]
+    more = after.group_segment_fixed_size - kernel.group_segment_fixed_size
+    return kernel.descriptor.target.lds_bytes - more if more else _ANY
+
+
 @functools.cache
 def _fingerprint() -> str:
     """Of the sources that make patched kernels."""

@@ -82,8 +82,10 @@ Answer Client::kernel(unsigned gpu, uint64_t object, uint64_t descriptor) {
   answer.object = reply.bytes();
   for (uint64_t left = reply.number(); left > 0; --left)
     answer.blocks.push_back(reply.bytes());
-  if (!answer.object.empty())
+  if (!answer.object.empty()) {
     answer.most_private = reply.number();
+    answer.most_group = reply.number();
+  }
   return answer;
 }
 

@@ -30,6 +30,7 @@ struct Answer {
   std::string object;               // the patched one; empty: the original runs
   std::vector<std::string> blocks;  // symbols of the blocks of variables that it refers to
   uint64_t most_private = 0;        // bytes a lane that a launch may ask for to run it
+  uint64_t most_group = 0;          // bytes of LDS a work-group that it may ask for
 };
 
 // A block: a file of memory with its initial contents.

@@ -56,8 +56,13 @@ bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selecti
       .second;
 }
 
-// Whether the stack that a launch asks for ends where hooks have theirs.
+// Whether the stack that a launch asks for ends where hooks have theirs, and its LDS leaves as much as they need.
 bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const {
+  if (packet.group_segment_size > most_group) {
+    faults.tell(name + ": launches with more than " + std::to_string(most_group) +
+                " bytes of LDS a work-group run as they are: hooks need " + std::to_string(more_group) + " more");
+    return false;
+  }
   if (packet.private_segment_size <= most_private)
     return true;
   faults.tell(name + ": launches with more than " + std::to_string(most_private) +
@@ -282,6 +287,7 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
     client_.loaded(answer.row, loaded_around(patched).delta, loaded.delta, blocks);
     kernel.executable = executable;
     kernel.most_private = answer.most_private;
+    kernel.most_group = answer.most_group;
     kernel.name = answer.name;
     kernel.patched = patched;
   } catch (...) {

@@ -42,6 +42,7 @@ public:
   uint64_t patched = 0;  // kernel object, 0 if there is none
   uint32_t more_private = 0, more_group = 0;  // bytes that the patched one needs beyond the original
   uint64_t most_private = 0;                 // that a launch may ask for: hooks have theirs above it
+  uint64_t most_group = 0;                   // the same: there is no room for that of hooks in more
   std::string name;
   hsa_executable_t executable{};             // the patched one
 
