@@ -7,10 +7,11 @@ import random
 from dataclasses import replace
 
 import pytest
+from crowded import FULL_LDS
 from luthier.errors import HookError, LiftError, PatchError
 from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
-from luthier.objects import load_object
+from luthier.objects import CodeObject, load_object
 from luthier.objects.editor import ObjectEditor
 from luthier.patch import RefusedError, patch_object
 from luthier.task import InstrumentationTask, reg
@@ -37,6 +38,7 @@ CROWDED = (
     + """
 extern "C" __global__ __launch_bounds__(1024) void crowded(uint32_t *out) {
   uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
+  @lds@
   asm volatile("@set@s_nop 1\\n@sum@" : "+v"(v) :: @clobbered@);
   out[i] = v;
 }
@@ -55,14 +57,18 @@ def module(make_module):
     return make_module(HOOKS, "gfx906")
 
 
-@pytest.fixture(scope="module")
-def crowded(compile_object):
-    """Its kernel `crowded` is said to have a dynamic stack, so that nothing can be spilled."""
-    object = load_object(compile_object(CROWDED, "gfx906"))
+def with_dynamic_stack(compile_object, lds: str) -> CodeObject:
+    object = load_object(compile_object(CROWDED.replace("@lds@", lds), "gfx906"))
     kernel = object.kernels["crowded"]
     editor = ObjectEditor(object)
     editor.write(kernel.descriptor_address, replace(kernel.descriptor, uses_dynamic_stack=1).encode())
     return load_object(editor.finish())
+
+
+@pytest.fixture(scope="module")
+def crowded(compile_object):
+    """Its kernel `crowded` is said to have a dynamic stack, and has all LDS, so that nothing can be spilled."""
+    return with_dynamic_stack(compile_object, FULL_LDS)
 
 
 class Mixed(Tool):
@@ -93,9 +99,11 @@ class Mixed(Tool):
                     self.made += 1
 
 
+@pytest.mark.parametrize("lds", ["full", "free"])
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_refused_leaves_no_trace(crowded, module, seed: int) -> None:
+def test_what_is_refused_leaves_no_trace(compile_object, module, seed: int, lds: str) -> None:
     """The object is, byte for byte, as if what was refused had never been inserted."""
+    crowded = with_dynamic_stack(compile_object, FULL_LDS if lds == "full" else "")
     tasks: list[InstrumentationTask] = []
 
     def insert(task: InstrumentationTask) -> None:
@@ -105,7 +113,8 @@ def test_what_is_refused_leaves_no_trace(crowded, module, seed: int) -> None:
     patched = patch_object(crowded, insert, ["crowded"])
     (report,) = patched.report.kernels
     kinds = {refusal.kind for refusal in report.refusals}
-    assert kinds == {"hook", "no such register", "too few registers"}
+    assert kinds == {"hook", "no such register", *(["too few registers"] if lds == "full" else [])}
+    assert (report.in_lds > 0) == (lds == "free")
     refused = {refusal.insertion for refusal in report.refusals}
     assert report.insertions + len(refused) == len(tasks[0].insertions)
     assert all(tasks[0].insertions[number].hook is not module.count for number in refused)

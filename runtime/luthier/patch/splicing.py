@@ -47,12 +47,20 @@ def splice(task: InstrumentationTask, *, strict: bool) -> Splicer:
     try:
         splicer = Splicer(task, strict=strict and not sample, spill=False, enough=not sample)
     except TooFewRegisters:
-        return Splicer(task, strict=strict, spill=True)
+        return _spilling(task, strict=strict)
     if not splicer.starved:
         return Splicer(task, strict=True, spill=False) if strict and splicer.refusals else splicer
     every = 1 if task.hook_budget is None else task.hook_budget.every
     left_out = {number for count, number in enumerate(sorted(splicer.starved)) if count % every}
-    return Splicer(task, strict=strict, spill=True, left_out=left_out)
+    return _spilling(task, strict=strict, left_out=left_out)
+
+
+def _spilling(task: InstrumentationTask, *, strict: bool, left_out: Container[int] = frozenset()) -> Splicer:
+    """The same with spills. A kernel in which none is in LDS is as if there were no LDS for that."""
+    splicer = Splicer(task, strict=strict, spill=True, left_out=left_out)
+    if splicer.state.wave_lds is None or splicer.lds > splicer.hook_lds:
+        return splicer
+    return Splicer(task, strict=strict, spill=True, left_out=left_out, no_lds=splicer.no_lds)
 
 
 def _named_by(task: InstrumentationTask, templates: Templates) -> int:
@@ -73,6 +81,7 @@ class Splicer:
         strict: whether an insertion that cannot be spliced in is an error; else it is in `refusals`.
         spill: whether payloads may keep live VGPRs in private memory, or LDS.
         left_out: insertions that are sampled out, by their numbers.
+        no_lds: why they may not in LDS; empty if they may.
         enough: whether there are to be enough registers at every point; else a point without them is refused.
 
     Attributes:
@@ -109,6 +118,7 @@ class Splicer:
         spill: bool,
         left_out: Container[int] = frozenset(),
         enough: bool = False,
+        no_lds: str = "",
     ) -> None:
         edits = with_waits(task.lifted, task.edits)
         self.edited = Edited(task.lifted, edits)
@@ -121,7 +131,7 @@ class Splicer:
         self._files = ((SGPRS, sgprs), (VGPRS, vgprs), (AGPRS, agprs))
         refusals = Refusals(self.lifted, strict=strict)
         templates = Templates(self.lifted)
-        self.state = self._plan_state(task, templates, spill)
+        self.state = self._plan_state(task, templates, spill, no_lds or slices.refusal(self.lifted))
         homes = 0 if task.edits else self.budget.homes
         if homes:
             homes &= ~_named_by(task, templates)
@@ -208,13 +218,15 @@ class Splicer:
             lines += slices.begin_slots(self.lifted.target, self.state.wave_lds, self.lds)
         return lines
 
+    @property
+    def no_lds(self) -> str:
+        """Why nothing can be kept in LDS, or no more."""
+        room = self.budget.lds
+        return self.state.no_lds or ("there is no room for it" if room is None else f"there is room for {room.slots}")
+
     def _why_not_spilled(self) -> str:
         """Why nothing can be kept in private memory, and no more in LDS; empty if something can."""
-        if self.budget.spill:
-            return ""
-        room = self.budget.lds
-        lds = self.state.no_lds or ("there is no room for it" if room is None else f"there is room for {room.slots}")
-        return f"{self.state.no_frame}, and in LDS {lds}"
+        return "" if self.budget.spill else f"{self.state.no_frame}, and in LDS {self.no_lds}"
 
     def _place(self, bound: Sequence[tuple[Site, int]], edits: Sequence[Edit]) -> None:
         """Payloads of hooks, instructions that are added and counters, each at its place."""
@@ -280,7 +292,7 @@ class Splicer:
                 raise
             return self._plan_counting(task, [*sites, *hoisted], [])[0], True
 
-    def _plan_state(self, task: InstrumentationTask, templates: Templates, spill: bool) -> StatePlan:
+    def _plan_state(self, task: InstrumentationTask, templates: Templates, spill: bool, no_lds: str) -> StatePlan:
         """Places for the launch state of all calls and of rows of waves together, and what they write."""
         states, written, frame = set(), 0, spill
         if any(request.granularity == "wave" for request in task.counts):
@@ -298,9 +310,7 @@ class Splicer:
         if not spill or not plan.no_frame:
             return plan
         # Only then: LDS is what other work-groups, and launches that ask for it, may need.
-        with_lds = plan_state(
-            self.lifted, self.budget, states, written, plan.no_frame, no_lds=slices.refusal(self.lifted)
-        )
+        with_lds = plan_state(self.lifted, self.budget, states, written, plan.no_frame, no_lds)
         return plan if with_lds.missing.keys() - plan.missing.keys() else with_lds
 
     def _added(self, edits: Sequence[Edit]) -> list[Splice]:
