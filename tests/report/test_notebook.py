@@ -70,7 +70,7 @@ def test_costs() -> None:
     one = KernelReport("k", 3, 3, 10, 30, 40, 160, (8, 12), (16, 24), (8, 5), 0, 4, (refusal,))
     report = PatchReport((one,), {}, (Refusal.of_kernel("layout", HOSTILE, PatchError("too far")),))
     cells = _read(report._repr_html_()).cells
-    assert cells[20:40] == [
+    assert cells[21:42] == [
         "k",
         "3",
         "4",
@@ -84,10 +84,10 @@ def test_costs() -> None:
         "24",
         "8",
         "5",
-        *("0", "0", "0", "0", "0", "0"),
+        *("0", "0", "0", "0", "0", "0", "0"),
         "1 too few registers",
     ]
-    assert cells[40] == HOSTILE
+    assert cells[42] == HOSTILE
     assert cells[-1] == "layout: too far"
 
 

@@ -55,6 +55,8 @@ def _precompiled(command: Sequence[str], inputs: Iterable[Path]) -> list[str]:
     for flag in rest:
         if flag in ("-x", "-include"):
             flags += [flag, next(rest)]
+            if flag == "-include" and not Path(flags[-1]).is_file():
+                return []  # it is found in folders that are left out here
         elif _APART.fullmatch(flag):
             flags.append(flag)
         elif flag not in _DEVICE_ONLY and not _ALIKE.fullmatch(flag):
