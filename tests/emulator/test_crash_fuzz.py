@@ -37,7 +37,5 @@ def test_random_code(target: str, build_kernels: Callable[..., Path], tmp_path: 
         timeout=20 * SECONDS + 120,
     )
     assert done.returncode == 0, f"{done.stderr[-3000:]}\nthe object is {last}"
-    launches = int(done.stdout.split()[0])
-    assert launches >= 10
     assert "'ended'" in done.stdout
     assert "access to" in done.stdout
