@@ -139,3 +139,6 @@ class Liveness:
     def points(self, block: int) -> tuple[int, bytes]:
         """Bytes of a set; for each instruction and behind the last, live units of active lanes, then of inactive
         ones."""
+
+    def columns(self, blocks: NDArray[np.int32], offsets: NDArray[np.int32]) -> NDArray[np.uint64]:
+        """[2, words of a set, points] the same before instructions, each given by its block and its number there."""

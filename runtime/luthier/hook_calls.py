@@ -103,7 +103,8 @@ class HookCalls:
         Raises:
             HookError: wrong number or type of arguments.
         """
-        types = tuple(map(type, arguments))  # equal numbers of different types are different arguments
+        # Equal numbers of different types are different arguments.
+        types = tuple(map(type, arguments)) if arguments else ()
         numbers: tuple[tuple[int, ...], ...] = ()
         key: tuple[object, ...] = hook, arguments, groups, types
         if Immediate in types and len(arguments) == len(hook.parameters):

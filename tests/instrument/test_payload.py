@@ -11,13 +11,15 @@ from dataclasses import replace
 
 import llvmlite.binding as llvm
 import pytest
+from live_points import points_of
 from luthier.errors import DecodeError, HookError, ToolError
 from luthier.isa import InstructionArray, Isa, OperandKind
 from luthier.isa.registers import UNIT_LIMIT, mask_of
 from luthier.isa.targets import TargetId
 from luthier.lifting import Live
 from luthier.module import ToolModule
-from luthier.patch.binding import Binding, RegisterBudget, bind, is_valid
+from luthier.patch.binding import Binding, RegisterBudget, bind
+from luthier.patch.choices import Fit
 from luthier.patch.emission import emit
 from luthier.payload import ConstantArgument, RegisterArgument, Template, generate
 from luthier.payload.cache import template_for
@@ -419,9 +421,9 @@ def test_live_sgprs_are_parked_in_lanes_when_none_is_free(module, target: str) -
     assert binding.parking is not None
     assert binding.parking >= 266
     assert not binding.lost & live.all_lanes
-    assert is_valid(binding, made, (), live, isa.wave_size)
     everywhere = Live(live.active, live.all_lanes | mask_of(range(256, 512)))
-    assert not is_valid(binding, made, (), everywhere, isa.wave_size)
+    fit = Fit.of(binding, made, (), isa.wave_size)
+    assert fit.at(points_of([live, everywhere])).tolist() == [True, False]
     assert bind(made, (), everywhere, budget, isa.wave_size) is None
     text = isa.texts(isa.decode(emit(isa, made, binding).code))
     writes = [line.split(", ") for line in text if line.startswith("v_writelane")]

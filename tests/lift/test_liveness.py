@@ -52,6 +52,9 @@ def same(lifted: LiftedRepresentation, masks_of: Reference | None = None) -> Ref
         for index in range(block.first, block.last + 1):
             assert lifted.liveness.live_before(index) == expected.live_before(index), index
         assert lifted.liveness.live_out(block.index) == expected.live_out(block.index)
+    reached = [index for index, block in enumerate(lifted.block_of) if block >= 0][::-1]
+    points = lifted.liveness.at(reached)
+    assert [points[number] for number in range(len(points))] == [*map(expected.live_before, reached)]
     return expected
 
 

@@ -6,7 +6,7 @@ from luthier.isa.registers import UnitSet
 from luthier.lifting.instructions.effects import Effects, IndexMode
 from luthier.lifting.instructions.semantics import Control, Lanes
 from luthier.lifting.lifter import lift
-from luthier.lifting.live import Live
+from luthier.lifting.live import Live, LivePoints
 from luthier.lifting.liveness import Liveness
 from luthier.lifting.loops import Loop, LoopNest
 from luthier.lifting.model import (
@@ -41,6 +41,7 @@ __all__ = [
     "Lanes",
     "LiftedRepresentation",
     "Live",
+    "LivePoints",
     "Liveness",
     "Loop",
     "LoopNest",

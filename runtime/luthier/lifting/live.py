@@ -1,10 +1,15 @@
-"""What is live at a point of the code: the one type that liveness gives, binding asks for, and listings print."""
+"""What is live at a point of the code, or at many: what liveness gives, binding asks for, and listings print."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from luthier.isa.registers import UnitSet
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.isa.registers import UNIT_LIMIT, UnitSet
 
 
 class Live(NamedTuple):
@@ -43,3 +48,80 @@ class Live(NamedTuple):
     def with_any_lane_active(self) -> Live:
         """The same where it is not known which lanes are active."""
         return Live(self.all_bits, self.inactive_bits)
+
+
+class LivePoints:
+    """What is live at several points: for each a column of 64-bit words, the lowest units first.
+
+    Args:
+        active: [words of a set, points], as of `Live.active_bits`.
+        inactive: the same of `Live.inactive_bits`.
+    """
+
+    def __init__(self, active: NDArray[np.uint64], inactive: NDArray[np.uint64]) -> None:
+        self._active, self._inactive = active, inactive
+
+    def __len__(self) -> int:
+        return int(self._active.shape[1])
+
+    def __getitem__(self, point: int) -> Live:
+        """What is live at one of them, by its place here."""
+        sets = (int.from_bytes(lanes[:, point].tobytes(), "little") for lanes in (self._active, self._inactive))
+        return Live(*sets)
+
+    def only(self, points: slice | Sequence[int]) -> LivePoints:
+        """Some of them, by their places here."""
+        return LivePoints(self._active[:, points], self._inactive[:, points])
+
+    def keep(self, units: int, points: slice | Sequence[int] = slice(None)) -> None:
+        """Take these units of a bit set to be live in active lanes, at some of the points."""
+        for word, bits in _words(units):
+            self._active[word, points] |= bits
+
+    def let_any_lane_be_active(self, points: Sequence[int]) -> None:
+        """At some of the points, it is not known which lanes are active."""
+        self._active[:, points] |= self._inactive[:, points]
+
+    def has(self, units: int, *, in_all_lanes: bool) -> NDArray[np.bool_]:
+        """[points] whether some of the units of a bit set are live.
+
+        Args:
+            in_all_lanes: in any lane; else in those that are active.
+        """
+        found = np.zeros(len(self), np.bool_)
+        for word, bits in _words(units):
+            found |= (self._lanes(word, in_all_lanes) & bits) != 0
+        return found
+
+    def dead_among(self, units: int, *, in_all_lanes: bool) -> NDArray[np.int64]:
+        """[points] how many of the units of a bit set are not live; `in_all_lanes` as of `has`."""
+        found = np.zeros(len(self), np.int64)
+        for word, bits in _words(units):
+            found += np.bitwise_count(~self._lanes(word, in_all_lanes) & bits)
+        return found
+
+    def has_dead_pair(self, units: int, *, in_all_lanes: bool) -> NDArray[np.bool_]:
+        """[points] whether two neighbours of a bit set, the first one even, are not live.
+
+        Args:
+            in_all_lanes: as of `has`.
+        """
+        found = np.zeros(len(self), np.bool_)
+        for word, bits in _words(units):
+            dead = ~self._lanes(word, in_all_lanes) & bits
+            found |= (dead & dead >> np.uint64(1) & _EVEN) != 0
+        return found
+
+    def _lanes(self, word: int, in_all_lanes: bool) -> NDArray[np.uint64]:
+        active: NDArray[np.uint64] = self._active[word]
+        return active | self._inactive[word] if in_all_lanes else active
+
+
+_EVEN = np.uint64(0x5555555555555555)
+
+
+@functools.lru_cache(maxsize=4096)
+def _words(units: int) -> tuple[tuple[int, np.uint64], ...]:
+    """The words of a bit set that are not 0, by their places."""
+    words = np.frombuffer(units.to_bytes(UNIT_LIMIT // 8, "little"), "<u8")
+    return tuple((int(place), words[place]) for place in np.flatnonzero(words))

@@ -29,12 +29,14 @@ The analysis is native; this module hands it the kernel and asks it. `tests/lift
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from luthier import _mc
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Effects, unit_bytes
-from luthier.lifting.live import Live
+from luthier.lifting.live import Live, LivePoints
 from luthier.lifting.model import BasicBlock, LiftedKernel
 
 
@@ -63,6 +65,13 @@ class Liveness:
         """
         block = self._block(index)
         return self._point(block, index - block.first)
+
+    def at(self, indices: Sequence[int]) -> LivePoints:
+        """What is live just before each of some instructions, which control reaches."""
+        points = np.array(indices, np.int32)
+        blocks = np.array(self._block_of, np.int32)[points]
+        firsts = np.array([block.first for block in self._blocks], np.int32)
+        return LivePoints(*self._native.columns(blocks, points - firsts[blocks]))
 
     def active_before(self, index: int) -> int:
         """`Live.active_bits` of `live_before`, alone."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-from collections import Counter
-from collections.abc import Callable, Container, Hashable, Sequence
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Sequence
 
 from luthier.budgets import HookBudget
 from luthier.errors import LuthierError, PatchError
+from luthier.isa import Isa
 from luthier.isa.hazard_parties import pairs
 from luthier.isa.registers import AGPRS
-from luthier.lifting import LiftedRepresentation, Live, Liveness
+from luthier.lifting import LiftedRepresentation, Liveness, LivePoints
 from luthier.lifting.waits import Outstanding
-from luthier.patch.binding import Binding, Choices, RegisterBudget, touched_by
+from luthier.patch.binding import Binding, RegisterBudget, touched_by
+from luthier.patch.choices import Choices
 from luthier.patch.emission import BoundPayload, Limits, emit, emit_call, forgotten_masks, leftovers
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.lane_masks import LaneMasks
+from luthier.patch.layout import Zone
 from luthier.patch.neighbours import NearUse, Neighbours, begins_with, ends_with
 from luthier.patch.report import RefusalKind
 from luthier.patch.scalar_reads import Endings, Leftovers
@@ -30,17 +31,32 @@ LARGE = 32
 """Instructions of a payload from which on it is called rather than repeated. A call costs two, and copies of inputs."""
 
 
-class _Bound(NamedTuple):
-    """A template at points where it gets the same registers."""
+class _Bound:
+    """A template at points where it gets the same registers, and its inputs from the same ones.
 
-    binding: Binding
-    touched: int
-    """Bit set of the units that it reads or writes."""
-    written: int
-    numbers: dict[tuple[Limits, tuple[str, ...], tuple[str, ...]], int]
-    """Position in `Payloads.all`, by what it waits for and what else it begins and ends with."""
-    left: dict[tuple[int, ...], Leftovers]
-    """By which SGPRs it meets the application behind it, by the places of inputs."""
+    Attributes:
+        touched: bit set of the units that it reads or writes.
+        written: of those that it writes.
+        numbers: position in `Payloads.all`, by what points differ in.
+        by_stretch: the same by what is outstanding, where they differ in nothing else but their neighbours; and what
+            it does at once.
+    """
+
+    def __init__(self, isa: Isa, use: Use, binding: Binding) -> None:
+        self._isa, self.use, self.binding = isa, use, binding
+        self.touched, self.written = touched_by(use.template, binding, use.sources)
+        self.numbers: dict[Hashable, int] = {}
+        self.by_stretch: dict[int, tuple[int, tuple[NearUse, ...]]] = {}
+
+    @functools.cached_property
+    def left(self) -> Leftovers:
+        """By which SGPRs it meets the application behind it."""
+        return leftovers(self._isa, self.use.template, self.binding, self.use.sources)
+
+    @functools.cached_property
+    def forgets(self) -> tuple[str, ...]:
+        """What it ends with where lane masks matter."""
+        return forgotten_masks(self._isa, self.use.template, self.binding)
 
 
 def _is_large(template: Template) -> bool:
@@ -202,57 +218,132 @@ class Binder:
         """
         while True:
             liveness, disturbing = with_what_hooks_do(self._lifted, sites)
-            any_lanes = {site.point for site in sites if site.use.template.destinations & self._exec}
-            self._choices: dict[tuple[Template, bool], Choices] = {}
-            self._known: dict[tuple[int, bool, int, int, int, Seam], _Bound] = {}
-            bound: list[tuple[Site, int]] = []
-            failed: list[tuple[Site, RefusalKind, LuthierError]] = []
-            uses = Counter(site.use.template for site in sites if site.zone is not None)
-            large = {template for template, many in uses.items() if many > 1 and _is_large(template)}
-            for site in sites:
-                _, insertion, at, point, use, *_ = site
-                shared = use.template in large and self._may_call(site)
-                try:
-                    number = self._payload(use, *self._around(site, liveness, any_lanes), point, called=shared)
-                except LuthierError as problem:
-                    if insertion is None or (self._enough and isinstance(problem, TooFewRegisters)):
-                        problem.kernel, problem.offset = self._lifted.kernel.name, self._lifted.columns.address[at]
-                        raise
-                    kind: RefusalKind = "hook"
-                    if isinstance(problem, TooFewRegisters):
-                        self.starved.add(site.number)
-                        over = self._asked is not None and self._asked.on_excess != "keep"
-                        kind = "over budget" if over else "too few registers"
-                    failed.append((site, kind, problem))
-                else:
-                    bound.append((site, number))
-                if failed and self._refusals.strict:
-                    break
+            live = self._live(sites, liveness)
+            bounds = self._choose(sites, live)
+            numbers, failed = self._number_all(sites, bounds)
             gone = {site.number for site, _, _ in failed if site.number in disturbing}
             for site, kind, reason in failed:
                 if site.insertion is not None and (not gone or self._refusals.strict or site.number in gone):
                     self._refusals.refuse(site.number, site.insertion, kind, reason)
             if not gone:
-                bound = self._repeat_what_is_smaller(bound, liveness, any_lanes)
-                return self._keep_apart(bound, liveness, any_lanes)
+                self._repeat_what_is_smaller(sites, live, bounds, numbers)
+                self._keep_apart(sites, bounds, numbers)
+                return [(site, number) for site, number in zip(sites, numbers, strict=True) if number >= 0]
             sites = [site for site in sites if site.number not in gone]
 
-    def _around(self, site: Site, liveness: Liveness, any_lanes: Container[int]) -> tuple[Live, Seam, tuple[int, int]]:
-        """What is live at a site, its seam, and the place that it depends on, as `Seams.at` takes it.
+    def _live(self, sites: Sequence[Site], liveness: Liveness) -> LivePoints:
+        """What is live at each site."""
+        live = liveness.at([site.point for site in sites])
+        if self._reserved:
+            live.keep(self._reserved)
+        # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
+        changed = {site.point for site in sites if site.use.template.destinations & self._exec}
+        live.let_any_lane_be_active(
+            [number for number, site in enumerate(sites) if site.point in changed or site.use.reads >> AGPRS.start]
+        )
+        return live
+
+    def _choose(self, sites: Sequence[Site], live: LivePoints) -> list[_Bound | None]:
+        """[sites] each one's registers, if there are enough."""
+        bounds: list[_Bound | None] = [None] * len(sites)
+        by_use: defaultdict[int, list[int]] = defaultdict(list)
+        for number, site in enumerate(sites):
+            by_use[site.use.form].append(number)
+        by_template: defaultdict[Template, list[int]] = defaultdict(list)
+        for alike in by_use.values():
+            by_template[sites[alike[0]].use.template] += alike
+        for template, alike in by_template.items():
+            if _is_large(template) and sum(sites[number].zone is not None for number in alike) > 1:
+                callers = sorted(number for number in alike if self._may_call(sites[number]))
+                self._choose_alike(sites, live, bounds, callers, called=True)
+        for alike in by_use.values():
+            self._choose_alike(sites, live, bounds, [number for number in alike if bounds[number] is None])
+            starved = [number for number in alike if bounds[number] is None] if self._enough else []
+            if starved:
+                raise self._told(self._too_few(sites[starved[0]].use), sites[starved[0]])
+        return bounds
+
+    def _choose_alike(
+        self,
+        sites: Sequence[Site],
+        live: LivePoints,
+        bounds: list[_Bound | None],
+        alike: Sequence[int],
+        *,
+        called: bool = False,
+    ) -> None:
+        """Registers for sites of the same template, and with the same sources unless they call it.
 
         Args:
-            any_lanes: points where other lanes may become active.
+            bounds: they are put here, if there are enough.
+            alike: the sites' places.
         """
-        live = liveness.live_before(site.point)
-        if self._reserved:
-            live = Live(live.active_bits | self._reserved, live.inactive_bits)
-        # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
-        if site.point in any_lanes or site.use.reads >> AGPRS.start:
-            live = live.with_any_lane_active()
-        # A branch does not change what the seam depends on.
-        taken = site.insertion is not None and site.insertion.place == "taken"
-        place = site.at if taken else site.point, site.at
-        return live, self._seams.at(*place), place
+        if not alike:
+            return
+        use = sites[alike[0]].use
+        choices = Choices(
+            use.template,
+            () if called else use.sources,
+            self._budget,
+            self._lifted.wave_size,
+            called=called,
+            all_or_none=self._enough and not called,
+        )
+        points = live.only(alike)
+        if called:  # whose place must not depend on where inputs are
+            for place, number in enumerate(alike):
+                points.keep(sites[number].use.renamed_sources, [place])
+        found: dict[tuple[int, int], _Bound] = {}
+        for number, chosen in zip(alike, choices.choose(points), strict=True):
+            if chosen >= 0:
+                use = sites[number].use
+                bound = found.get((use.form, chosen))
+                if bound is None:
+                    bound = found[use.form, chosen] = _Bound(self._lifted.isa, use, choices.made[chosen])
+                bounds[number] = bound
+
+    def _number_all(
+        self, sites: Sequence[Site], bounds: Sequence[_Bound | None]
+    ) -> tuple[list[int], list[tuple[Site, RefusalKind, LuthierError]]]:
+        """[sites] the position of each one's payload, -1 for none; and those that have none, with the reason."""
+        numbers = [-1] * len(sites)
+        failed: list[tuple[Site, RefusalKind, LuthierError]] = []
+        for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
+            try:
+                if bound is None:
+                    raise self._too_few(site.use)
+                numbers[place] = self._number(site, bound)
+            except LuthierError as problem:
+                if site.insertion is None:
+                    raise self._told(problem, site) from None
+                kind: RefusalKind = "hook"
+                if isinstance(problem, TooFewRegisters):
+                    self.starved.add(site.number)
+                    over = self._asked is not None and self._asked.on_excess != "keep"
+                    kind = "over budget" if over else "too few registers"
+                failed.append((site, kind, problem))
+                if self._refusals.strict:
+                    break
+        return numbers, failed
+
+    def _too_few(self, use: Use) -> TooFewRegisters:
+        what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
+        unspilled = ""
+        if not self._budget.spill:
+            refused = self._asked is not None and self._asked.on_excess == "refuse"
+            why = "its budget says so" if refused else self._no_spill
+            few = "none" if self._budget.lds is None else "too few"
+            unspilled = f", and {few} can be spilled: {why}"
+        return TooFewRegisters(
+            f"not enough dead or spare registers for {what}: "
+            f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
+            f"{self._budget.vgpr_limit} VGPRs and {self._budget.sgpr_limit} SGPRs{unspilled}"
+        )
+
+    def _told(self, problem: LuthierError, site: Site) -> LuthierError:
+        """An error with where it is."""
+        problem.kernel, problem.offset = self._lifted.kernel.name, self._lifted.columns.address[site.at]
+        return problem
 
     def _may_call(self, site: Site) -> bool:
         """Whether a payload at a site may call another. The code at a kernel's entry has no place from which it could;
@@ -265,141 +356,104 @@ class Binder:
         return self._find_outstanding()
 
     @functools.cached_property
+    def _stretches(self) -> Sequence[int]:
+        """As of `Outstanding`."""
+        return [-1] * len(self._lifted.block_of) if self._outstanding is None else self._outstanding.stretches
+
+    @functools.cached_property
     def _half_made(self) -> set[int]:
         """Points between reading the program counter and having made an address of it."""
         made = [(one.getpc, max(one.low, one.high)) for one in self._lifted.pc_references]
         return {point for first, last in made for point in range(first + 1, last + 1)}
 
     def _repeat_what_is_smaller(
-        self, bound: list[tuple[Site, int]], liveness: Liveness, any_lanes: Container[int]
-    ) -> list[tuple[Site, int]]:
-        """The sites with their payloads: those that are called from too few sites to make the code smaller, in their
-        places instead."""
+        self, sites: Sequence[Site], live: LivePoints, bounds: list[_Bound | None], numbers: list[int]
+    ) -> None:
+        """Payloads that are called from too few sites to make the code smaller are put in their places instead."""
         payloads, called = self._payloads.all, self._payloads.called
         gain: Counter[int] = Counter()
-        for number, many in Counter(number for _, number in bound if number in called).items():
+        for number, many in Counter(number for number in numbers if number in called).items():
             body = called[number]
             gain[body] += many * (len(payloads[body].code) - len(payloads[number].code))
         vain = {body for body, bytes in gain.items() if bytes <= len(payloads[body].code)}
-        if not vain:
-            return bound
-        result = []
-        for site, number in bound:
+        by_use: defaultdict[int, list[int]] = defaultdict(list)
+        for place, number in enumerate(numbers):
             if called.get(number) in vain:
-                with contextlib.suppress(TooFewRegisters):
-                    number = self._payload(site.use, *self._around(site, liveness, any_lanes), site.point)
-            result.append((site, number))
-        return result
+                by_use[sites[place].use.form].append(place)
+        for alike in by_use.values():
+            repeated: list[_Bound | None] = [None] * len(sites)
+            self._choose_alike(sites, live, repeated, alike)
+            for place in alike:
+                bound = repeated[place]
+                if bound is not None:
+                    bounds[place], numbers[place] = bound, self._number(sites[place], bound)
 
-    def _keep_apart(
-        self, bound: list[tuple[Site, int]], liveness: Liveness, any_lanes: Container[int]
-    ) -> list[tuple[Site, int]]:
-        """The sites with their payloads: those that end with what the next instructions must stay away from, with wait
-        states behind it."""
+    def _keep_apart(self, sites: Sequence[Site], bounds: Sequence[_Bound | None], numbers: list[int]) -> None:
+        """Payloads that end with what the next instructions must stay away from get wait states behind it."""
         if not self._neighbours.matter:
-            return bound
+            return
         heads: dict[int, int] = {}
-        begins = [self._payloads.begins_with(number) for number in {number for _, number in bound}]
+        begins = [self._payloads.begins_with(number) for number in set(numbers) if number >= 0]
         begins += [begins_with(self._lifted.isa, code) for code in {code for _, code in self._others}]
         for use in itertools.chain(*begins):
             heads[use.rule] = min(heads.get(use.rule, use.states), use.states)
-        hooks = Counter(site.point for site, _ in bound if site.zone is not None)
+        late = {number: self._payloads.ends_with(number) for number in set(numbers) if number >= 0}
+        if not any(late.values()):
+            return
+        hooks = Counter(
+            site.point for site, number in zip(sites, numbers, strict=True) if number >= 0 and site.zone is not None
+        )
         hooks.update(point for point, _ in self._others)
-        result = []
-        for site, number in bound:
-            waits = self._neighbours.behind(site.point, self._payloads.ends_with(number), heads, hooks)
+        for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
+            if bound is None or numbers[place] < 0 or not late[numbers[place]]:
+                continue
+            waits = self._neighbours.behind(site.point, late[numbers[place]], heads, hooks)
             if waits:
-                called = number in self._payloads.called
-                around = self._around(site, liveness, any_lanes)
-                number = self._payload(site.use, *around, site.point, called=called, behind=waits)
-            result.append((site, number))
-        return result
+                numbers[place] = self._number(site, bound, behind=waits)
 
-    def _payload(
-        self,
-        use: Use,
-        live: Live,
-        seam: Seam,
-        place: tuple[int, int],
-        point: int,
-        *,
-        called: bool = False,
-        behind: tuple[str, ...] = (),
-    ) -> int:
-        """Position of what a point gets.
+    def _number(self, site: Site, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
+        """Position of what a site gets.
 
         Args:
-            live, seam, place: as of `_around`.
-            called: whether it is to call a payload that is placed once. Where no register is left for that it does not.
             behind: assembly to end with.
 
         Raises:
             LuthierError: it cannot have it.
         """
-        template = use.template
-        choices = self._choices.get((template, called))
-        if choices is None:
-            choices = Choices(template, self._budget, self._lifted.wave_size, called=called)
-            self._choices[template, called] = choices
-        free = live
-        if called:  # whose place must not depend on where inputs are
-            free = Live(live.active_bits | use.renamed_sources, live.inactive_bits)
+        point, at = site.point, site.at
+        stretch = self._stretches[point]
+        known = None if behind else bound.by_stretch.get(stretch)
+        if known is not None and not known[1]:
+            return known[0]
+        # A branch does not change what the seam depends on.
+        place = at if site.zone == Zone.TAKEN else point
+        seam = self._seams.at(place, at)
+        ending = (*self._endings.at(point, bound.left), *behind) if self._endings.needed else behind
+        if known is None:
+            number = self._position(bound, seam, stretch, (), ending)
+            known = number, self._payloads.begins_with(number) if self._neighbours.matter else ()
+            if self._seams.same and not self._endings.needed and not behind:
+                bound.by_stretch[stretch] = known
+        number, early = known
+        lead = self._neighbours.before(place, at, early) if early else ()
+        return self._position(bound, seam, stretch, lead, ending) if lead else number
 
-        def key() -> tuple[int, bool, int, int, int, Seam]:
-            """All that matters as long as there is no other binding."""
-            active, anywhere = free.active_bits & choices.heeded, choices.heeded_in_all_lanes
-            return use.form, called, choices.made, active, anywhere and free.all_bits & anywhere, seam
+    def _position(self, bound: _Bound, seam: Seam, stretch: int, lead: tuple[str, ...], ending: tuple[str, ...]) -> int:
+        """Position of a template with its registers, with what it begins and ends with besides its seam.
 
-        bound = self._known.get(key())
-        if bound is None:
-            binding = choices.choose(() if called else use.sources, free)
-            if binding is None and called:
-                return self._payload(use, live, seam, place, point, behind=behind)
-            if binding is None:
-                what = "a counter" if use.call is None else f"hook {use.call.hook.name}"
-                unspilled = ""
-                if not self._budget.spill:
-                    refused = self._asked is not None and self._asked.on_excess == "refuse"
-                    why = "its budget says so" if refused else self._no_spill
-                    few = "none" if self._budget.lds is None else "too few"
-                    unspilled = f", and {few} can be spilled: {why}"
-                raise TooFewRegisters(
-                    f"not enough dead or spare registers for {what}: "
-                    f"it needs {sum(group.count for group in template.groups)} and the kernel may have "
-                    f"{self._budget.vgpr_limit} VGPRs and {self._budget.sgpr_limit} SGPRs{unspilled}"
-                )
-            bound = self._known[key()] = _Bound(binding, *touched_by(template, binding, use.sources), {}, {})
-        outstanding = self._outstanding if template.relaxed else None
-        limits = None if outstanding is None else outstanding.needed(point, bound.touched, bound.written)
-        ending: tuple[str, ...] = ()
-        if self._endings.needed:
-            left = bound.left.get(use.sources)
-            if left is None:
-                left = bound.left[use.sources] = leftovers(self._lifted.isa, template, bound.binding, use.sources)
-            ending = self._endings.at(point, left)
-        settle: tuple[str, ...] = ()
-        if self._masks.matter:
-            settle = self._masks.before(bound.written)
-            ending = forgotten_masks(self._lifted.isa, template, bound.binding)
-        ending = (*ending, *behind)
-        number = self._bound_number(use, bound, seam, settle, limits, (), ending)
-        lead = self._neighbours.before(*place, self._payloads.begins_with(number)) if self._neighbours.matter else ()
-        return self._bound_number(use, bound, seam, settle, limits, lead, ending) if lead else number
-
-    def _bound_number(
-        self,
-        use: Use,
-        bound: _Bound,
-        seam: Seam,
-        settle: tuple[str, ...],
-        limits: Limits,
-        lead: tuple[str, ...],
-        ending: tuple[str, ...],
-    ) -> int:
-        """Position of a template with its registers, with what it begins and ends with besides its seam."""
-        number = bound.numbers.get((limits, lead, ending))
+        Args:
+            stretch: of `Outstanding.stretches`.
+        """
+        key = stretch, seam, lead, ending
+        number = bound.numbers.get(key)
         if number is None:
+            limits = None
+            if bound.use.template.relaxed and self._outstanding is not None:
+                limits = self._outstanding.needed_in(stretch, bound.touched, bound.written)
+            settle: tuple[str, ...] = ()
+            if self._masks.matter:
+                settle = self._masks.before(bound.written)
+                ending = (*bound.forgets, *ending)
             around = (*seam[0], *lead), (*ending, *seam[1])
-            number = self._payloads.of(use, bound.binding, around, settle, limits)
-            bound.numbers[limits, lead, ending] = number
+            number = bound.numbers[key] = self._payloads.of(bound.use, bound.binding, around, settle, limits)
         return number

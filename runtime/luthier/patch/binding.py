@@ -47,7 +47,24 @@ class RegisterBudget:
     untouched: int = -1
     """Bit set of the SGPR units that the application never touches, where payloads had better take these."""
 
+    @property
+    def scalars(self) -> int:
+        """Bit set of the SGPR units that a payload may have."""
+        return range_mask(SGPRS.start, max(self.sgprs, self.sgpr_limit))
 
+    @property
+    def vectors(self) -> int:
+        """Bit set of the VGPR units that a payload may have."""
+        return range_mask(VGPRS.start, max(self.vgprs, self.vgpr_limit))
+
+    @property
+    def spills(self) -> bool:
+        """Whether payloads may keep live VGPRs anywhere."""
+        return self.spill or self.homes != 0 or self.lds is not None
+
+
+SPILLING = 2
+"""The least `Binding.cost` of those that spill."""
 Spill = Literal["not", "AGPRs", "LDS", "memory"]
 """Where a payload keeps live VGPRs that it overwrites: nowhere, in AGPRs, LDS, or private memory."""
 
@@ -115,6 +132,15 @@ class Binding:
         return -(-4 * (len(self.spilled) + len(self.spilled_whole)) // 16) * 16
 
     @functools.cached_property
+    def cost(self) -> int:
+        """What it costs a wave: 0 if it takes dead and spare registers alone, 1 if it parks SGPRs; from `SPILLING` on
+        it spills VGPRs, the dearer the place the more."""
+        if not self.spilled and not self.spilled_whole:
+            return int(bool(self.parked))
+        place = 0 if self.homes else 1 if self.lds is not None else 2
+        return SPILLING + 2 * place + bool(self.parked)
+
+    @functools.cached_property
     def slots(self) -> int:
         """VGPRs that are kept in LDS."""
         return 0 if self.lds is None else len(self.spilled) + len(self.spilled_whole)
@@ -122,7 +148,7 @@ class Binding:
     @functools.cached_property
     def sgprs(self) -> int:
         """SGPRs a kernel needs for this binding."""
-        return (self.temporaries & _range_mask(SGPRS.start, len(SGPRS))).bit_length()
+        return (self.temporaries & range_mask(SGPRS.start, len(SGPRS))).bit_length()
 
     @functools.cached_property
     def agprs(self) -> int:
@@ -132,11 +158,12 @@ class Binding:
     @functools.cached_property
     def vgprs(self) -> int:
         """VGPRs a kernel needs for this binding."""
-        return (self.temporaries >> VGPRS.start & _range_mask(0, len(VGPRS))).bit_length()
+        return (self.temporaries >> VGPRS.start & range_mask(0, len(VGPRS))).bit_length()
 
 
 @functools.cache
-def _range_mask(first: int, count: int) -> int:
+def range_mask(first: int, count: int) -> int:
+    """Bit set of `count` units from `first` on."""
     return ((1 << max(count, 0)) - 1) << first
 
 
@@ -153,7 +180,7 @@ def _find_run(free: int, count: int, alignment: int, remainder: int) -> int | No
     return (free & -free).bit_length() - 1 if free else None
 
 
-_LINK = 2, 2, 0
+LINK = 2, 2, 0
 """SGPRs with the address to go back to: how many, their alignment, and its remainder."""
 
 
@@ -167,37 +194,38 @@ class _Allocator:
     def take(
         self, count: int, alignment: int, remainder: int, below: int = VGPRS.stop, *, dead: bool = False
     ) -> int | None:
-        reach = _range_mask(0, below + count - 1)
+        reach = range_mask(0, below + count - 1)
         for tier in self._dead if dead else self._all:
             first = _find_run(tier & reach & ~self.taken, count, alignment, remainder)
             if first is not None:
-                self.taken |= _range_mask(first, count)
+                self.taken |= range_mask(first, count)
                 return first
         return None
 
 
-_FIXED = mask_of((SCC, *VCC, M0))
+class KeptPlace(NamedTuple):
+    """A register with a fixed place that a payload overwrites, though somebody may want it."""
 
-
-def saved_units(template: Template, sources: tuple[int, ...], live: int, wave_size: int) -> tuple[tuple[int, ...], ...]:
-    """Registers with a fixed place that must survive the payload: overwritten by it, and live or among its inputs."""
-    return _saved_units(template, sources, live & _FIXED, wave_size)
+    units: tuple[int, ...]
+    wanted: int
+    """It must survive where some of these are live; 0: everywhere, since an input is taken from it."""
 
 
 @functools.lru_cache(maxsize=4096)
-def _saved_units(
-    template: Template, sources: tuple[int, ...], live: int, wave_size: int
-) -> tuple[tuple[int, ...], ...]:
+def kept_places(template: Template, sources: tuple[int, ...], wave_size: int) -> tuple[KeptPlace, ...]:
+    """What may have to survive a payload at its fixed place."""
     inputs = mask_of(sources)
-    wanted = (live & ~template.destinations) | inputs
     vcc = (VCC,) if wave_size == 64 else (VCC[:1], VCC[1:])
-    needed = []
+    found = []
     for units in ((SCC,), *vcc, (M0,)):
         mask = mask_of(units)
+        overwritten = mask & template.clobber_mask
         # SCC has no move instruction: as an input it is always taken through a saved copy.
-        if mask & wanted and (mask & template.clobber_mask or (units == (SCC,) and inputs & mask)):
-            needed.append(units)
-    return tuple(needed)
+        if inputs & mask and (overwritten or units == (SCC,)):
+            found.append(KeptPlace(units, 0))
+        elif overwritten and mask & ~template.destinations:
+            found.append(KeptPlace(units, mask & ~template.destinations))
+    return tuple(found)
 
 
 def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tuple[int, int]]) -> dict[int, int]:
@@ -219,24 +247,6 @@ def touched_by(template: Template, binding: Binding, sources: Iterable[int]) -> 
         written |= 1 << M0
     read = mask_of((*map(holder, sources), *binding.fixed, *EXEC))
     return read | written, written
-
-
-def is_valid(binding: Binding, template: Template, sources: tuple[int, ...], live: Live, wave_size: int) -> bool:
-    """Whether a binding made for another point fits here too."""
-    lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
-    if (
-        binding.lost & lanes
-        or (
-            binding.parking is not None
-            and live.all_bits >> binding.parking & 1
-            and binding.parking not in binding.spilled_whole
-        )
-        or ((binding.spilled_whole or binding.homes) and binding.kept_scc is None and live.active_bits >> SCC & 1)
-        or (binding.lds is not None and binding.kept_m0 is None and live.all_bits >> M0 & 1)
-        or binding.sources != sources
-    ):
-        return False
-    return binding.fixed == [unit for units in saved_units(template, sources, lanes, wave_size) for unit in units]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -274,54 +284,6 @@ def bind(
     return None
 
 
-class Choices:
-    """The bindings of one template at the points of a kernel. A point gets the latest that fits there, else a new one.
-
-    Attributes:
-        heeded: bit set of the units that decide which of them fits: being live in the active lanes;
-        heeded_in_all_lanes: being live in any lane;
-        made: how many bindings there have been.
-    """
-
-    def __init__(self, template: Template, budget: RegisterBudget, wave_size: int, *, called: bool = False) -> None:
-        self._template, self._budget, self._wave_size, self._called = template, budget, wave_size, called
-        self._latest: list[Binding] = []
-        self.heeded = self.heeded_in_all_lanes = self.made = 0
-        self._heed()
-
-    def choose(self, sources: tuple[int, ...], live: Live) -> Binding | None:
-        """The binding for one point, None when there are not enough registers. Arguments as of `bind`."""
-        if self._called and not self._has_link(live):
-            return None
-        for binding in self._latest:
-            if is_valid(binding, self._template, sources, live, self._wave_size):
-                return binding
-        made = bind(self._template, sources, live, self._budget, self._wave_size, called=self._called)
-        if made is not None:
-            self._latest.insert(0, made)
-            del self._latest[8:]
-            self.made += 1
-            self._heed()
-        return made
-
-    def _has_link(self, live: Live) -> bool:
-        """Whether a pair of SGPRs is dead, as what is called needs one: where there are none, most points have none."""
-        lanes = live.all_bits if self._template.writes_inactive_lanes else live.active_bits
-        scalars = max(self._budget.sgprs, self._budget.sgpr_limit)
-        free = _range_mask(0, scalars) & ~(lanes | self._template.destinations)
-        return _find_run(free, *_LINK) is not None
-
-    def _heed(self) -> None:
-        lanes, parking = _FIXED, 0
-        for binding in self._latest:
-            lanes |= binding.lost
-            parking |= 0 if binding.parking is None else 1 << binding.parking
-        if self._template.writes_inactive_lanes:
-            self.heeded, self.heeded_in_all_lanes = 0, lanes | parking
-        else:
-            self.heeded, self.heeded_in_all_lanes = lanes, parking
-
-
 def _bind(
     template: Template,
     sources: tuple[int, ...],
@@ -336,10 +298,10 @@ def _bind(
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
     fixed_places = mask_of(map(holder, sources)) | template.destinations
     keep = lanes | fixed_places
-    scalars = _range_mask(0, budget.sgprs), _range_mask(0, budget.sgpr_limit)
+    scalars = range_mask(0, budget.sgprs), range_mask(0, budget.sgpr_limit)
     tiers = [budget.untouched & scalars[0] & ~keep, scalars[0] & ~keep, scalars[1] & ~keep]
     scalar = _Allocator(tiers, [scalars[0] & ~fixed_places] if park else [])
-    vectors = [_range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
+    vectors = [range_mask(VGPRS.start, count) for count in (budget.vgprs, budget.vgpr_limit)]
     vector = _Allocator([mask & ~keep for mask in vectors], [vectors[0] & ~fixed_places] if spill != "not" else [])
     frame = kept_m0 = kept_scc = None
     if spill != "not":
@@ -361,7 +323,7 @@ def _bind(
     # What callers write, nothing has saved yet.
     handed = template.handed if called else frozenset()
     for group in template.groups:
-        first = _direct_place(group, template, sources) if sources else None
+        first = direct_place(group, template, sources) if sources else None
         if first is None:
             allocator = scalar if group.first in SGPRS else vector
             place = group.count, group.alignment, group.first % group.alignment, group.below
@@ -370,7 +332,9 @@ def _bind(
             return None
         units.update(zip(range(group.first, group.first + group.count), range(first, first + group.count), strict=True))
     saved: list[tuple[int, int]] = []
-    for fixed in saved_units(template, sources, lanes, wave_size):
+    for fixed, wanted in kept_places(template, sources, wave_size):
+        if wanted and not lanes & wanted:
+            continue
         first = scalar.take(len(fixed), len(fixed), 0)
         if first is None:
             return None
@@ -382,7 +346,7 @@ def _bind(
             return None
     link = None
     if called:
-        link = scalar.take(*_LINK, dead=True)
+        link = scalar.take(*LINK, dead=True)
         if link is None:
             return None
     spilled = list(bits_of(vector.taken & keep))
@@ -429,7 +393,7 @@ def _bind(
     )
 
 
-def _direct_place(group: Group, template: Template, sources: tuple[int, ...]) -> int | None:
+def direct_place(group: Group, template: Template, sources: tuple[int, ...]) -> int | None:
     """Where the application already holds a group of inputs that the payload only reads, so that nothing is copied."""
     members = range(group.first, group.first + group.count)
     if any(unit in template.written for unit in members):

@@ -21,7 +21,11 @@ Seam = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Seams:
-    """What payloads of one kernel begin and end with."""
+    """What payloads of one kernel begin and end with.
+
+    Attributes:
+        same: whether all do with the same.
+    """
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
@@ -43,7 +47,7 @@ class Seams:
             matrix = lifted.code.flags & _MATRIX != 0
             if (matrix & (np.array(lifted.block_of) >= 0)).any():
                 self._matrices = [0, *np.cumsum(matrix).tolist()]
-        self._same = self._matrices is None and not lifted.skipped and not lifted.index_mode and not lifted.vgpr_bits
+        self.same = self._matrices is None and not lifted.skipped and not lifted.index_mode and not lifted.vgpr_bits
 
     def at(self, point: int, index: int) -> Seam:
         """The seam of a payload that starts before instruction `point`.
@@ -51,7 +55,7 @@ class Seams:
         Args:
             index: the instruction whose block the payload is in: `point`, or the one before it.
         """
-        if self._same:
+        if self.same:
             return self._everywhere, self._behind
         bits = self._lifted.vgpr_bits.get(point)
         if bits is not None:

@@ -68,8 +68,11 @@ class Site(NamedTuple):
     def of(cls, number: int, insertion: Insertion, point: int, use: Use) -> Site:
         """An insertion's."""
         at, place, call, given = insertion
-        numbers = [((given and given[argument]) or call.sources[argument])[word] for argument, word in use.immediates]
-        return cls(number, insertion, at, point, use, _ZONES.get(place), tuple(numbers))
+        numbers: tuple[int, ...] = ()
+        if use.immediates:
+            own = (((given and given[argument]) or call.sources[argument])[word] for argument, word in use.immediates)
+            numbers = tuple(own)
+        return cls(number, insertion, at, point, use, _ZONES.get(place), numbers)
 
 
 _ZONES = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}

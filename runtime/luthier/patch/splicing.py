@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -170,18 +171,19 @@ class Splicer:
         self.starved = binder.starved
         self._slots = self._payloads.slots([number for _, number in bound])
         self._place(bound, edits)
-        bindings = [self._payloads.bindings[number] for _, number in bound]
-        self.sgprs = max(self.counting.sgprs, self.state.sgprs, *(binding.sgprs for binding in set(bindings)))
-        self.vgprs = max(self.counting.vgprs, self.state.vgprs, *(binding.vgprs for binding in set(bindings)))
-        self.agprs = max((binding.agprs for binding in set(bindings)), default=0)
+        bindings = [self._payloads.bindings[number] for number in {number for _, number in bound}]
+        self.sgprs = max(self.counting.sgprs, self.state.sgprs, *(binding.sgprs for binding in bindings))
+        self.vgprs = max(self.counting.vgprs, self.state.vgprs, *(binding.vgprs for binding in bindings))
+        self.agprs = max((binding.agprs for binding in bindings), default=0)
         self._need_registers(self.edited.units)
         counted = [site.at for site in hoisted] if self.hoisted[1] else []
         soft = self._asked.vgpr_limit(task.lifted) if self._asked else self.budget.vgpr_limit
-        bindings = [self._payloads.bindings[number] for site, number in bound if site.insertion is not None]
-        self.spilling = sum(binding.spill_size > 0 for binding in bindings)
-        self.in_agprs = sum(bool(binding.homes) for binding in bindings)
-        self.in_lds = sum(binding.slots > 0 for binding in bindings)
-        self.excess = sum(binding.vgprs > soft for binding in bindings)
+        hooks_with = Counter(number for site, number in bound if site.insertion is not None)
+        used = [(self._payloads.bindings[number], many) for number, many in hooks_with.items()]
+        self.spilling = sum(many for binding, many in used if binding.spill_size)
+        self.in_agprs = sum(many for binding, many in used if binding.homes)
+        self.in_lds = sum(many for binding, many in used if binding.slots)
+        self.excess = sum(many for binding, many in used if binding.vgprs > soft)
         self.sites = len({*(site.at for site, _ in bound if site.insertion is not None), *counted})
         self.refusals = sorted(refusals.found, key=lambda refusal: refusal.insertion or 0)
 

@@ -117,7 +117,7 @@ class Uses:
             if number in left_out:
                 self._refusals.leave_out(number, insertion, "sampled", "one of those that are sampled out")
                 continue
-            point = self._point(index, place)
+            point = index if place == "before" else self._point(index, place)
             if point >= len(block_of) or block_of[point] < 0:
                 behind = PatchError("control does not come back to behind this instruction")
                 self._refusals.refuse(number, insertion, "hook", behind)

@@ -266,6 +266,37 @@ py::tuple packed(const std::vector<Live> &points) {
   return py::make_tuple(bytes, sets);
 }
 
+/// What is live before instructions, each given by its block and its number there: active lanes, then inactive ones; for
+/// each word of a set as everybody sees it; for each instruction.
+py::array_t<uint64_t> columns(const BoundLiveness &self, const Column<int32_t> &blocks, const Column<int32_t> &offsets) {
+  const size_t count = size_t(blocks.size());
+  if (size_t(offsets.size()) != count)
+    throw std::invalid_argument("blocks and offsets have different lengths");
+  constexpr size_t words = PublicBytes / sizeof(uint64_t);
+  py::array_t<uint64_t> result({size_t(2), words, count});
+  uint64_t *at = result.mutable_data();
+  std::vector<std::vector<size_t>> inBlock(self.flow->program.blocks.size());
+  for (size_t i = 0; i < count; ++i) {
+    within(blocks.data()[i], inBlock.size(), "block");
+    inBlock[size_t(blocks.data()[i])].push_back(i);
+  }
+  for (size_t block = 0; block < inBlock.size(); ++block) {
+    if (inBlock[block].empty())
+      continue;
+    const std::vector<Live> points = self.liveness->points(int(block));
+    for (const size_t i : inBlock[block]) {
+      within(offsets.data()[i], points.size(), "instruction");
+      const Live &live = points[size_t(offsets.data()[i])];
+      const PublicUnits active = fromSet(live.active), inactive = fromSet(live.inactive);
+      for (size_t word = 0; word < words; ++word) {
+        at[word * count + i] = active[word];
+        at[(words + word) * count + i] = inactive[word];
+      }
+    }
+  }
+  return result;
+}
+
 Special specialOf(const std::string &name) {
   static const std::map<std::string, Special> names = {
       {"", Special::None},
@@ -376,7 +407,8 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
             within(block, self.flow->program.blocks.size(), "block");
             return packed(self.liveness->points(block));
           },
-          py::arg("block"));
+          py::arg("block"))
+      .def("columns", columns, py::arg("blocks"), py::arg("offsets"));
 }
 
 } // namespace luthier::LUTHIER_FLOW

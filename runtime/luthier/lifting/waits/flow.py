@@ -47,7 +47,7 @@ class _Follower:
     def enter(self, block: int, state: State) -> tuple[State, tuple[Queue, ...]]:
         known = self.called.get(block)
         self.called[block] = state if known is None else merge(known, state)
-        ready = self._machine.run(state, leading_waits(self._steps.of(block)))
+        ready = self._machine.run(state, leading_waits(self._steps, block))
         return ready, ready.queues
 
     def leave(self, block: int, called: State, state: State) -> State:
@@ -62,9 +62,13 @@ class _Follower:
         return now._replace(most=tuple(widest if later > before else before for before, later, widest in counts))
 
 
-def leading_waits(steps: list[Step]) -> list[Step]:
+def leading_waits(steps: Steps, block: int) -> list[Step]:
     """The waits that a block begins with."""
-    number = 0
-    while number < len(steps) and steps[number].limits and not steps[number].issues:
-        number += 1
-    return steps[:number]
+    found: list[Step] = []
+    index = steps.lifted.blocks[block].first
+    for step in steps.of(block):
+        if step.first != index or not step.limits or step.issues:
+            break
+        found.append(step)
+        index = step.last + 1
+    return found

@@ -7,24 +7,26 @@ holds in the patched kernel, as long as added code has waited for the registers 
 
 from __future__ import annotations
 
-import bisect
+import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from luthier.isa.waits import Limit, WaitModel
-from luthier.lifting.model import LiftedKernel
+from luthier.lifting.model import BasicBlock, LiftedKernel
 from luthier.lifting.waits.flow import Flow, leading_waits
-from luthier.lifting.waits.state import State, merge
+from luthier.lifting.waits.state import Queue, State, merge
 from luthier.lifting.waits.steps import Steps, widened
 
 
-class _Point(NamedTuple):
-    """What is outstanding before some instructions."""
+class _Stretch(NamedTuple):
+    """Neighbouring instructions before which the same is outstanding."""
 
     results: int
     """Units that operations will write."""
     locked: int
     """Units that operations will read."""
-    state: State
+    queues: tuple[Queue, ...]
+    """As of `State`."""
 
 
 class Outstanding:
@@ -32,7 +34,7 @@ class Outstanding:
 
     def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
-        self._steps = Steps(lifted)
+        self._steps = Steps(lifted, plain=False)
         self.model: WaitModel = self._steps.model
         flow = Flow(lifted, self._steps, forgets=False)
         self._machine = flow.machine
@@ -40,12 +42,26 @@ class Outstanding:
         for block, state in flow.states():
             known = self._entry.get(block)
             self._entry[block] = state if known is None else merge(known, state)
-        self._blocks: dict[int, tuple[list[int], list[_Point]]] = {}
+        self._stretches: list[_Stretch] = []
         # Functions are followed as if these had been waited for already.
         self._taken_for_done: dict[int, int] = {}
         for function in lifted.functions:
-            if waits := leading_waits(self._steps.of(function.entry_block)):
+            if waits := leading_waits(self._steps, function.entry_block):
                 self._taken_for_done[function.entry_block] = waits[-1].last
+
+    @functools.cached_property
+    def stretches(self) -> list[int]:
+        """[n] before instructions with the same number the same is outstanding; -1 where it is not known what."""
+        found = [-1] * len(self._lifted.block_of)
+        for number, state in self._entry.items():
+            block = self._lifted.blocks[number]
+            begin = max(block.first, self._taken_for_done.get(number, -1) + 1)
+            for last, outstanding in self._walk(block, state):
+                if last >= begin:
+                    found[begin : last + 1] = [len(self._stretches)] * (last + 1 - begin)
+                    self._stretches.append(outstanding)
+                    begin = last + 1
+        return found
 
     def needed(self, index: int, touched: int, written: int) -> tuple[Limit, ...] | None:
         """The least to wait for before instruction `index` so that registers can be used there.
@@ -57,52 +73,43 @@ class Outstanding:
         Returns:
             None where it is not known what is outstanding.
         """
-        point = self._before(index)
-        if point is None:
+        return self.needed_in(self.stretches[index], touched, written)
+
+    def needed_in(self, stretch: int, touched: int, written: int) -> tuple[Limit, ...] | None:
+        """The same, by the number of the instruction's stretch."""
+        if stretch < 0:
             return None
+        here = self._stretches[stretch]
         if self.model.halves:
             touched, written = widened(touched), widened(written)
-        if not (touched & point.results or written & point.locked):
+        if not (touched & here.results or written & here.locked):
             return ()
         values: dict[int, int] = {}
-        for stream, queue in zip(self.model.streams, point.state.queues, strict=True):
+        for stream, queue in zip(self.model.streams, here.queues, strict=True):
             mine = written if stream.locks else touched
             position = next((position for position, units in enumerate(queue) if units & mine), None)
             if position is not None:
                 values[stream.counter] = min(position, values.get(stream.counter, position))
         return tuple(Limit(counter, value) for counter, value in sorted(values.items()))
 
-    def _before(self, index: int) -> _Point | None:
-        number = self._lifted.block_of[index]
-        if index <= self._taken_for_done.get(number, -1):
-            return None
-        block = self._blocks.get(number)
-        if block is None:
-            state = self._entry.get(number)
-            if state is None:
-                return None
-            block = self._blocks[number] = self._walk(number, state)
-        firsts, points = block
-        return points[bisect.bisect_right(firsts, index) - 1]
+    def _walk(self, block: BasicBlock, state: State) -> Iterator[tuple[int, _Stretch]]:
+        """The last instruction of each stretch of a block, and what is outstanding there."""
+        steps = self._steps.of(block.index)
+        behind: list[tuple[Queue, ...]] = []
+        self._machine.run(state, steps, behind=behind)
+        queues = state.queues
+        for step, after in zip(steps, behind, strict=True):
+            if after != queues:
+                yield step.last, self._stretch(queues)
+                queues = after
+        yield block.last, self._stretch(queues)
 
-    def _walk(self, number: int, state: State) -> tuple[list[int], list[_Point]]:
-        """First instructions of runs before which the same is outstanding, and what that is."""
-        firsts, points = [self._lifted.blocks[number].first], [self._point(state)]
-        for step in self._steps.of(number):
-            if step.issues or step.limits or step.released is not None:
-                after = self._machine.run(state, (step,))
-                if after.queues != state.queues:
-                    firsts.append(step.last + 1)
-                    points.append(self._point(after))
-                state = after
-        return firsts, points
-
-    def _point(self, state: State) -> _Point:
+    def _stretch(self, queues: tuple[Queue, ...]) -> _Stretch:
         results = locked = 0
-        for stream, queue in zip(self.model.streams, state.queues, strict=True):
+        for stream, queue in zip(self.model.streams, queues, strict=True):
             for units in queue:
                 if stream.locks:
                     locked |= units
                 else:
                     results |= units
-        return _Point(results, locked, state)
+        return _Stretch(results, locked, queues)

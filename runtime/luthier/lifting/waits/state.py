@@ -62,6 +62,7 @@ class Machine:
         *,
         only: bool = False,
         before_waits: Callable[[int, State], None] | None = None,
+        behind: list[tuple[Queue, ...]] | None = None,
     ) -> State:
         """The state behind the steps.
 
@@ -69,17 +70,20 @@ class Machine:
             report: called for accesses.
             only: follow what is outstanding in `state` alone; further operations only count.
             before_waits: called with the number and the state before each step that does nothing but wait.
+            behind: gets `State.queues` behind each step.
         """
         queues, most = list(state.queues), list(state.most)
         held = [_union(queue) if queue else 0 for queue in queues]
-        results, locked = self._held(held)
+        forgets = self._forgets
+        results, locked = self._held(held) if forgets else (0, 0)
         for number, step in enumerate(steps):
             if step.limits or step.released is not None:
                 if before_waits is not None and step.is_wait:
                     before_waits(number, State(tuple(queues), tuple(most)))
                 self._wait(step, queues, most, held)
-                results, locked = self._held(held)
-            if self._forgets and (step.touches & results or step.writes & locked):
+                if forgets:
+                    results, locked = self._held(held)
+            if forgets and (step.touches & results or step.writes & locked):
                 self._access(step, queues, held, report)
                 results, locked = self._held(held)
             if step.issues:
@@ -89,7 +93,10 @@ class Machine:
                         held[stream] = _union(queues[stream])
                 for stream, units in step.issues:
                     self._issue(stream, units, queues, most, held, only)
-                results, locked = self._held(held)
+                if forgets:
+                    results, locked = self._held(held)
+            if behind is not None:
+                behind.append(tuple(queues))
         return State(tuple(queues), tuple(most))
 
     def _held(self, held: list[int]) -> tuple[int, int]:

@@ -66,10 +66,13 @@ class Steps:
     """The steps of all blocks of a kernel; made for a block when it is first asked for.
 
     Registers that an instruction finds by a computed number are left out: which ones it touches is not known.
+
+    Args:
+        plain: whether those that neither issue nor wait are wanted.
     """
 
-    def __init__(self, lifted: LiftedKernel) -> None:
-        self.lifted = lifted
+    def __init__(self, lifted: LiftedKernel, *, plain: bool = True) -> None:
+        self.lifted, self._plain = lifted, plain
         self.model: WaitModel = wait_model(lifted.target)
         self._blocks: dict[int, list[Step]] = {}
         self._native = lifted.effect_table.code(lifted.columns)
@@ -81,7 +84,7 @@ class Steps:
 
     def changed(self, lifted: LiftedKernel, block: int) -> Steps:
         """Those of a kernel in which one block has other instructions, and control goes the same ways."""
-        steps = Steps(lifted)
+        steps = Steps(lifted, plain=self._plain)
         steps._blocks = {number: known for number, known in self._blocks.items() if number != block}
         return steps
 
@@ -105,11 +108,11 @@ class Steps:
         begin = block.first
         own = self._own
         for index in own[bisect.bisect_left(own, begin) : bisect.bisect_right(own, block.last)]:
-            if begin < index:
+            if begin < index and self._plain:
                 steps.append(self._together(begin, index - 1))
             steps.append(self._alone(index))
             begin = index + 1
-        if begin <= block.last:
+        if begin <= block.last and self._plain:
             steps.append(self._together(begin, block.last))
         return steps
 
