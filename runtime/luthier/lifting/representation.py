@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from luthier import _mc
+from luthier.isa import OperandKind
 from luthier.isa.registers import SCALAR_MASK
 from luthier.lifting.instructions.semantics import Lanes
 from luthier.lifting.liveness import Liveness, flow_of, followed_units, override_rows
@@ -29,6 +33,17 @@ class LiftedRepresentation(LiftedKernel):
     def liveness(self) -> Liveness:
         """Registers that may be read later; computed at first use."""
         return Liveness(self, self.flow)
+
+    @cached_property
+    def named_units(self) -> NDArray[np.int32]:
+        """The last unit of each register that an instruction names, ascending by LLVM's number of the register."""
+        code, isa = self.code, self.isa
+        reached = np.repeat(np.array(self.block_of) >= 0, np.diff(code.operand_start))
+        named = np.zeros(isa.register_count, bool)
+        named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
+        registers = np.flatnonzero(named)
+        last: NDArray[np.int32] = isa.register_first_unit[registers] + isa.register_unit_count[registers] - 1
+        return last
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

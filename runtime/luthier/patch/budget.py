@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from luthier.budgets import HookBudget
-from luthier.isa import OperandKind
 from luthier.isa.hazard_parties import pairs
 from luthier.isa.registers import AGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation
@@ -69,10 +66,5 @@ def named_registers(lifted: LiftedRepresentation, file: range) -> int:
     FLAT_SCRATCH use its place. Hand-written kernels for targets with a unified register file name VGPRs at or above the
     first AGPR (``accum_offset``), up to all that the wave has: v(accum_offset + n) is a(n).
     """
-    code, isa = lifted.code, lifted.isa
-    reached = np.repeat(np.array(lifted.block_of) >= 0, np.diff(code.operand_start))
-    named = np.zeros(isa.register_count, bool)
-    named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
-    registers = np.flatnonzero(named)
-    last = isa.register_first_unit[registers] + isa.register_unit_count[registers] - 1
+    last = lifted.named_units
     return int(last[(last >= file.start) & (last < file.stop)].max(initial=file.start - 1)) - file.start + 1

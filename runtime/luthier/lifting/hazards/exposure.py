@@ -9,6 +9,7 @@ Each instruction turns what holds behind it into what holds before it, with sets
 
 from __future__ import annotations
 
+import bisect
 import functools
 import operator
 from collections.abc import Sequence
@@ -77,7 +78,9 @@ class Exposure:
         self._instructions = _instructions_of(model, lifted.isa)
         self._rules = range(self._instructions.rules)
         self._native = lifted.effect_table.code(lifted.columns)
-        self._changes: list[list[_Changes] | None] = [None] * len(lifted.blocks)
+        taking_part = {number for number in set(lifted.columns.opcode) if self._instructions.may_change(number)}
+        self._taking_part = [at for at, number in enumerate(lifted.columns.opcode) if number in taking_part]
+        self._changes: list[list[tuple[int, _Changes]] | None] = [None] * len(lifted.blocks)
         self._known: dict[int, list[Exposed]] = {}
         self._behind = self._solve()
 
@@ -126,7 +129,7 @@ class Exposure:
     def _of_block(self, block: int) -> list[_Change]:
         """Of a whole block, for each rule."""
         total = [_NO_CHANGE] * len(self._rules)
-        for changes in self._backwards(block):
+        for _, changes in self._backwards(block):
             for position, change in changes:
                 total[position] = total[position].behind(change)
         return total
@@ -134,25 +137,28 @@ class Exposure:
     def _points(self, block: int) -> list[Exposed]:
         """Before each instruction of a block, of all rules together."""
         state = list(self._behind[block])
-        found = []
-        whole = _union(state)
-        for changes in self._backwards(block):
+        first, at = self._lifted.blocks[block].first, self._lifted.blocks[block].last
+        found: list[Exposed] = []
+        for index, changes in self._backwards(block):
+            found += [_union(state)] * (at - index)
+            at = index
             for position, change in changes:
                 state[position] = change.before(state[position])
-            if changes:
-                whole = _union(state)
-            found.append(whole)
+        found += [_union(state)] * (at + 1 - first)
         return found[::-1]
 
-    def _backwards(self, block: int) -> list[_Changes]:
-        """Of each instruction of a block, the last one first."""
+    def _backwards(self, block: int) -> list[tuple[int, _Changes]]:
+        """The instructions of a block that change anything, the last one first."""
         known = self._changes[block]
         if known is None:
-            one = self._lifted.blocks[block]
-            known = self._changes[block] = [
-                self._instructions.changes(self._lifted, self._native, index, one.first)
-                for index in range(one.last, one.first - 1, -1)
-            ]
+            one, taking = self._lifted.blocks[block], self._taking_part
+            known = self._changes[block] = []
+            for index in reversed(
+                taking[bisect.bisect_left(taking, one.first) : bisect.bisect_right(taking, one.last)]
+            ):
+                changes = self._instructions.changes(self._lifted, self._native, index, one.first)
+                if changes:
+                    known.append((index, changes))
         return known
 
 
@@ -217,16 +223,11 @@ class _Instructions:
         number = lifted.columns.opcode[index]
         if number < 0:
             return [(position, _UNKNOWN_CHANGE) for position in range(self.rules)]
-        parts = self._parts.get(number)
-        if parts is None:
-            parts = self._parts[number] = self._parts_of(number)
-        if not parts:
-            return []
         alike = lifted.columns.alike(index)
         found = self._known.get(alike)
         if found is None:
             instance = instance_of(lifted.effect_table, native, lifted.columns, index, first)
-            changes = ((one.position, one.change(instance)) for one in parts)
+            changes = ((one.position, one.change(instance)) for one in self._parts_of(number))
             found = [one for one in changes if one[1] != _NO_CHANGE]  # most of them
             if number not in self._single:
                 if len(self._known) >= MOST_KNOWN:
@@ -234,8 +235,18 @@ class _Instructions:
                 self._known[alike] = found
         return found
 
+    def may_change(self, number: int) -> bool:
+        """Whether instructions of an opcode may."""
+        return number < 0 or bool(self._parts_of(number))
+
     def _parts_of(self, number: int) -> list[_Parts]:
         """What instructions of an opcode may be, for each rule that they have a part in."""
+        known = self._parts.get(number)
+        if known is None:
+            known = self._parts[number] = self._find_parts(number)
+        return known
+
+    def _find_parts(self, number: int) -> list[_Parts]:
         roles = self._model.parts(self._isa.opcode(number))
         every = [
             _Parts(
