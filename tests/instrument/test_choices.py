@@ -10,7 +10,7 @@ from luthier.isa.registers import AGPRS, M0, SCC, SGPRS, UNIT_LIMIT, VCC, VGPRS,
 from luthier.isa.targets import TargetId
 from luthier.lifting import Live
 from luthier.patch.binding import SPILLING, Binding, RegisterBudget, Slice, bind
-from luthier.patch.choices import Choices
+from luthier.patch.choices import Choices, least_vectors
 from luthier.payload import Argument, ConstantArgument, RegisterArgument, Template
 from luthier.payload.cache import template_for
 
@@ -120,6 +120,9 @@ def test_each_point_gets_what_fits_and_is_as_cheap_as_can_be(module, target, hoo
         assert (binding.cost == 0) == (alone.cost == 0)
         assert (binding.cost < SPILLING) == (alone.cost < SPILLING)
     assert len(choices.made) < 0.8 * len(lives)
+    dead = points_of(lives).dead_among(budget.vectors, in_all_lanes=False)
+    for many, number in zip(dead.tolist(), chosen, strict=True):
+        assert budget.spills or number < 0 or many >= least_vectors(template)
     strict = Choices(template, sources, budget, wave_size, all_or_none=True)
     alone = [bind(template, sources, live, budget, wave_size) for live in lives]
     assert (-1 in strict.choose(points_of(lives))) == (None in alone)

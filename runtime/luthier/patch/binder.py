@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+import numpy as np
 
 from luthier.budgets import HookBudget
 from luthier.errors import LuthierError, PatchError
@@ -15,7 +17,7 @@ from luthier.isa.registers import AGPRS
 from luthier.lifting import LiftedRepresentation, Liveness, LivePoints
 from luthier.lifting.waits import Outstanding
 from luthier.patch.binding import Binding, RegisterBudget, touched_by
-from luthier.patch.choices import Choices
+from luthier.patch.choices import Choices, least_vectors
 from luthier.patch.emission import BoundPayload, Limits, emit, emit_call, forgotten_masks, leftovers
 from luthier.patch.hazards import Seam, Seams
 from luthier.patch.lane_masks import LaneMasks
@@ -252,6 +254,8 @@ class Binder:
         by_template: defaultdict[Template, list[int]] = defaultdict(list)
         for alike in by_use.values():
             by_template[sites[alike[0]].use.template] += alike
+        if self._enough and not self._budget.spills:
+            self._see_that_there_are_enough(sites, live, by_template)
         for template, alike in by_template.items():
             if _is_large(template) and sum(sites[number].zone is not None for number in alike) > 1:
                 callers = sorted(number for number in alike if self._may_call(sites[number]))
@@ -262,6 +266,21 @@ class Binder:
             if starved:
                 raise self._told(self._too_few(sites[starved[0]].use), sites[starved[0]])
         return bounds
+
+    def _see_that_there_are_enough(
+        self, sites: Sequence[Site], live: LivePoints, by_template: Mapping[Template, Sequence[int]]
+    ) -> None:
+        """Before any site gets registers, all of which were in vain if one site had none.
+
+        Raises:
+            TooFewRegisters: a site surely cannot have any.
+        """
+        dead = live.dead_among(self._budget.vectors, in_all_lanes=False)
+        for template, alike in by_template.items():
+            starved = np.flatnonzero(dead[alike] < least_vectors(template))
+            if len(starved):
+                site = sites[alike[starved[0]]]
+                raise self._told(self._too_few(site.use), site)
 
     def _choose_alike(
         self,
@@ -291,8 +310,11 @@ class Binder:
         )
         points = live.only(alike)
         if called:  # whose place must not depend on where inputs are
+            places: defaultdict[int, list[int]] = defaultdict(list)
             for place, number in enumerate(alike):
-                points.keep(sites[number].use.renamed_sources, [place])
+                places[sites[number].use.renamed_sources].append(place)
+            for sources, some in places.items():
+                points.keep(sources, some)
         found: dict[tuple[int, int], _Bound] = {}
         for number, chosen in zip(alike, choices.choose(points), strict=True):
             if chosen >= 0:

@@ -62,6 +62,14 @@ class Fit(NamedTuple):
         return ~misfits
 
 
+def least_vectors(template: Template) -> int:
+    """VGPRs that a payload takes at least. Inputs may be where the application has them."""
+    inputs = {taken.unit for taken in template.inputs}
+    groups = (group for group in template.groups if group.first not in SGPRS)
+    own = (group.count for group in groups if inputs.isdisjoint(range(group.first, group.first + group.count)))
+    return sum(own)
+
+
 class Choices:
     """The bindings of one template in a kernel.
 
