@@ -45,10 +45,6 @@ class Live(NamedTuple):
         """Units that must not be overwritten in some lane. Any other may be, under any EXEC."""
         return UnitSet(self.all_bits)
 
-    def with_any_lane_active(self) -> Live:
-        """The same where it is not known which lanes are active."""
-        return Live(self.all_bits, self.inactive_bits)
-
 
 class LivePoints:
     """What is live at several points: for each a column of 64-bit words, the lowest units first.
@@ -70,7 +66,7 @@ class LivePoints:
         return Live(*sets)
 
     def only(self, points: slice | Sequence[int]) -> LivePoints:
-        """Some of them, by their places here."""
+        """Some of them, by their places here; those of a slice are the same columns, not copies."""
         return LivePoints(self._active[:, points], self._inactive[:, points])
 
     def keep(self, units: int, points: slice | Sequence[int] = slice(None)) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -259,12 +259,15 @@ class Binder:
         for template, alike in by_template.items():
             if _is_large(template) and sum(sites[number].zone is not None for number in alike) > 1:
                 callers = sorted(number for number in alike if self._may_call(sites[number]))
-                self._choose_alike(sites, live, bounds, callers, called=True)
+                for number, bound in self._choose_alike(sites, live, callers, called=True):
+                    bounds[number] = bound
         for alike in by_use.values():
-            self._choose_alike(sites, live, bounds, [number for number in alike if bounds[number] is None])
+            left = [number for number in alike if bounds[number] is None]
+            for number, bound in self._choose_alike(sites, live, left):
+                bounds[number] = bound
             starved = [number for number in alike if bounds[number] is None] if self._enough else []
             if starved:
-                raise self._told(self._too_few(sites[starved[0]].use), sites[starved[0]])
+                raise self._located(self._too_few(sites[starved[0]].use), sites[starved[0]])
         return bounds
 
     def _see_that_there_are_enough(
@@ -280,22 +283,18 @@ class Binder:
             starved = np.flatnonzero(dead[alike] < least_vectors(template))
             if len(starved):
                 site = sites[alike[starved[0]]]
-                raise self._told(self._too_few(site.use), site)
+                raise self._located(self._too_few(site.use), site)
 
     def _choose_alike(
-        self,
-        sites: Sequence[Site],
-        live: LivePoints,
-        bounds: list[_Bound | None],
-        alike: Sequence[int],
-        *,
-        called: bool = False,
-    ) -> None:
+        self, sites: Sequence[Site], live: LivePoints, alike: Sequence[int], *, called: bool = False
+    ) -> Iterator[tuple[int, _Bound]]:
         """Registers for sites of the same template, and with the same sources unless they call it.
 
         Args:
-            bounds: they are put here, if there are enough.
             alike: the sites' places.
+
+        Returns:
+            The places of those for which there are enough, with them.
         """
         if not alike:
             return
@@ -322,7 +321,7 @@ class Binder:
                 bound = found.get((use.form, chosen))
                 if bound is None:
                     bound = found[use.form, chosen] = _Bound(self._lifted.isa, use, choices.made[chosen])
-                bounds[number] = bound
+                yield number, bound
 
     def _number_all(
         self, sites: Sequence[Site], bounds: Sequence[_Bound | None]
@@ -337,7 +336,7 @@ class Binder:
                 numbers[place] = self._number(site, bound)
             except LuthierError as problem:
                 if site.insertion is None:
-                    raise self._told(problem, site) from None
+                    raise self._located(problem, site) from None
                 kind: RefusalKind = "hook"
                 if isinstance(problem, TooFewRegisters):
                     self.starved.add(site.number)
@@ -362,7 +361,7 @@ class Binder:
             f"{self._budget.vgpr_limit} VGPRs and {self._budget.sgpr_limit} SGPRs{unspilled}"
         )
 
-    def _told(self, problem: LuthierError, site: Site) -> LuthierError:
+    def _located(self, problem: LuthierError, site: Site) -> LuthierError:
         """An error with where it is."""
         problem.kernel, problem.offset = self._lifted.kernel.name, self._lifted.columns.address[site.at]
         return problem
@@ -403,12 +402,8 @@ class Binder:
             if called.get(number) in vain:
                 by_use[sites[place].use.form].append(place)
         for alike in by_use.values():
-            repeated: list[_Bound | None] = [None] * len(sites)
-            self._choose_alike(sites, live, repeated, alike)
-            for place in alike:
-                bound = repeated[place]
-                if bound is not None:
-                    bounds[place], numbers[place] = bound, self._number(sites[place], bound)
+            for place, bound in self._choose_alike(sites, live, alike):
+                bounds[place], numbers[place] = bound, self._number(sites[place], bound)
 
     def _keep_apart(self, sites: Sequence[Site], bounds: Sequence[_Bound | None], numbers: list[int]) -> None:
         """Payloads that end with what the next instructions must stay away from get wait states behind it."""
