@@ -14,7 +14,7 @@ from luthier.isa import InstructionFlag
 from luthier.launch_plan import LaunchPlan, read_plans
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
-from luthier.patch import RefusedError, binding, patch_object
+from luthier.patch import RefusedError, choices, patch_object
 from luthier.patch.binding import RegisterBudget
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool
@@ -282,7 +282,7 @@ def test_parked_sgprs_come_back(
 ) -> None:
     """With hardly an SGPR to spare, live ones are kept in lanes of a VGPR."""
     bound = []
-    real = binding.bind
+    real = choices.bind
 
     def few(template, sources, live, budget, wave_size, **options):
         few_of_them = RegisterBudget(8, budget.vgprs, 8, budget.vgpr_limit)
@@ -290,7 +290,7 @@ def test_parked_sgprs_come_back(
         bound.append(scarce)
         return scarce or real(template, sources, live, budget, wave_size, **options)
 
-    monkeypatch.setattr(binding, "bind", few)
+    monkeypatch.setattr(choices, "bind", few)
     assert_equal(verify_kernel(load_object(app(name, target)), counter(), PLANS[name]))
     assert any(scarce is not None and scarce.parked for scarce in bound)
 
