@@ -114,6 +114,13 @@ def _initialise_llvm() -> None:
     llvm.initialize_all_asmprinters()
 
 
+@functools.lru_cache(maxsize=16)
+def _machine(cpu: str, features: str) -> llvm.TargetMachine:
+    """LLVM's code generator for a processor. What it makes of that at first, its rules of legalization above all, takes
+    as long as compiling a hook; it keeps that, but nothing of what it has compiled."""
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=features, opt=2)
+
+
 def parse_bitcode(bitcode: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
     """A fresh module.
 
@@ -484,7 +491,7 @@ def _generate(
         raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
     _check_wave_size(_hook_function(module, hook), target.target, wave_size)
     cpu, features = target.target.name, ",".join(target.target.wave_features(wave_size))
-    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=features, opt=2)
+    machine = _machine(cpu, features)
     attributes = f'"target-cpu"="{cpu}"' + (f' "target-features"="{features}"' if features else "")
 
     storage = []

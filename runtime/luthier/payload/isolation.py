@@ -8,6 +8,7 @@ new one comes in its place where it died. The process itself needs no LLVM.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import gc
 import os
@@ -174,6 +175,7 @@ def _serve(work: Callable[[Any], object], connection: socket.socket, words: int)
             os.dup2(own, number)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
         gc.freeze()  # what is there is the parent's: no page of it need be copied
+        _keep_what_is_freed()
         with socket.socket(fileno=3).makefile("rwb") as stream:
             while True:
                 try:
@@ -190,6 +192,20 @@ def _serve(work: Callable[[Any], object], connection: socket.socket, words: int)
         os.write(2, f"{_CAUSE}{problem!r}\n".encode())
     finally:
         os._exit(1)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Of ``mallopt`` (malloc.h)."""
+_MOST_ON_HEAP = 32 << 20
+
+
+def _keep_what_is_freed() -> None:
+    """Let glibc keep the memory that LLVM frees for the next hook, which wants 2 MB again: having the system give that
+    anew, page by page, is a tenth of compiling a hook."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _MOST_ON_HEAP)
+        mallopt(_TRIM_THRESHOLD, _MOST_ON_HEAP)
 
 
 def _cause(said: str, status: int) -> str:

@@ -12,9 +12,10 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
+
+import llvmlite
 
 from luthier import _mc
 from luthier.cache import cache_root
@@ -26,19 +27,20 @@ _ROOT = Path(__file__).parents[1]
 _SOURCES = ("isa", "module", "payload")
 
 
-def _state() -> str:
-    """Of all that makes payloads: contents would take longer to read than what is kept."""
-    paths = [path for folder in _SOURCES for path in sorted((_ROOT / folder).rglob("*.py"))]
-    found = [(str(path), status.st_size, status.st_mtime_ns) for path in paths for status in (path.stat(),)]
-    return hashlib.sha256(repr((found, _mc.LLVM_VERSION, version("llvmlite"))).encode()).hexdigest()[:24]
+def _state_of(path: str) -> tuple[str, int, int]:
+    """A file's name, size and time of change: contents would take longer to read than what is kept."""
+    status = os.stat(path)
+    return path, status.st_size, status.st_mtime_ns
 
 
-_STATE = _state()  # before anything is compiled: what changes later may not be what was imported
+# Before anything is compiled: what changes later may not be what was imported.
+_FOUND = [_state_of(str(path)) for folder in _SOURCES for path in sorted((_ROOT / folder).rglob("*.py"))]
+_STATE = hashlib.sha256(repr((_FOUND, _mc.LLVM_VERSION, llvmlite.__version__)).encode()).hexdigest()[:24]
 
 
 def _unchanged() -> bool:
     try:
-        return _state() == _STATE
+        return all(_state_of(found[0]) == found for found in _FOUND)
     except OSError:
         return False
 
