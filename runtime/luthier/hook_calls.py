@@ -106,12 +106,12 @@ class HookCalls:
         # Equal numbers of different types are different arguments.
         types = tuple(map(type, arguments)) if arguments else ()
         numbers: tuple[tuple[int, ...], ...] = ()
-        key: tuple[object, ...] = hook, arguments, groups, types
+        key: tuple[object, ...] = id(hook), arguments, groups, types  # its call refers to it
         if Immediate in types and len(arguments) == len(hook.parameters):
             numbers = _numbers(hook, arguments, self._kernel)
             # What its numbers are does not matter to a call, but how many words they have.
             alike = [len(words) or argument for words, argument in zip(numbers, arguments, strict=True)]
-            key = hook, *alike, groups, types
+            key = id(hook), *alike, groups, types
         try:
             call = self._made.get(key)
         except TypeError:  # unhashable: nothing that can be passed

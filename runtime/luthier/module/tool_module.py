@@ -143,9 +143,11 @@ class ToolModule:
         if name.startswith("_"):
             raise AttributeError(name)
         try:
-            return self.hook(name)
+            found = self.hook(name)
         except HookError as problem:
             raise AttributeError(str(problem)) from None
+        self.__dict__[name] = found  # tools say it at every point
+        return found
 
     @functools.cached_property
     def variables(self) -> Mapping[str, DeviceVariable]:

@@ -39,6 +39,7 @@ class _Bound:
     Attributes:
         touched: bit set of the units that it reads or writes.
         written: of those that it writes.
+        limits: what it waits for, by what is outstanding.
         numbers: position in `Payloads.all`, by what points differ in.
         by_stretch: the same by what is outstanding, where they differ in nothing else but their neighbours; and what
             it does at once.
@@ -47,6 +48,7 @@ class _Bound:
     def __init__(self, isa: Isa, use: Use, binding: Binding) -> None:
         self._isa, self.use, self.binding = isa, use, binding
         self.touched, self.written = touched_by(use.template, binding, use.sources)
+        self.limits: dict[int, Limits] = {}
         self.numbers: dict[Hashable, int] = {}
         self.by_stretch: dict[int, tuple[int, tuple[NearUse, ...]]] = {}
 
@@ -455,18 +457,25 @@ class Binder:
         lead = self._neighbours.before(place, at, early) if early else ()
         return self._position(bound, seam, stretch, lead, ending) if lead else number
 
+    def _limits(self, bound: _Bound, stretch: int) -> Limits:
+        """What a template with its registers waits for, in a stretch of `Outstanding.stretches`."""
+        known = bound.limits
+        if stretch not in known:
+            known[stretch] = None
+            if bound.use.template.relaxed and self._outstanding is not None:
+                known[stretch] = self._outstanding.needed_in(stretch, bound.touched, bound.written)
+        return known[stretch]
+
     def _position(self, bound: _Bound, seam: Seam, stretch: int, lead: tuple[str, ...], ending: tuple[str, ...]) -> int:
         """Position of a template with its registers, with what it begins and ends with besides its seam.
 
         Args:
             stretch: of `Outstanding.stretches`.
         """
-        key = stretch, seam, lead, ending
+        limits = self._limits(bound, stretch)
+        key = limits, seam, lead, ending
         number = bound.numbers.get(key)
         if number is None:
-            limits = None
-            if bound.use.template.relaxed and self._outstanding is not None:
-                limits = self._outstanding.needed_in(stretch, bound.touched, bound.written)
             settle: tuple[str, ...] = ()
             if self._masks.matter:
                 settle = self._masks.before(bound.written)

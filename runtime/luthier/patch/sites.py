@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from luthier.patch.copies import holder
 from luthier.patch.layout import Zone
 from luthier.payload import Template
 from luthier.payload.plain import PlainCount
+from luthier.points import Place
 
 _RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
 
@@ -64,18 +65,15 @@ class Site(NamedTuple):
     numbers: tuple[int, ...] = ()
     """Its own, one for each of `Use.immediates`."""
 
-    @classmethod
-    def of(cls, number: int, insertion: Insertion, point: int, use: Use) -> Site:
-        """An insertion's."""
-        at, place, call, given = insertion
-        numbers: tuple[int, ...] = ()
-        if use.immediates:
-            own = (((given and given[argument]) or call.sources[argument])[word] for argument, word in use.immediates)
-            numbers = tuple(own)
-        return cls(number, insertion, at, point, use, _ZONES.get(place), numbers)
+
+def numbers_of(insertion: Insertion, use: Use) -> tuple[int, ...]:
+    """`Site.numbers` of an insertion."""
+    given, sources = insertion.numbers, insertion.call.sources
+    return tuple(((given and given[argument]) or sources[argument])[word] for argument, word in use.immediates)
 
 
-_ZONES = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
+ZONES: Mapping[Place, Zone] = {"before": Zone.BEFORE, "after": Zone.BEHIND, "taken": Zone.TAKEN}
+"""Where insertions go, but for those at the kernel's start."""
 
 
 def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:

@@ -11,7 +11,7 @@ from luthier.lifting import LiftedRepresentation
 from luthier.module import Hook, LoadedModule
 from luthier.patch.copies import unit_text
 from luthier.patch.report import Refusal, RefusalKind
-from luthier.patch.sites import Site, Use
+from luthier.patch.sites import ZONES, Site, Use, numbers_of
 from luthier.patch.state import StatePlan
 from luthier.payload import Template
 from luthier.payload.cache import template_for
@@ -137,7 +137,8 @@ class Uses:
                 error = HookError(f"hook {call.hook.name} uses {use.missing}")
                 self._refusals.refuse(number, insertion, "no such register", error)
             else:
-                sites.append(Site.of(number, insertion, point, use))
+                numbers = numbers_of(insertion, use) if use.immediates else ()
+                sites.append(Site(number, insertion, index, point, use, ZONES.get(place), numbers))
         return sites
 
     def _point(self, index: int, place: Place) -> int:

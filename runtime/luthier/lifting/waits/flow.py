@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import Paths
-from luthier.lifting.waits.state import Machine, Queue, State, merge
+from luthier.lifting.waits.state import Behind, Machine, Queue, State, merge
 from luthier.lifting.waits.steps import Step, Steps
 
 
@@ -19,21 +19,33 @@ class Flow(Paths[State]):
 
     Args:
         forgets: as of `Machine`.
+        keeps: whether `walk` will be asked for blocks as they were followed.
     """
 
-    def __init__(self, lifted: LiftedKernel, steps: Steps, *, forgets: bool = True) -> None:
+    def __init__(self, lifted: LiftedKernel, steps: Steps, *, forgets: bool = True, keeps: bool = False) -> None:
         self.machine = Machine(steps.model, forgets=forgets)
-        follower = _Follower(self.machine, steps)
+        self._steps = steps
+        self._walks: dict[int, tuple[State, list[Behind]]] = {}
+        follower = _Follower(self.machine, steps, self._walks if keeps else None)
         self.called: Mapping[int, State] = follower.called
         """First block of a function -> the state of all its calls, in which nothing was waited for there."""
         self.suspicious: Collection[int] = follower.suspicious
         """Blocks in which outstanding registers may be used."""
         super().__init__(lifted, follower)
 
+    def walk(self, block: int, state: State) -> list[Behind]:
+        """What is outstanding behind each step of a block that is entered in a state."""
+        known = self._walks.get(block)
+        if known is not None and known[0] == state:
+            return known[1]
+        found: list[Behind] = []
+        self.machine.run(state, self._steps.of(block), behind=found)
+        return found
+
 
 class _Follower:
-    def __init__(self, machine: Machine, steps: Steps) -> None:
-        self._machine, self._steps = machine, steps
+    def __init__(self, machine: Machine, steps: Steps, walks: dict[int, tuple[State, list[Behind]]] | None) -> None:
+        self._machine, self._steps, self._walks = machine, steps, walks
         self.empty = machine.empty
         self.called: dict[int, State] = {}
         self.suspicious: set[int] = set()
@@ -42,7 +54,11 @@ class _Follower:
         return self._machine.unknown()
 
     def behind(self, block: int, state: State) -> State:
-        return self._machine.run(state, self._steps.of(block), lambda *_: self.suspicious.add(block))
+        walked: list[Behind] | None = None
+        if self._walks is not None:
+            walked = []
+            self._walks[block] = state, walked
+        return self._machine.run(state, self._steps.of(block), lambda *_: self.suspicious.add(block), behind=walked)
 
     def enter(self, block: int, state: State) -> tuple[State, tuple[Queue, ...]]:
         known = self.called.get(block)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from luthier.isa.waits import Limit, WaitModel
 from luthier.lifting.model import BasicBlock, LiftedKernel
 from luthier.lifting.waits.flow import Flow, leading_waits
-from luthier.lifting.waits.state import Queue, State, merge
+from luthier.lifting.waits.state import Behind, Machine, Queue, State, merge
 from luthier.lifting.waits.steps import Steps, widened
 
 
@@ -36,8 +36,7 @@ class Outstanding:
         self._lifted = lifted
         self._steps = Steps(lifted, plain=False)
         self.model: WaitModel = self._steps.model
-        flow = Flow(lifted, self._steps, forgets=False)
-        self._machine = flow.machine
+        flow = self._flow = Flow(lifted, self._steps, forgets=False, keeps=True)
         self._entry: dict[int, State] = {}
         for block, state in flow.states():
             known = self._entry.get(block)
@@ -94,22 +93,13 @@ class Outstanding:
 
     def _walk(self, block: BasicBlock, state: State) -> Iterator[tuple[int, _Stretch]]:
         """The last instruction of each stretch of a block, and what is outstanding there."""
-        steps = self._steps.of(block.index)
-        behind: list[tuple[Queue, ...]] = []
-        self._machine.run(state, steps, behind=behind)
-        queues = state.queues
-        for step, after in zip(steps, behind, strict=True):
-            if after != queues:
-                yield step.last, self._stretch(queues)
-                queues = after
-        yield block.last, self._stretch(queues)
+        queues, units = Behind(state.queues, tuple(Machine.units(state.queues)))
+        for step, after in zip(self._steps.of(block.index), self._flow.walk(block.index, state), strict=True):
+            if after.queues != queues:
+                yield step.last, self._stretch(queues, units)
+                queues, units = after
+        yield block.last, self._stretch(queues, units)
 
-    def _stretch(self, queues: tuple[Queue, ...]) -> _Stretch:
-        results = locked = 0
-        for stream, queue in zip(self.model.streams, queues, strict=True):
-            for units in queue:
-                if stream.locks:
-                    locked |= units
-                else:
-                    results |= units
+    def _stretch(self, queues: tuple[Queue, ...], units: tuple[int, ...]) -> _Stretch:
+        results, locked = self._flow.machine.together(units)
         return _Stretch(results, locked, queues)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from luthier.isa.waits import WaitModel
@@ -19,6 +19,15 @@ class State(NamedTuple):
     fewest) still writes, or for a stream that locks still reads. The last is not empty."""
     most: tuple[int, ...]
     """For each counter the most operations that may not be done."""
+
+
+class Behind(NamedTuple):
+    """What is outstanding behind a step."""
+
+    queues: tuple[Queue, ...]
+    """As of `State`."""
+    units: tuple[int, ...]
+    """Of each of them the units in it."""
 
 
 Report = Callable[[Step, int, int, int, bool], None]
@@ -52,7 +61,12 @@ class Machine:
     @staticmethod
     def outstanding(state: State) -> int:
         """The units of all operations."""
-        return _union([_union(queue) for queue in state.queues])
+        return _union(Machine.units(state.queues))
+
+    @staticmethod
+    def units(queues: tuple[Queue, ...]) -> list[int]:
+        """Of each queue the units in it."""
+        return [_union(queue) if queue else 0 for queue in queues]
 
     def run(
         self,
@@ -62,7 +76,7 @@ class Machine:
         *,
         only: bool = False,
         before_waits: Callable[[int, State], None] | None = None,
-        behind: list[tuple[Queue, ...]] | None = None,
+        behind: list[Behind] | None = None,
     ) -> State:
         """The state behind the steps.
 
@@ -70,22 +84,22 @@ class Machine:
             report: called for accesses.
             only: follow what is outstanding in `state` alone; further operations only count.
             before_waits: called with the number and the state before each step that does nothing but wait.
-            behind: gets `State.queues` behind each step.
+            behind: gets what is outstanding behind each step.
         """
         queues, most = list(state.queues), list(state.most)
-        held = [_union(queue) if queue else 0 for queue in queues]
+        held = self.units(state.queues)
         forgets = self._forgets
-        results, locked = self._held(held) if forgets else (0, 0)
+        results, locked = self.together(held) if forgets else (0, 0)
         for number, step in enumerate(steps):
             if step.limits or step.released is not None:
                 if before_waits is not None and step.is_wait:
                     before_waits(number, State(tuple(queues), tuple(most)))
                 self._wait(step, queues, most, held)
                 if forgets:
-                    results, locked = self._held(held)
+                    results, locked = self.together(held)
             if forgets and (step.touches & results or step.writes & locked):
                 self._access(step, queues, held, report)
-                results, locked = self._held(held)
+                results, locked = self.together(held)
             if step.issues:
                 for stream in step.replaced:
                     if held[stream] & step.writes:
@@ -94,17 +108,18 @@ class Machine:
                 for stream, units in step.issues:
                     self._issue(stream, units, queues, most, held, only)
                 if forgets:
-                    results, locked = self._held(held)
+                    results, locked = self.together(held)
             if behind is not None:
-                behind.append(tuple(queues))
+                behind.append(Behind(tuple(queues), tuple(held)))
         return State(tuple(queues), tuple(most))
 
-    def _held(self, held: list[int]) -> tuple[int, int]:
+    def together(self, units: Sequence[int]) -> tuple[int, int]:
+        """Of the units in each queue those that operations will write, and those that they will read."""
         results = locked = 0
         for stream in self._results:
-            results |= held[stream]
+            results |= units[stream]
         for stream in self._locked:
-            locked |= held[stream]
+            locked |= units[stream]
         return results, locked
 
     def _wait(self, step: Step, queues: list[Queue], most: list[int], held: list[int]) -> None:
