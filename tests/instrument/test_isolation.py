@@ -7,11 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from luthier.errors import HookError
+from luthier.isa.targets import TargetId
+from luthier.module import ToolModule
+from luthier.payload import RegisterArgument
+from luthier.payload.codegen import generate
 from luthier.payload.isolation import end_lasting_child, in_child, in_lasting_child
 
 
@@ -131,3 +135,32 @@ def test_a_process_that_only_asks_loads_no_llvm() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "cannot read the tool's bitcode with LLVM" in done.stdout
+
+
+def test_code_does_not_depend_on_the_processor_that_came_first(make_module: Callable[..., ToolModule]) -> None:
+    """LLVM makes what a wait for depctr counters does not name once a process; GFX10.1 has less than the others."""
+    tool = make_module(
+        """
+__device__ uint32_t table[64];
+LUTHIER_HOOK_ANNOTATE note(uint32_t value) {
+  if (value > 5) table[value & 63] += luthier::readReg<uint32_t>(luthier::SGPR4);
+}
+""",
+        "gfx1010",
+        "gfx1201",
+    )
+
+    def code(*processors: str) -> list[str]:
+        end_lasting_child()
+        found = []
+        for target in map(TargetId.parse, processors):
+            contents = tool.contents_for(target).for_waves(32)
+            symbol = tool.hook("note").symbol
+            found.append(generate(contents.bitcode, symbol, [RegisterArgument(uniform=False)], target, 32).text)
+        return found
+
+    old, new = code("gfx1010", "gfx1201")
+    assert "s_waitcnt_depctr" in old
+    assert "s_wait_alu" in new
+    assert "hold_cnt" not in old + new
+    assert [new, old] == code("gfx1201", "gfx1010")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from luthier.errors import HookError, ToolError, WaveSizeError
 from luthier.isa.registers import UNIT_LIMIT, is_vector
-from luthier.isa.targets import Target, TargetId
+from luthier.isa.targets import Target, TargetId, version_of
 from luthier.module.llvm_types import integer_bits, units_of
 from luthier.payload.allowed import check_body
 from luthier.payload.calls import Intrinsic, Lowering, inline_assembly, intrinsics_called, lower_calls
@@ -118,7 +118,27 @@ def _initialise_llvm() -> None:
 def _machine(cpu: str, features: str) -> llvm.TargetMachine:
     """LLVM's code generator for a processor. What it makes of that at first, its rules of legalization above all, takes
     as long as compiling a hook; it keeps that, but nothing of what it has compiled."""
+    if version_of(cpu)[:2] == (10, 1):
+        _settle_dependency_counters()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=features, opt=2)
+
+
+_WAITS_FOR_AN_SGPR = f"""
+target triple = "{TRIPLE}"
+declare i32 @llvm.amdgcn.readfirstlane.i32(i32)
+define i32 @wait(i32 %lane) {{
+  %first = call i32 @llvm.amdgcn.readfirstlane.i32(i32 %lane)
+  %more = add i32 %first, 7
+  ret i32 %more
+}}
+"""
+
+
+@functools.cache
+def _settle_dependency_counters() -> None:
+    """LLVM finds what waits for ``depctr`` counters do not name once a process, for the processor that comes first; see
+    the function of this name in isa.cpp."""
+    _machine("gfx1201", "").emit_assembly(llvm.parse_assembly(_WAITS_FOR_AN_SGPR, llvm.create_context()))
 
 
 def parse_bitcode(bitcode: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:

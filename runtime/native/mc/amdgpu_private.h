@@ -40,5 +40,9 @@ unsigned getNumFlatOffsetBits(const MCSubtargetInfo &STI);
 bool isInlineValue(MCRegister Reg);
 bool isLitExpr(const MCExpr *Expr);
 int64_t getLitValue(const MCExpr *Expr);
+
+namespace DepCtr {
+int getDefaultDepCtrEncoding(const MCSubtargetInfo &STI);
+}
 } // namespace AMDGPU
 } // namespace llvm

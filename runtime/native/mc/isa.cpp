@@ -19,6 +19,26 @@ using namespace llvm;
 
 namespace luthier {
 
+namespace {
+const Triple TheTriple("amdgcn-amd-amdhsa");
+
+const Target *registeredTarget() {
+  std::string error;
+  const Target *target = TargetRegistry::lookupTarget(TheTriple, error);
+  if (!target)
+    throw McError(error);
+  return target;
+}
+
+/// LLVM finds what fields of a depctr operand are that assembly does not name once, for the processor that comes first.
+/// Those before GFX10.3 have no hold_cnt: by their answer all others would wait for it, so one that has it comes first.
+void settleDependencyCounters() {
+  const std::unique_ptr<MCSubtargetInfo> subtarget(
+      registeredTarget()->createMCSubtargetInfo(TheTriple, "gfx1030", ""));
+  AMDGPU::DepCtr::getDefaultDepCtrEncoding(*subtarget);
+}
+} // namespace
+
 void initializeLLVM() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -31,19 +51,14 @@ void initializeLLVM() {
     // fatal.
     install_fatal_error_handler(
         [](void *, const char *reason, bool) { throw McError(std::string("LLVM: ") + reason); });
+    settleDependencyCounters();
   });
 }
 
 namespace {
-const Triple TheTriple("amdgcn-amd-amdhsa");
-
 const Target *theTarget() {
   initializeLLVM();
-  std::string error;
-  const Target *target = TargetRegistry::lookupTarget(TheTriple, error);
-  if (!target)
-    throw McError(error);
-  return target;
+  return registeredTarget();
 }
 
 OperandNames theNames;
