@@ -124,7 +124,7 @@ def test_pip_install_with_only_the_wheel_of_luthier(
     assert (row["name"], row["package"], row["version"]) == ("instr_count", "luthier-instr-count", "0.1.0")
     assert {"gfx90a", "gfx942", "gfx1100"} <= set(row["targets"])
     assert row["hooks"] == ["device.count_vector(bool wave_level)", "device.count_scalar()"]
-    assert row["options"] == ["per_wave: bool = False"]
+    assert row["options"] == ["per_wave: bool = False", "per_block: bool = False"]
 
     def compiled() -> dict[str, int]:
         return {path.name: path.stat().st_mtime_ns for path in (project / "build").rglob("*.hsaco")}

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crowded import FULL_LDS, LANES, PLAN, crowded
+from crowded import LANES, PLAN, full
 from luthier import open_device, patch_object
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import DeviceError, PatchError
 from luthier.isa.targets import TARGETS as ALL
-from luthier.isa.targets import target_named
 from luthier.lifting import lift
-from luthier.objects import CodeObject, load_object
-from luthier.objects.editor import ObjectEditor
+from luthier.objects import load_object
 from luthier.payload.lds import LdsLayout
 from luthier.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
@@ -63,11 +61,7 @@ LUTHIER_HOOK_ANNOTATE shared(uint32_t site, uint32_t register_) {
   atomicAdd(reinterpret_cast<unsigned long long *>(&mine), 1ull);
 }
 """
-LDS = {
-    "none": "",
-    "static": "__shared__ unsigned tile[300]; tile[threadIdx.x] = i; __syncthreads(); v += tile[threadIdx.x ^ 1];",
-    "dynamic": "extern __shared__ unsigned tile[]; tile[threadIdx.x] = i; __syncthreads(); v += tile[threadIdx.x ^ 1];",
-}
+OWN_LDS = ["none", "static", "dynamic"]
 DYNAMIC = 1031
 """Bytes: no multiple of 4."""
 BLOCKS = {"line": ((3, 1, 1), (160, 1, 1)), "cube": ((3, 1, 1), (5, 8, 4))}
@@ -76,32 +70,6 @@ BLOCKS = {"line": ((3, 1, 1), (160, 1, 1)), "cube": ((3, 1, 1), (5, 8, 4))}
 @pytest.fixture(scope="module")
 def hooks(make_module):
     return make_module(HOOKS, *TARGETS)
-
-
-def without_frames(object: CodeObject) -> CodeObject:
-    """The object, its kernel said to need private memory of a size known only when it runs."""
-    editor = ObjectEditor(object)
-    kernel = object.kernels["crowded"]
-    editor.write(kernel.descriptor_address, replace(kernel.descriptor, uses_dynamic_stack=1).encode())
-    return load_object(editor.finish())
-
-
-def full(compile_object, target: str, lds: str = "none", lanes: int = 256, *, m0: bool = False) -> CodeObject:
-    """A kernel of which every VGPR and AGPR that its work-groups can have is live, and most SGPRs."""
-    family = target_named(target)
-    matrices = 256 if family.has_agprs else 0
-    vectors = min(256, family.vgpr_file_size(family.default_wave_size) * 4 * family.default_wave_size // lanes)
-    if family.unified_vgprs and lanes > 256:
-        matrices, vectors = 0, min(256, vectors)
-    source = crowded(target, vectors, 98, (LDS | {"full": FULL_LDS})[lds], matrices=matrices, m0=m0)
-    source = re.sub(r"bounds__\(\d+\)", f"bounds__({lanes})", source)
-    # Every lane of every wave holds something else.
-    add = "v_add_u32_e32" if target.startswith("gfx9") else "v_add_nc_u32_e32"
-    source = re.sub(r"v_mov_b32_e32 (v\d+), (\d+)", rf"{add} \1, \2, %0", source)
-    source = source.replace("blockIdx.x * blockDim.x", f"blockIdx.x * {LANES}").replace("threadIdx.x", "ITEM")
-    item = "(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))"
-    source = f"#define ITEM {item}\n{source}"
-    return without_frames(load_object(compile_object(source, target)))
 
 
 class Spilling(Everywhere):
@@ -126,7 +94,7 @@ class Spilling(Everywhere):
 
 @pytest.mark.rotating(12)
 @pytest.mark.parametrize("m0", [False, True], ids=["", "m0"])
-@pytest.mark.parametrize("lds", list(LDS))
+@pytest.mark.parametrize("lds", OWN_LDS)
 @pytest.mark.parametrize("hook", ["wide", "count", "rewrite", "shared"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_site_is_refused(compile_object, hooks, target: str, hook: str, lds: str, m0: bool) -> None:
@@ -146,7 +114,7 @@ def test_no_site_is_refused(compile_object, hooks, target: str, hook: str, lds: 
 
 
 @pytest.mark.rotating(6)
-@pytest.mark.parametrize("lds", list(LDS))
+@pytest.mark.parametrize("lds", OWN_LDS)
 @pytest.mark.parametrize("block", list(BLOCKS))
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1100", "gfx1201"])
 def test_waves_have_parts_of_their_own(compile_object, hooks, target: str, block: str, lds: str) -> None:

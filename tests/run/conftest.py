@@ -17,7 +17,7 @@ import pytest
 from kept import kept, run, version
 from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
 from luthier.emulator.native.machine import machine_code
-from luthier.objects import load_object
+from luthier.objects import CodeObject, load_object
 from luthier.run import parse_devices, results, run_program
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
@@ -61,15 +61,18 @@ def build_program() -> Callable[[str], Path]:
 
 @pytest.fixture
 def raw_program(tmp_path: Path) -> Callable[..., list[Path]]:
-    """``raw_program(target)``: a program that uses HSA without HIP, and its code object: what to run."""
+    """``raw_program(target)``: a program that uses HSA without HIP, and its code object: what to run. With ``object``
+    that is its code object."""
 
-    def build(target: str, name: str = "raw", version: int = 4) -> list[Path]:
+    def build(target: str, name: str = "raw", version: int = 4, *, object: CodeObject | None = None) -> list[Path]:
         program, code = tmp_path / "raw", tmp_path / "raw.hsaco"
-        environment = {**os.environ, "HIP_PLATFORM": "amd"}
-        flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", f"-mcode-object-version={version}"]
-        command = ["hipcc", *flags, str(PROGRAMS / f"{name}_kernel.hip"), "-o", str(tmp_path / "bundle")]
-        subprocess.run(command, check=True, env=environment)
-        code.write_bytes(load_object(tmp_path / "bundle", target=target).data)
+        if object is None:
+            environment = {**os.environ, "HIP_PLATFORM": "amd"}
+            flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", f"-mcode-object-version={version}"]
+            command = ["hipcc", *flags, str(PROGRAMS / f"{name}_kernel.hip"), "-o", str(tmp_path / "bundle")]
+            subprocess.run(command, check=True, env=environment)
+            object = load_object(tmp_path / "bundle", target=target)
+        code.write_bytes(object.data)
         compile_host = ["g++", "-std=c++17", str(PROGRAMS / f"{name}.cpp"), "-o", str(program), "-lhsa-runtime64"]
         subprocess.run(compile_host, check=True)
         return [program, code]

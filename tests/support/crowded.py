@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from luthier.isa.targets import target_named
 from luthier.launch_plan import LaunchPlan
+from luthier.objects import CodeObject, load_object
+from luthier.objects.editor import ObjectEditor
 
 LANES = 160
 """Of one work-group: not whole waves."""
@@ -53,3 +61,60 @@ FULL_LDS = """__shared__ unsigned full[16384]; full[threadIdx.x * 97] = i; __syn
 
 
 PLAN = LaunchPlan("crowded", (3, 1, 1), (LANES, 1, 1), ({"buffer": "uint32", "count": 3 * LANES, "fill": "zero"},))
+
+LDS = {
+    "none": "",
+    "static": "__shared__ unsigned tile[300]; tile[threadIdx.x] = i; __syncthreads(); v += tile[threadIdx.x ^ 1];",
+    "dynamic": "extern __shared__ unsigned tile[]; tile[threadIdx.x] = i; __syncthreads(); v += tile[threadIdx.x ^ 1];",
+    "full": FULL_LDS,
+}
+
+
+def without_frames(object: CodeObject) -> CodeObject:
+    """The object, its kernel said to need private memory of a size known only when it runs."""
+    editor = ObjectEditor(object)
+    kernel = object.kernels["crowded"]
+    editor.write(kernel.descriptor_address, replace(kernel.descriptor, uses_dynamic_stack=1).encode())
+    return load_object(editor.finish())
+
+
+def full(
+    compile_object: Callable[..., Path],
+    target: str,
+    lds: str = "none",
+    lanes: int = 256,
+    *,
+    m0: bool = False,
+    uneven: bool = False,
+    flags: Sequence[str] = (),
+) -> CodeObject:
+    """A kernel of which every VGPR and AGPR that its work-groups can have is live, and most SGPRs; its frames are
+    refused (`without_frames`).
+
+    Args:
+        lds: one of `LDS`.
+        lanes: of its largest work-group.
+        uneven: it takes the sizes of its work-groups and of its grid, in work-items, as further arguments, and its
+            grid may end with smaller work-groups.
+        flags: for the compiler.
+    """
+    family = target_named(target)
+    matrices = 256 if family.has_agprs else 0
+    vectors = min(256, family.vgpr_file_size(family.default_wave_size) * 4 * family.default_wave_size // lanes)
+    if family.unified_vgprs and lanes > 256:
+        matrices, vectors = 0, min(256, vectors)
+    source = crowded(target, vectors, 98, LDS[lds], matrices=matrices, m0=m0)
+    source = re.sub(r"bounds__\(\d+\)", f"bounds__({lanes})", source)
+    # Every lane of every wave holds something else.
+    add = "v_add_u32_e32" if target.startswith("gfx9") else "v_add_nc_u32_e32"
+    source = re.sub(r"v_mov_b32_e32 (v\d+), (\d+)", rf"{add} \1, \2, %0", source)
+    if uneven:
+        x, y, z = (f"(blockIdx.{axis} * b{axis} + threadIdx.{axis})" for axis in "xyz")
+        sizes = ", ".join(f"unsigned {what}{axis}" for what in "bg" for axis in "xyz")
+        source = source.replace("unsigned *out", f"unsigned *out, {sizes}")
+        source = source.replace("blockIdx.x * blockDim.x + threadIdx.x", f"{x} + gx * ({y} + gy * {z})")
+    else:
+        source = source.replace("blockIdx.x * blockDim.x", f"blockIdx.x * {LANES}").replace("threadIdx.x", "ITEM")
+        item = "(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))"
+        source = f"#define ITEM {item}\n{source}"
+    return without_frames(load_object(compile_object(source, target, *flags)))
