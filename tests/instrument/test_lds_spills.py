@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crowded import LANES, PLAN, full
+from crowded import LANES, PLAN, WIDE, full
 from luthier import open_device, patch_object
 from luthier.emulator.inspection.debug import Step
 from luthier.errors import DeviceError, PatchError
@@ -21,17 +21,10 @@ from luthier.verify import verify_kernel
 from .test_frames import SITES, Everywhere
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
-HOOKS = """
-__device__ uint64_t waves = 0, noise = 0, lanes = 0, mine = 0;
-
-/// Many vector registers.
-LUTHIER_HOOK_ANNOTATE wide(uint32_t site, uint32_t register_) {
-  uint32_t part[28], sum = 0;
-  for (uint32_t i = 0; i < 28; ++i) part[i] = register_ * (i + site) ^ (register_ >> i);
-  for (uint32_t i = 0; i < 28; ++i) sum = sum * 3 + part[(i * 5) % 28] * part[(i * 11) % 28];
-  atomicAdd(reinterpret_cast<unsigned long long *>(&noise), static_cast<unsigned long long>(sum));
-  atomicAdd(reinterpret_cast<unsigned long long *>(&lanes), 1ull);
-}
+HOOKS = (
+    WIDE
+    + """
+__device__ uint64_t waves = 0, mine = 0;
 
 /// Runs with lanes that are not active.
 LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&waves, 1); }
@@ -61,6 +54,7 @@ LUTHIER_HOOK_ANNOTATE shared(uint32_t site, uint32_t register_) {
   atomicAdd(reinterpret_cast<unsigned long long *>(&mine), 1ull);
 }
 """
+)
 OWN_LDS = ["none", "static", "dynamic"]
 DYNAMIC = 1031
 """Bytes: no multiple of 4."""

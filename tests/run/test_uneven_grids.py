@@ -7,24 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crowded import full
+from crowded import WIDE, full
 from luthier import InstrumentationTask, Tool, ToolModule, patch_object
 from luthier.task import reg
 
 from .conftest import TARGETS, Outcome, RunUnderTools
 
-HOOK = """
-__device__ uint64_t lanes = 0, noise = 0;
-
-/// Many vector registers.
-LUTHIER_HOOK_ANNOTATE wide(uint32_t site, uint32_t register_) {
-  uint32_t part[28], sum = 0;
-  for (uint32_t i = 0; i < 28; ++i) part[i] = register_ * (i + site) ^ (register_ >> i);
-  for (uint32_t i = 0; i < 28; ++i) sum = sum * 3 + part[(i * 5) % 28] * part[(i * 11) % 28];
-  atomicAdd(reinterpret_cast<unsigned long long *>(&noise), static_cast<unsigned long long>(sum));
-  atomicAdd(reinterpret_cast<unsigned long long *>(&lanes), 1ull);
-}
-"""
 SHAPES = [  # the work-group; how many whole ones the grid has, and the work-items that are left: in each dimension
     ((160, 1, 1), (2, 1, 1), (77, 0, 0)),
     ((16, 10, 1), (1, 2, 1), (3, 7, 0)),
@@ -55,7 +43,7 @@ def test_live_registers_in_lds(
     under_tools: Callable[..., RunUnderTools],
     target: str,
 ) -> None:
-    module = make_module(HOOK, target)
+    module = make_module(WIDE, target)
 
     class Wide(Tool):
         """The hook at every instruction of a kernel whose stack nobody knows."""

@@ -60,6 +60,20 @@ FULL_LDS = """__shared__ unsigned full[16384]; full[threadIdx.x * 97] = i; __syn
   v += full[(threadIdx.x ^ 1) * 97];"""
 
 
+WIDE = """
+__device__ uint64_t lanes = 0, noise = 0;
+
+/// Many vector registers.
+LUTHIER_HOOK_ANNOTATE wide(uint32_t site, uint32_t register_) {
+  uint32_t part[28], sum = 0;
+  for (uint32_t i = 0; i < 28; ++i) part[i] = register_ * (i + site) ^ (register_ >> i);
+  for (uint32_t i = 0; i < 28; ++i) sum = sum * 3 + part[(i * 5) % 28] * part[(i * 11) % 28];
+  atomicAdd(reinterpret_cast<unsigned long long *>(&noise), static_cast<unsigned long long>(sum));
+  atomicAdd(reinterpret_cast<unsigned long long *>(&lanes), 1ull);
+}
+"""
+"""A hook that counts lanes."""
+
 PLAN = LaunchPlan("crowded", (3, 1, 1), (LANES, 1, 1), ({"buffer": "uint32", "count": 3 * LANES, "fill": "zero"},))
 
 LDS = {

@@ -34,8 +34,8 @@ class Flow(Paths[State]):
         super().__init__(lifted, follower)
 
     def walk(self, block: int, state: State) -> list[Behind]:
-        """What is outstanding behind each step of a block that is entered in a state."""
-        known = self._walks.get(block)
+        """What is outstanding behind each step of a block that is entered in a state. What is kept is given once."""
+        known = self._walks.pop(block, None)
         if known is not None and known[0] == state:
             return known[1]
         found: list[Behind] = []
