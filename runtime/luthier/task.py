@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
@@ -159,7 +160,7 @@ class InstrumentationTask:
     @property
     def modules(self) -> list[LoadedModule]:
         """The modules of all hooks and of all variables that are counted into."""
-        called = [call.hook.module for call in dict.fromkeys(one.call for one in self.insertions)]
+        called = [call.hook.module for call in dict.fromkeys(map(operator.attrgetter("call"), self.insertions))]
         counted = [request.into.module for request in self.counts if request.into is not None]
         found = {id(module): module for module in (*called, *counted)}
         return list(found.values())
@@ -450,9 +451,9 @@ class InstrumentationTask:
 
     def _index(self, instruction: Instruction | int) -> int:
         index = instruction if isinstance(instruction, int) else instruction.index
-        lifted = self.lifted
-        if not 0 <= index < len(lifted.block_of) or lifted.block_of[index] < 0:
-            raise HookError(f"there is no reachable instruction {index}", kernel=lifted.kernel.name)
+        block_of = self.lifted.block_of
+        if not 0 <= index < len(block_of) or block_of[index] < 0:
+            raise HookError(f"there is no reachable instruction {index}", kernel=self.lifted.kernel.name)
         return index
 
     def _insert(
@@ -462,4 +463,5 @@ class InstrumentationTask:
         call, numbers = self._calls.of(hook, arguments, self._groups)
         if call.made_at is not None:
             check_values(self.lifted, call, index, place)
-        self.insertions.append(Insertion(index, place, call, numbers))
+        # As Insertion(…), in half the time.
+        self.insertions.append(tuple.__new__(Insertion, (index, place, call, numbers)))

@@ -245,12 +245,12 @@ class Instruction:
     @property
     def is_vector(self) -> bool:
         """Executed once a lane, under EXEC: VALU, vector memory, LDS, export."""
-        return not self.is_scalar
+        return not self.opcode.is_scalar
 
     @property
     def is_scalar(self) -> bool:
         """Executed once a wave: SALU, scalar memory, control flow, waits and messages."""
-        return self._lifted.isa.opcode(self._lifted.columns.opcode[self.index]).is_scalar
+        return self.opcode.is_scalar
 
     @property
     def memory(self) -> MemoryAccess | None:

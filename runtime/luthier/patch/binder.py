@@ -25,7 +25,7 @@ from luthier.patch.layout import Zone
 from luthier.patch.neighbours import NearUse, Neighbours, begins_with, ends_with
 from luthier.patch.report import RefusalKind
 from luthier.patch.scalar_reads import Endings, Leftovers
-from luthier.patch.sites import Site, Use, with_what_hooks_do
+from luthier.patch.sites import Site, Use, uses_of, with_what_hooks_do
 from luthier.patch.uses import Refusals
 from luthier.payload import Template
 
@@ -41,8 +41,9 @@ class _Bound:
         written: of those that it writes.
         limits: what it waits for, by what is outstanding.
         numbers: position in `Payloads.all`, by what points differ in.
-        by_stretch: the same by what is outstanding, where they differ in nothing else but their neighbours; and what
-            it does at once.
+        by_limits: the same by what it waits for and ends with, where they differ in nothing else but their neighbours;
+            and what it does at once.
+        by_stretch: the same by what is outstanding, and what it ends with if that is anything.
     """
 
     def __init__(self, isa: Isa, use: Use, binding: Binding) -> None:
@@ -50,7 +51,8 @@ class _Bound:
         self.touched, self.written = touched_by(use.template, binding, use.sources)
         self.limits: dict[int, Limits] = {}
         self.numbers: dict[Hashable, int] = {}
-        self.by_stretch: dict[int, tuple[int, tuple[NearUse, ...]]] = {}
+        self.by_limits: dict[tuple[Limits, tuple[str, ...]], tuple[int, tuple[NearUse, ...]]] = {}
+        self.by_stretch: dict[Hashable, tuple[int, tuple[NearUse, ...]]] = {}
 
     @functools.cached_property
     def left(self) -> Leftovers:
@@ -241,10 +243,14 @@ class Binder:
         if self._reserved:
             live.keep(self._reserved)
         # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
-        changed = {site.point for site in sites if site.use.template.destinations & self._exec}
-        live.let_any_lane_be_active(
-            [number for number, site in enumerate(sites) if site.point in changed or site.use.reads >> AGPRS.start]
-        )
+        uses = uses_of(sites)
+        changes = {use for use in uses if use.template.destinations & self._exec}
+        heedless = {use for use in uses if use.reads >> AGPRS.start}
+        if changes or heedless:
+            changed = {site.point for site in sites if site.use in changes}
+            live.let_any_lane_be_active(
+                [number for number, site in enumerate(sites) if site.point in changed or site.use in heedless]
+            )
         return live
 
     def _choose(self, sites: Sequence[Site], live: LivePoints) -> list[_Bound | None]:
@@ -441,18 +447,23 @@ class Binder:
         """
         point, at = site.point, site.at
         stretch = self._stretches[point]
-        known = None if behind else bound.by_stretch.get(stretch)
+        ending = (*self._endings.at(point, bound.left), *behind) if self._endings.needed else behind
+        key: Hashable = (stretch, ending) if ending else stretch
+        known = bound.by_stretch.get(key)
+        if known is None and bound.by_limits:
+            known = bound.by_limits.get((self._limits(bound, stretch), ending))
+            if known is not None:
+                bound.by_stretch[key] = known
         if known is not None and not known[1]:
             return known[0]
         # A branch does not change what the seam depends on.
         place = at if site.zone == Zone.TAKEN else point
         seam = self._seams.at(place, at)
-        ending = (*self._endings.at(point, bound.left), *behind) if self._endings.needed else behind
         if known is None:
             number = self._position(bound, seam, stretch, (), ending)
             known = number, self._payloads.begins_with(number) if self._neighbours.matter else ()
-            if self._seams.same and not self._endings.needed and not behind:
-                bound.by_stretch[stretch] = known
+            if self._seams.same:
+                bound.by_limits[self._limits(bound, stretch), ending] = bound.by_stretch[key] = known
         number, early = known
         lead = self._neighbours.before(place, at, early) if early else ()
         return self._position(bound, seam, stretch, lead, ending) if lead else number

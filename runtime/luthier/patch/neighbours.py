@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from luthier.isa import NO_TARGET, InstructionFlag, Isa, Opcode
-from luthier.isa.hazard_model import HazardModel, hazard_model, ticks
-from luthier.isa.hazard_parties import Instance, Role
+from luthier.isa.hazard_model import HazardModel, Rule, hazard_model, ticks
+from luthier.isa.hazard_parties import IN_A_ROW, Instance, Role
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.hazards.steps import instance_of
 from luthier.lifting.instructions.effects import Columns, effect_table
@@ -242,10 +242,51 @@ def _followed(isa: Isa, code: bytes) -> _Followed:
     return _Followed(columns, opcodes, following)
 
 
+_MOST_KNOWN = 1 << 16
+"""Instructions with other operands that are kept of a processor."""
+
+
+class _KnownUses:
+    """What instructions of payloads do by the rules, found out once for those with the same opcode and operands."""
+
+    def __init__(self, isa: Isa) -> None:
+        self._isa = isa
+        self._model = _model(isa)
+        self.longest = max((rule.window for rule in self._model.between_neighbours), default=0)
+        self._asked: dict[tuple[int, str], list[tuple[Rule, tuple[Role, ...]]]] = {}
+        self._known: dict[tuple[object, ...], list[tuple[Rule, int]]] = {}
+
+    def of(self, columns: Columns, index: int, field: str) -> list[tuple[Rule, int]]:
+        """The rules to which an instruction is one party, with the units."""
+        number = columns.opcode[index]
+        asked = self._asked.get((number, field))
+        if asked is None:
+            parts = self._model.parts(self._isa.opcode(number))
+            places = ((rule, parts.get((rule.number, field))) for rule in self._model.between_neighbours)
+            asked = self._asked[number, field] = [(rule, roles) for rule, roles in places if roles]
+        if not asked:
+            return []
+        key = field, *columns.alike(index)
+        found = self._known.get(key)
+        if found is None:
+            table = effect_table(self._isa)
+            instance = instance_of(table, table.code(columns), columns, index)
+            found = [(rule, units) for rule, roles in asked if (units := _units(roles, instance))]
+            if not instance.opcode.pseudo.startswith(IN_A_ROW):
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = found
+        return found
+
+
+@functools.lru_cache(maxsize=64)
+def _known_uses(isa: Isa) -> _KnownUses:
+    return _KnownUses(isa)
+
+
 def _near(isa: Isa, code: bytes, field: str) -> Iterator[NearUse]:
     """What instructions near the beginning of some code do as consumers, or near its end as producers."""
-    model = _model(isa)
-    longest = max((rule.window for rule in model.between_neighbours), default=0)
+    known = _known_uses(isa)
     columns, opcodes, following = _followed(isa, code)
     count = len(opcodes)
     start, ways_on = 0, following
@@ -254,8 +295,6 @@ def _near(isa: Isa, code: bytes, field: str) -> Iterator[NearUse]:
         for number, ways in enumerate(following):
             for to in ways:
                 ways_on[to].append(number)
-    table = effect_table(isa)
-    native = table.code(columns)
     nearest = {start: 0}
     waiting = [start]
     while waiting:
@@ -264,16 +303,13 @@ def _near(isa: Isa, code: bytes, field: str) -> Iterator[NearUse]:
         if here < count:
             states += ticks(opcodes[here], columns.values(here)).states
         for to in ways_on[here] if here < len(ways_on) else ():
-            if states < min(nearest.get(to, longest), longest):
+            if states < min(nearest.get(to, known.longest), known.longest):
                 nearest[to] = states
                 waiting.append(to)
     for number, states in nearest.items():
-        roles = model.parts(opcodes[number]) if number < count else {}
-        for rule in model.between_neighbours:
-            found = roles.get((rule.number, field))
-            if found and states < rule.window:
-                units = _units(found, instance_of(table, native, columns, number))
-                if units:
+        if number < count:
+            for rule, units in known.of(columns, number, field):
+                if states < rule.window:
                     yield NearUse(rule.number, units, states)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,6 +67,11 @@ class Site(NamedTuple):
     """Its own, one for each of `Use.immediates`."""
 
 
+def uses_of(sites: Iterable[Site]) -> set[Use]:
+    """What is at some sites: few, where there are many of these."""
+    return set(map(operator.attrgetter("use"), sites))
+
+
 def numbers_of(insertion: Insertion, use: Use) -> tuple[int, ...]:
     """`Site.numbers` of an insertion."""
     given, sources = insertion.numbers, insertion.call.sources
@@ -88,7 +94,8 @@ def with_what_hooks_do(lifted: LiftedRepresentation, sites: Sequence[Site]) -> t
     what a later hook is to see, nor lanes that a hook turns on or off."""
     reads: dict[int, int] = {}
     changes: dict[int, int] = {}
-    sites = [site for site in sites if site.use.reads or site.use.template.destinations]
+    taking_part = {use for use in uses_of(sites) if use.reads or use.template.destinations}
+    sites = [site for site in sites if site.use in taking_part] if taking_part else ()
     for site in sites:
         if site.use.template.destinations:
             changes[site.point] = changes.get(site.point, 0) | site.use.template.destinations

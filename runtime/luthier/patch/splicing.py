@@ -249,7 +249,9 @@ class Splicer:
         before = [one for one in added if one[1] != Zone.BEHIND]
         placements = [*behind, *spliced, *before, *counters]
         indices, zones, numbers, immediates, disturbs = zip(*placements, strict=True) if placements else [()] * 5
-        self.indices, self.zones, self.numbers = (np.array(one, np.int64) for one in (indices, zones, numbers))
+        self.indices, self.zones, self.numbers = (
+            np.fromiter(one, np.int64, len(placements)) for one in (indices, zones, numbers)
+        )
         self.immediates, self.disturbs = immediates, np.array(disturbs, bool)
 
     def _plan_counting(

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from luthier.errors import DecodeError, HookError
-from luthier.isa import Assembly, Fixup, InstructionArray, InstructionFlag, Isa, OperandKind, RegisterRange
+from luthier.isa import Assembly, Fixup, InstructionArray, InstructionFlag, Isa, RegisterRange
 from luthier.isa.registers import EXEC, M0, SCC, SGPRS, UNTRACKED, VCC, VGPRS, mask_of
 from luthier.isa.waits import wait_model
+from luthier.lifting.instructions.effects import Columns, register_lists
 from luthier.payload.codegen import Input, PayloadAssembly
 from luthier.payload.kept import kept_numbers
 from luthier.payload.plain import PlainCount
@@ -162,7 +164,12 @@ LLVM assumes as much for functions that it does not know (``amdgpu-assume-extern
 _STACK_ALIGNMENT = 16
 _STACK_POINTER = SGPRS[32]
 """Where AMDGPUUsage, "Non-Kernel Functions", puts it."""
-_SETTING = r"^\s*\.set (?:\.L)?\"?(?:\.L)?([^\s,]*?)\.{}\"?, (?:or\()?(\d+)"
+_SETTING = re.compile(
+    r"^[ \t]*\.set (?:\.L)?\"?(?:\.L)?[^\s,]*?\."
+    r"(has_dyn_sized_stack|has_indirect_call|has_recursion|private_seg_size)\"?, (?:or\()?(\d+)",
+    re.MULTILINE,
+)
+"""What LLVM says of each function."""
 _FUNCTION = re.compile(r"^(\"?)([^\s\"]+)\1:[^\n]*\n(.*?)^\.Lfunc_end\d+:", re.MULTILINE | re.DOTALL)
 
 
@@ -183,11 +190,14 @@ def _stack_size(assembly: str, hook: str, functions: int) -> int:
         functions: how many there are.
     """
 
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for name, value in _SETTING.findall(assembly):
+        found[name].append(int(value))
+
     def settings(name: str) -> list[int]:
-        found = re.findall(_SETTING.format(name), assembly, re.MULTILINE)
-        if len(found) != functions:
+        if len(found[name]) != functions:
             raise HookError(f"hook {hook}: LLVM does not tell {name} of its functions")
-        return [int(value) for _, value in found]
+        return found[name]
 
     if any(settings("has_dyn_sized_stack")):
         if any(settings("has_indirect_call")):
@@ -223,6 +233,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         text, count = _LAST_WAITS.subn("\ts_nop 0\n" if _WIDE_STORE.search(text) else "", text)
         assembly = _assemble(text, hook, isa) if count else assembly
     code = assembly.instructions
+    columns = Columns(code)
     branches: dict[int, int] = {}
     references: list[Fixup] = []
     functions: list[tuple[Fixup, int]] = []
@@ -254,16 +265,16 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     if len(outputs) != len(payload.outputs):
         raise HookError(f"hook {hook}: LLVM duplicated or dropped a register write")
     if outputs:
-        outputs = _behind_epilogue(code, isa, hook, outputs, branches)
+        outputs = _behind_epilogue(columns, isa, hook, outputs, branches)
 
     taken_in: list[TemplateInput | TemplateImmediate] = [*inputs, *immediates]
     waits, first = 0, min((taken.position for taken in taken_in), default=len(code))
-    while waits < first and _WAIT.match(isa.opcode(int(code.opcode[waits])).mnemonic):
+    while waits < first and _WAIT.match(isa.opcode(columns.opcode[waits]).mnemonic):
         waits += 1
-    mnemonics = {isa.opcode(int(number)).mnemonic for number in code.opcode}
+    mnemonics = {isa.opcode(number).mnemonic for number in columns.opcode}
     takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
     marked = [*(i.unit for i in taken_in), *(o.unit for o in outputs), *([_STACK_POINTER] if size else [])]
-    groups, written = _registers(code, isa, hook, marked, calls=bool(called))
+    groups, written = _registers(columns, isa, hook, marked, calls=bool(called))
     written |= {taken.unit for taken in immediates}
     clobbers = frozenset((written | {taken.unit for taken in inputs}) & {SCC, *VCC, M0})
     return Template(
@@ -282,7 +293,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
         clobbers,
         payload.runs_without_lanes and not takes_lane_values,
         payload.writes_inactive_lanes,
-        _hands_in(code, isa, waits, taken_in, [_STACK_POINTER] if size else []),
+        _hands_in(columns, isa, waits, taken_in, [_STACK_POINTER] if size else []),
         Stack(_STACK_POINTER, size) if size else None,
         payload.plain,
         payload.lds,
@@ -335,7 +346,7 @@ def _has_flat_access(code: InstructionArray) -> bool:
 
 
 def _behind_epilogue(
-    code: InstructionArray, isa: Isa, hook: str, outputs: Sequence[TemplateOutput], branches: Mapping[int, int]
+    columns: Columns, isa: Isa, hook: str, outputs: Sequence[TemplateOutput], branches: Mapping[int, int]
 ) -> list[TemplateOutput]:
     """The outputs, taken where nothing of the payload is left to run, which would see the application's new values:
     behind the code that gives a frame back, if that leaves them alone."""
@@ -344,20 +355,22 @@ def _behind_epilogue(
     idle = True
     results = {output.unit for output in outputs}
     overwritten = False
-    while index < len(code) and branches.get(index) != len(code):
-        idle = idle and _IDLE.match(isa.opcode(int(code.opcode[index])).mnemonic) is not None
-        overwritten |= not results.isdisjoint(_written_by(code, isa, index))
-        if index in branches or code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
+    while index < len(columns.opcode) and branches.get(index) != len(columns.opcode):
+        idle = idle and _IDLE.match(isa.opcode(columns.opcode[index]).mnemonic) is not None
+        overwritten |= not results.isdisjoint(_written_by(columns, isa, index))
+        if index in branches or columns.code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
             overwritten = True
         index += 1
-    entered = any(first < destination <= index for destination in branches.values() if destination != len(code))
+    entered = any(
+        first < destination <= index for destination in branches.values() if destination != len(columns.opcode)
+    )
     if len(positions) > 1 or (not idle and (overwritten or entered)):
         raise HookError(f"hook {hook}: LLVM put code behind its register writes")
     return list(outputs) if idle else [replace(output, position=index) for output in outputs]
 
 
 def _hands_in(
-    code: InstructionArray,
+    columns: Columns,
     isa: Isa,
     waits: int,
     taken_in: Sequence[TemplateInput | TemplateImmediate],
@@ -374,39 +387,31 @@ def _hands_in(
     last = {taken.unit: taken.position for taken in taken_in}
     used: set[int] = set()
     for index in range(waits, max(last.values(), default=0)):
-        used |= _written_by(code, isa, index) | _named_by(code, isa, index)
+        used |= _written_by(columns, isa, index) | _named_by(columns, isa, index)
         if any(position > index and unit in used for unit, position in last.items()):
             return False
     return True
 
 
-def _named_by(code: InstructionArray, isa: Isa, index: int) -> set[int]:
+def _named_by(columns: Columns, isa: Isa, index: int) -> set[int]:
     """Units among one instruction's operands."""
-    operands = slice(int(code.operand_start[index]), int(code.operand_start[index + 1]))
-    values = code.operand_value[operands][code.operand_kind[operands] == OperandKind.REGISTER]
-    return {
-        unit
-        for register in values.tolist()
-        if (first := int(isa.register_first_unit[register])) >= 0
-        for unit in range(first, first + int(isa.register_unit_count[register]))
-    }
+    return _units(isa, filter(None, columns.registers(index)))
 
 
-def _written_by(code: InstructionArray, isa: Isa, index: int) -> set[int]:
+def _written_by(columns: Columns, isa: Isa, index: int) -> set[int]:
     """Units that one instruction writes."""
-    opcode = isa.opcode(int(code.opcode[index]))
-    start, end = int(code.operand_start[index]), int(code.operand_start[index + 1])
-    registers = [
-        int(code.operand_value[start + number])
-        for number, operand in enumerate(opcode.operands[: end - start])
-        if operand.is_def and code.operand_kind[start + number] == OperandKind.REGISTER
-    ]
-    return {
-        unit
-        for register in (*registers, *opcode.implicit_defs)
-        if (first := int(isa.register_first_unit[register])) >= 0
-        for unit in range(first, first + int(isa.register_unit_count[register]))
-    }
+    opcode = isa.opcode(columns.opcode[index])
+    operands = zip(opcode.operands, columns.registers(index), strict=False)
+    return _units(
+        isa, [*(register for operand, register in operands if operand.is_def and register), *opcode.implicit_defs]
+    )
+
+
+def _units(isa: Isa, registers: Iterable[int]) -> set[int]:
+    """Those of some of LLVM's registers."""
+    firsts, counts = register_lists(isa)
+    named = [(firsts[register], counts[register]) for register in registers]
+    return {unit for first, count in named if first >= 0 for unit in range(first, first + count)}
 
 
 _GROUPED = frozenset((*SGPRS, *VGPRS))
@@ -441,7 +446,7 @@ def _ends_of_classes(isa: Isa) -> dict[str, int]:
 
 
 def _registers(
-    code: InstructionArray, isa: Isa, hook: str, marked: list[int], *, calls: bool
+    columns: Columns, isa: Isa, hook: str, marked: list[int], *, calls: bool
 ) -> tuple[tuple[Group, ...], frozenset[int]]:
     """Register groups and units written."""
     leader: dict[int, int] = {unit: unit for unit in marked if unit in SGPRS or unit in VGPRS}
@@ -455,11 +460,11 @@ def _registers(
         return unit
 
     vector_alignment, ends = isa.target.target.tied_vector_alignment, _ends_of_classes(isa)
-    for index in range(len(code)):
-        number = int(code.opcode[index])
+    firsts, counts = register_lists(isa)
+    for index, number in enumerate(columns.opcode):
         opcode = isa.opcode(number)
-        if not calls and code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
-            raise HookError(f"hook {hook}: cannot splice {isa.text(code, index)!r}")
+        if not calls and opcode.flags & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
+            raise HookError(f"hook {hook}: cannot splice {isa.text(columns.code, index)!r}")
         if opcode.mnemonic.startswith(("s_endpgm", "s_setreg", "s_round_mode", "s_denorm_mode", "s_trap", "s_barrier")):
             raise HookError(f"hook {hook}: a payload may not contain {opcode.mnemonic}")
         if _INDEXED.search(opcode.mnemonic):
@@ -467,16 +472,11 @@ def _registers(
                 f"hook {hook} takes an element of a vector or array by a number that is known only when it runs, for "
                 f"which LLVM uses {opcode.mnemonic}: the registers that it may reach cannot be renamed"
             )
-        start, end = int(code.operand_start[index]), int(code.operand_start[index + 1])
-        for position in range(start, end):
-            if code.operand_kind[position] != OperandKind.REGISTER:
-                continue
-            register = int(code.operand_value[position])
-            first, count = int(isa.register_first_unit[register]), int(isa.register_unit_count[register])
-            if first < 0:
+        for operand, register in enumerate(columns.registers(index)):
+            first, count = firsts[register], counts[register]
+            if not register or first < 0:
                 continue
             units = range(first, first + count)
-            operand = position - start
             if first in SGPRS or first in VGPRS:
                 for unit in units:
                     leader.setdefault(unit, unit)
@@ -494,7 +494,7 @@ def _registers(
                 alignment[first] = max(alignment[first], need)
             elif first not in (*VCC, *EXEC, M0, SCC, UNTRACKED):
                 raise HookError(f"hook {hook}: a payload may not use {isa.register(register).text}")
-        written |= _written_by(code, isa, index)
+        written |= _written_by(columns, isa, index)
     members: dict[int, list[int]] = {}
     for unit in leader:
         members.setdefault(find(unit), []).append(unit)

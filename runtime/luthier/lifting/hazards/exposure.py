@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from luthier import _mc
@@ -50,15 +50,17 @@ class _Change(NamedTuple):
             self.set_first | middle & self.moved | first & self.keep_first, self.set_middle | middle & self.keep_middle
         )
 
-    def behind(self, earlier: _Change) -> _Change:
-        """Of an earlier instruction and then this."""
-        return _Change(
-            earlier.set_first | self.set_middle & earlier.moved | self.set_first & earlier.keep_first,
-            earlier.set_middle | self.set_middle & earlier.keep_middle,
-            self.keep_first & earlier.keep_first,
-            self.keep_middle & earlier.keep_middle,
-            self.keep_middle & earlier.moved | self.moved & earlier.keep_first,
-        )
+    @classmethod
+    def together(cls, changes: Iterable[_Change]) -> _Change:
+        """Of several instructions, the last one first."""
+        set_first, set_middle, keep_first, keep_middle, moved = _NO_CHANGE
+        for earlier_first, earlier_middle, keeps_first, keeps_middle, moves in changes:
+            set_first = earlier_first | set_middle & moves | set_first & keeps_first
+            set_middle = earlier_middle | set_middle & keeps_middle
+            moved = keep_middle & moves | moved & keeps_first
+            keep_first &= keeps_first
+            keep_middle &= keeps_middle
+        return cls(set_first, set_middle, keep_first, keep_middle, moved)
 
 
 NOTHING = Exposed(0, 0)
@@ -128,11 +130,11 @@ class Exposure:
 
     def _of_block(self, block: int) -> list[_Change]:
         """Of a whole block, for each rule."""
-        total = [_NO_CHANGE] * len(self._rules)
+        by_rule: list[list[_Change]] = [[] for _ in self._rules]
         for _, changes in self._backwards(block):
             for position, change in changes:
-                total[position] = total[position].behind(change)
-        return total
+                by_rule[position].append(change)
+        return [_Change.together(changes) for changes in by_rule]
 
     def _points(self, block: int) -> list[Exposed]:
         """Before each instruction of a block, of all rules together."""
