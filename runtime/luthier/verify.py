@@ -378,7 +378,7 @@ def _counts(task: InstrumentationTask, stats: LaunchStats) -> tuple[ExecutionCou
     index = np.searchsorted(addresses, stats.by_address.addresses)
     found = index < len(addresses)
     found[found] = addresses[index[found]] == stats.by_address.addresses[found]
-    found[found] = np.array(task.lifted.block_of)[index[found]] >= 0
+    found[found] = task.lifted.reached[index[found]]
     executions[index[found]] = stats.by_address.executions[found]
     lanes[index[found]] = stats.by_address.active_lanes[found]
     return ExecutionCounts(executions, lanes), int(stats.by_address.executions[~found].sum())

@@ -180,7 +180,7 @@ class KernelHandle:
             LiftError: its code cannot be understood.
         """
         lifted, code = self.lift(), self.module.code(self.kernel.wave_size)
-        places = lifted.code.addresses[np.array(lifted.block_of) >= 0]
+        places = lifted.code.addresses[lifted.reached]
         records = {code.record_at(place): place for place in places.tolist()}
         code.ensure(
             layout.mode_key(abi.initial_mode(self.kernel)), *(record for record in records if record is not None)

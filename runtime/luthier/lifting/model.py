@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa.registers import UnitSet
@@ -409,6 +413,11 @@ class LiftedKernel:
     changed_by_inserted: Mapping[int, int] = field(default_factory=dict)
     """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
+
+    @functools.cached_property
+    def reached(self) -> NDArray[np.bool_]:
+        """[n] whether control reaches each instruction."""
+        return np.array(self.block_of, np.int32) >= 0
 
     @property
     def instructions(self) -> InstructionSequence:

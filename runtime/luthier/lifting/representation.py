@@ -38,7 +38,7 @@ class LiftedRepresentation(LiftedKernel):
     def named_units(self) -> NDArray[np.int32]:
         """The last unit of each register that an instruction names, ascending by LLVM's number of the register."""
         code, isa = self.code, self.isa
-        reached = np.repeat(np.array(self.block_of) >= 0, np.diff(code.operand_start))
+        reached = np.repeat(self.reached, np.diff(code.operand_start))
         named = np.zeros(isa.register_count, bool)
         named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
         registers = np.flatnonzero(named)

@@ -235,7 +235,8 @@ def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tu
     return copies
 
 
-def touched_by(template: Template, binding: Binding, sources: Iterable[int]) -> tuple[int, int]:
+@functools.lru_cache(maxsize=4096)
+def touched_by(template: Template, binding: Binding, sources: tuple[int, ...]) -> tuple[int, int]:
     """Bit sets of the units that a bound payload reads or writes, and of those that it writes.
 
     Args:

@@ -34,19 +34,16 @@ class Seams:
         before = lifted.target.lane_mask_wait, lifted.target.replay_wait
         self._everywhere = tuple(wait for wait in before if wait is not None)
         replay = lifted.target.replay_wait
-        if distance := hazards.behind_wmma:
-            reached = np.array(lifted.block_of) >= 0
-            # A word that is not known may be a matrix instruction as well.
-            if ((lifted.code.flags & _MATRIX != 0) | (lifted.code.opcode < 0))[reached].any():
-                self._everywhere += ("v_nop",) * distance
+        matrix = lifted.code.flags & _MATRIX != 0
+        # A word that is not known may be a matrix instruction as well.
+        if hazards.behind_wmma and ((matrix | (lifted.code.opcode < 0)) & lifted.reached).any():
+            self._everywhere += ("v_nop",) * hazards.behind_wmma
         self._behind: tuple[str, ...] = () if replay is None else (replay,)
         self._matrix_waits, self._skip_waits = hazards.behind_matrix, hazards.behind_vskip
         self._matrices: list[int] | None = None
         """[n + 1] matrix instructions before each one; None if control reaches none."""
-        if self._matrix_waits:
-            matrix = lifted.code.flags & _MATRIX != 0
-            if (matrix & (np.array(lifted.block_of) >= 0)).any():
-                self._matrices = [0, *np.cumsum(matrix).tolist()]
+        if self._matrix_waits and (matrix & lifted.reached).any():
+            self._matrices = [0, *np.cumsum(matrix).tolist()]
         self.same = self._matrices is None and not lifted.skipped and not lifted.index_mode and not lifted.vgpr_bits
 
     def at(self, point: int, index: int) -> Seam:

@@ -178,7 +178,7 @@ class Neighbours:
         opcodes = np.unique(lifted.code.opcode).tolist()
         roles = {one: self._model.parts(lifted.isa.opcode(one)).get((number, field)) for one in opcodes if one >= 0}
         chosen = [one for one in opcodes if one < 0 or roles[one]]
-        indices = np.flatnonzero(np.isin(lifted.code.opcode, chosen) & (np.array(lifted.block_of) >= 0))
+        indices = np.flatnonzero(np.isin(lifted.code.opcode, chosen) & lifted.reached)
         units = {}
         for index in indices.tolist():
             found = roles.get(columns.opcode[index])

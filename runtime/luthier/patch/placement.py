@@ -114,7 +114,7 @@ class Placement:
         self.lifted = lifted
         self._entry = entry
         code = lifted.code
-        self.slots = np.flatnonzero(np.array(lifted.block_of) >= 0)
+        self.slots = np.flatnonzero(lifted.reached)
         self._slot_of = np.full(len(code) + 1, -1)
         self._slot_of[self.slots] = np.arange(len(self.slots))
         self._slot_at = {address: slot for slot, address in enumerate(code.addresses[self.slots].tolist())}

@@ -71,7 +71,7 @@ class Machine:
     def run(
         self,
         state: State,
-        steps: Iterable[Step],
+        steps: Sequence[Step],
         report: Report | None = None,
         *,
         only: bool = False,
@@ -86,6 +86,8 @@ class Machine:
             before_waits: called with the number and the state before each step that does nothing but wait.
             behind: gets what is outstanding behind each step.
         """
+        if not steps:  # of many a block
+            return state
         queues, most = list(state.queues), list(state.most)
         held = self.units(state.queues)
         forgets = self._forgets

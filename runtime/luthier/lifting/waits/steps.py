@@ -100,7 +100,7 @@ class Steps:
         lifted = self.lifted
         left_out = self._known.left_out(lifted.code.opcode)
         left_out[list(lifted.index_mode)] = True
-        return int((left_out & (np.array(lifted.block_of) >= 0)).sum())
+        return int((left_out & lifted.reached).sum())
 
     def _make(self, number: int) -> list[Step]:
         block = self.lifted.blocks[number]
