@@ -350,20 +350,19 @@ def _behind_epilogue(
 ) -> list[TemplateOutput]:
     """The outputs, taken where nothing of the payload is left to run, which would see the application's new values:
     behind the code that gives a frame back, if that leaves them alone."""
+    end = len(columns.opcode)
     positions = {output.position for output in outputs}
     first = index = min(positions)
     idle = True
     results = {output.unit for output in outputs}
     overwritten = False
-    while index < len(columns.opcode) and branches.get(index) != len(columns.opcode):
+    while index < end and branches.get(index) != end:
         idle = idle and _IDLE.match(isa.opcode(columns.opcode[index]).mnemonic) is not None
         overwritten |= not results.isdisjoint(_written_by(columns, isa, index))
         if index in branches or columns.code.flags[index] & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
             overwritten = True
         index += 1
-    entered = any(
-        first < destination <= index for destination in branches.values() if destination != len(columns.opcode)
-    )
+    entered = any(first < destination <= index for destination in branches.values() if destination != end)
     if len(positions) > 1 or (not idle and (overwritten or entered)):
         raise HookError(f"hook {hook}: LLVM put code behind its register writes")
     return list(outputs) if idle else [replace(output, position=index) for output in outputs]

@@ -86,7 +86,7 @@ class Machine:
             before_waits: called with the number and the state before each step that does nothing but wait.
             behind: gets what is outstanding behind each step.
         """
-        if not steps:  # of many a block
+        if not steps:  # as in many blocks
             return state
         queues, most = list(state.queues), list(state.most)
         held = self.units(state.queues)
