@@ -61,20 +61,22 @@ def build_program() -> Callable[[str], Path]:
 
 @pytest.fixture
 def raw_program(tmp_path: Path) -> Callable[..., list[Path]]:
-    """``raw_program(target)``: a program that uses HSA without HIP, and its code object: what to run. With ``object``
-    that is its code object."""
+    """``raw_program(target)``: a program that uses HSA without HIP, and its code object, if it has one: what to run.
+    With ``object`` that is its code object."""
 
     def build(target: str, name: str = "raw", version: int = 4, *, object: CodeObject | None = None) -> list[Path]:
-        program, code = tmp_path / "raw", tmp_path / "raw.hsaco"
+        program, code, kernel = tmp_path / "raw", tmp_path / "raw.hsaco", PROGRAMS / f"{name}_kernel.hip"
+        compile_host = ["g++", "-std=c++17", str(PROGRAMS / f"{name}.cpp"), "-o", str(program), "-lhsa-runtime64"]
+        subprocess.run(compile_host, check=True)
         if object is None:
+            if not kernel.exists():
+                return [program]
             environment = {**os.environ, "HIP_PLATFORM": "amd"}
             flags = ["--genco", f"--offload-arch={target}", "-O1", "-w", f"-mcode-object-version={version}"]
-            command = ["hipcc", *flags, str(PROGRAMS / f"{name}_kernel.hip"), "-o", str(tmp_path / "bundle")]
+            command = ["hipcc", *flags, str(kernel), "-o", str(tmp_path / "bundle")]
             subprocess.run(command, check=True, env=environment)
             object = load_object(tmp_path / "bundle", target=target)
         code.write_bytes(object.data)
-        compile_host = ["g++", "-std=c++17", str(PROGRAMS / f"{name}.cpp"), "-o", str(program), "-lhsa-runtime64"]
-        subprocess.run(compile_host, check=True)
         return [program, code]
 
     return build

@@ -55,6 +55,11 @@ def test_several_devices(build_program: Build, luthier_run: Run) -> None:
         assert line.startswith(f"device {number}: {target}")
 
 
+def test_many_queues(raw_program: Callable[[str, str], list[Path]], luthier_run: Run) -> None:
+    outcome = luthier_run("emu:gfx90a", *raw_program("gfx90a", "raw_queues"), "500", env=KFD)
+    assert (outcome.code, outcome.out) == (0, "500 queues\n"), outcome
+
+
 def test_copies_without_copy_engines(build_program: Build, luthier_run: Run) -> None:
     outcome = luthier_run("emu:gfx90a", build_program("reduction"), env={**KFD, "HSA_ENABLE_SDMA": "0"})
     assert (outcome.code, outcome.out, outcome.err) == (0, SAYS["reduction"], "")

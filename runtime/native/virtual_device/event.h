@@ -29,12 +29,20 @@ public:
   void interrupt();
   uint64_t *mailbox(unsigned id) { return mailboxes_ + id; }
 
-  // Waits for one, or for all; -1: for ever. False when the time is over. Events that are not manual are lowered.
+  // Waits for one, or for all; -1: for ever. False when the time is over; it may come back sooner, as if there were one.
+  // Whoever waits for an event when it is raised comes back, as with the kernel's driver (kfd_events.c, set_event); one
+  // that is not manual is lowered by the first.
   bool wait(const std::vector<unsigned> &ids, bool all, int64_t milliseconds);
 
 private:
   struct Event {
     bool used = false, manual = false, raised = false;
+    uint64_t raises = 0;  // how often, and it was destroyed
+
+    void raise() {
+      raised = true;
+      ++raises;
+    }
   };
   void collect();
 
