@@ -19,7 +19,8 @@ test: setup ## run the tests, of the largest tables a sample that changes daily
 	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 
 test-all: export LUTHIER_TEST_ALL = 1
-test-all: test ## run all the tests
+test-all: export LUTHIER_TEST_SHARD = $(SHARD)
+test-all: test ## run all the tests; SHARD=3/12: the third of twelve parts
 
 check: setup ## lint, format, types, rules of the house
 	@$(PYTHON) -m ruff check .

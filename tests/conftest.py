@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from compiling import PrecompilingToolchain, compiled
-from effort import is_todays
+from effort import SHARD, is_in_shard, is_todays
 from kept import FOLDER, ROOT, kept
 from luthier.module import ToolModule
 from luthier.task import InstrumentationTask
@@ -31,7 +31,14 @@ MakeModule = Callable[..., ToolModule]
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `rotating(n)` run on one day in n, each on another one, but of each file always one; those that are
-    asked for by name always."""
+    asked for by name always. A shard takes its part of all tests."""
+    try:
+        others = [item for item in items if not is_in_shard(item.nodeid, SHARD)]
+    except ValueError as problem:
+        raise pytest.UsageError(str(problem)) from None
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_in_shard(item.nodeid, SHARD)]
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     today, other = [], []

@@ -1,7 +1,7 @@
 """How much the tests try.
 
 `make test` tries a sample of the largest tables, another one each day; `make test-all` sets LUTHIER_TEST_ALL and tries
-everything. LUTHIER_FUZZ=n makes random tests n times as long.
+everything, or of it one part in twelve with SHARD=3/12. LUTHIER_FUZZ=n makes random tests n times as long.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TypeVar
 from luthier.isa.targets import TARGETS
 
 Item = TypeVar("Item")
+SHARD = os.environ.get("LUTHIER_TEST_SHARD", "")
+"""``3/12``: the third of twelve parts of all tests; empty: all of them."""
 
 EVERYTHING = bool(os.environ.get("LUTHIER_TEST_ALL"))
 FUZZ = int(os.environ.get("LUTHIER_FUZZ", "1"))
@@ -47,3 +49,21 @@ def sample(items: Sequence[Item], share: int, turn: int = 0) -> list[Item]:
 def is_todays(name: str, share: int) -> bool:
     """Whether a test that runs on one day in `share` runs today; always when everything is tested."""
     return EVERYTHING or (zlib.crc32(name.encode()) + rotation()) % share == 0
+
+
+def is_in_shard(name: str, shard: str) -> bool:
+    """Return whether a test is in a part of all tests, whichever machine asks; each test is in exactly one.
+
+    Args:
+        name: the test's.
+        shard: as `SHARD`.
+
+    Raises:
+        ValueError: the part is none of so many.
+    """
+    if not shard:
+        return True
+    number, _, count = (int(part) if part.isdecimal() else 0 for part in shard.partition("/"))
+    if not 1 <= number <= count:
+        raise ValueError(f"SHARD={shard}: want a part of all, as 3/12")
+    return zlib.crc32(name.encode()) % count == number - 1
