@@ -15,6 +15,7 @@ from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.terminal import say_raw, say_text
 
 from luthier_build.cache import cache_dir
 from luthier_build.plugin import include_dir
@@ -67,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m luthier_build", description=__doc__.partition("\n")[0])
     parser.add_argument("folder", choices=[*_FOLDERS])
     try:
-        print(_FOLDERS[parser.parse_args(arguments).folder]())
+        say_raw(_FOLDERS[parser.parse_args(arguments).folder]())
     except LuthierError as problem:
-        print(f"luthier_build: error: {problem}", file=sys.stderr)
+        say_text(f"luthier_build: error: {problem}", file=sys.stderr)
         return 1
     return 0
 

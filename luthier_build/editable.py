@@ -18,6 +18,7 @@ from typing import Any
 from luthier import __version__
 from luthier.errors import BuildError, LuthierError
 from luthier.module.packages import RECORD
+from luthier.terminal import say, say_text
 
 from luthier_build.package import BuiltModule, compile_tool
 from luthier_build.settings import Settings, load_settings, read_table
@@ -111,7 +112,7 @@ def refresh(folder: Path) -> None:
     if not changed:
         return
     if rebuild.lower() in ("0", "off", "no", "false", ""):
-        print(
+        say(
             f"luthier: {package}: {changed[0]} has changed since the device modules were built, which are used as they "
             f"are ({VARIABLE} is off); `{again}` builds them",
             file=sys.stderr,
@@ -119,7 +120,7 @@ def refresh(folder: Path) -> None:
         return
 
     def report(line: str) -> None:
-        print(f"luthier: {package}: {line}", file=sys.stderr, flush=True)
+        say_text(f"luthier: {package}: {line}", file=sys.stderr, flush=True)
 
     try:
         if table is not None and setup != _digest(project / "setup.py"):

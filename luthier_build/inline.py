@@ -17,6 +17,7 @@ from pathlib import Path
 
 from luthier.errors import BuildError
 from luthier.module import Manifest
+from luthier.terminal import say_text
 
 from luthier_build.cache import cache_dir
 from luthier_build.compile import compile_modules
@@ -65,7 +66,7 @@ def compile_inline(source: str, name: str, given: Mapping[str, object], caller: 
     key = digest_text(text, str(toolchain.clang), *_what_matters(settings))
 
     def report(line: str) -> None:
-        print(f"luthier: {_placed(line, source, file_name, caller)}", file=sys.stderr, flush=True)
+        say_text(f"luthier: {_placed(line, source, file_name, caller)}", file=sys.stderr, flush=True)
 
     cache = cache_dir("inline")
     if not (cache / key[:32]).exists():

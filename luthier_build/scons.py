@@ -29,6 +29,7 @@ from typing import Any
 import SCons.Errors
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.terminal import say_raw, say_text
 from luthier.tool import find_entry_points
 from SCons.Action import Action
 from SCons.Builder import Builder
@@ -234,7 +235,7 @@ def _patch(target: list[Any], source: list[Any], env: Any) -> int:
     from luthier.processes import run
 
     def work() -> None:
-        print(run(_patch_command(target, source, env)), end="")
+        say_raw(run(_patch_command(target, source, env)), end="")
 
     return _reported(work)
 
@@ -286,7 +287,7 @@ def _reported(work: Any) -> int:
     try:
         work()
     except LuthierError as problem:
-        print(problem, file=sys.stderr)
+        say_text(problem, file=sys.stderr)
         return 1
     return 0
 

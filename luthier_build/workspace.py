@@ -22,6 +22,7 @@ from typing import IO
 
 from luthier.cache import UNUSED_FOR
 from luthier.errors import BuildError
+from luthier.files import umask
 
 MARKER = ".luthier-build"
 _MARKER_TEXT = "This folder belongs to Luthier's build and may be deleted at any time.\n"
@@ -71,7 +72,7 @@ def replacing(path: Path) -> Iterator[Path]:
         fresh = Path(name)
         try:
             yield fresh
-            fresh.chmod(0o666 & ~_umask())
+            fresh.chmod(0o666 & ~umask())
             fresh.replace(path)
         finally:
             fresh.unlink(missing_ok=True)
@@ -103,14 +104,6 @@ def write_together(files: Mapping[Path, bytes | str]) -> list[Path]:
                 fresh.write_bytes(content)
             written.append(path)
     return written
-
-
-def _umask() -> int:
-    """The process's umask, without changing it (`os.umask` would, under other threads)."""
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        status = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
-    return 0o022
 
 
 @contextlib.contextmanager

@@ -326,33 +326,39 @@ def _execute(name: str, command: Sequence[str]) -> int:
 
         if not isinstance(problem, LuthierError):
             raise
-        print(f"{name}: error: {problem}", file=sys.stderr)
-        return 1
+        return _fail(f"{name}: error: {problem}", 1)
     full = [*plain[:at], compiler, *flags, *arguments]
     sys.stdout.flush()
     try:
         os.execvp(full[0], full)
     except OSError as problem:
-        print(f"{name}: error: cannot run {full[0]}: {problem.strerror}", file=sys.stderr)
-        return 127
+        return _fail(f"{name}: error: cannot run {full[0]}: {problem.strerror}", 127)
+
+
+def _fail(text: str, status: int) -> int:
+    from luthier.terminal import say_text
+
+    say_text(text, file=sys.stderr)
+    return status
 
 
 def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: str, arguments: Sequence[str]) -> int:
+    from luthier.terminal import say_raw
+
     if show == ["--luthier-show"]:
-        print(shlex.join([*launchers, compiler, *added_flags(compiler, arguments), *arguments]))
+        say_raw(shlex.join([*launchers, compiler, *added_flags(compiler, arguments), *arguments]))
     elif show == ["--luthier-showme:compile"]:
         path = shutil.which(compiler) or compiler
-        print(shlex.join(flags_for(*plugin_and_headers(path))))
+        say_raw(shlex.join(flags_for(*plugin_and_headers(path))))
     elif show == ["--luthier-showme:link"]:
-        print()  # the embedded bitcode needs nothing of the linker
+        say_raw("")  # the embedded bitcode needs nothing of the linker
     elif show == ["--luthier-cmakedir"]:
         from luthier_build.__main__ import cmake_dir
 
-        print(cmake_dir())
+        say_raw(cmake_dir())
     else:
         known = "--luthier-show, --luthier-showme:compile, --luthier-showme:link, --luthier-cmakedir"
-        print(f"{name}: error: {' '.join(show)}: choose one of {known}", file=sys.stderr)
-        return 2
+        return _fail(f"{name}: error: {' '.join(show)}: choose one of {known}", 2)
     return 0
 
 
@@ -365,8 +371,7 @@ def hipcc() -> int:
     try:
         compiler = find_hipcc()
     except LuthierError as problem:
-        print(f"luthier-hipcc: error: {problem}", file=sys.stderr)
-        return 1
+        return _fail(f"luthier-hipcc: error: {problem}", 1)
     os.environ[_STARTED] = os.pathsep.join(filter(None, [os.environ.get(_STARTED), compiler]))
     return _execute("luthier-hipcc", [compiler, *sys.argv[1:]])
 
@@ -375,8 +380,7 @@ def launcher() -> int:
     """``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
     command = sys.argv[1:]
     if not command:
-        print("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", file=sys.stderr)
-        return 2
+        return _fail("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", 2)
     return _execute("luthier-cc", command)
 
 
@@ -384,9 +388,5 @@ def main() -> int:
     """Entry point of ``luthier-wrapper``: ``hipcc`` or ``cc``, then the arguments of that wrapper."""
     kind = sys.argv.pop(1) if len(sys.argv) > 1 else ""
     if kind not in ("hipcc", "cc"):
-        print(
-            "usage: luthier-wrapper (hipcc | cc) [ARGUMENT ...], which luthier-hipcc and luthier-cc start",
-            file=sys.stderr,
-        )
-        return 2
+        return _fail("usage: luthier-wrapper (hipcc | cc) [ARGUMENT ...], which luthier-hipcc and luthier-cc start", 2)
     return hipcc() if kind == "hipcc" else launcher()

@@ -5,6 +5,7 @@ facts     What hardware is, is asked of a target: nothing outside luthier.isa an
 units     Register units have names: no bare unit number outside luthier.isa and the emulator's operations.
 facades   A module takes nothing but modules from the packages it lies in: their `__init__` import names when these are
           first used, so what looks like a small import may be any module of the package.
+foreign   What is printed passes luthier.terminal, which makes visible what is not printable in names from files.
 
 Who imports whom is import-linter's: the contracts in pyproject.toml.
 
@@ -40,6 +41,16 @@ NO_UNITS = {
     ("runtime/luthier/emulator/layout.py", 256): "how many vector registers a wave of the emulator has room for",
 }
 
+PRINTED_IN = "runtime/luthier/terminal.py"
+PRINTERS = re.compile(r"print|(traceback\.)?print_(exc|exception|stack|tb)|(argparse\.)?ArgumentParser")
+"""Calls that print by themselves, the last one arguments that it does not understand."""
+NO_PRINTERS = {
+    ("runtime/luthier/payload/isolation.py", "write"): "to the process that made this one, which reads it",
+    ("runtime/luthier/cli/completion.py", "ArgumentParser"): "parses nothing",
+    ("luthier_build/__main__.py", "ArgumentParser"): "for programs, with one argument of three",
+}
+STREAM = re.compile(r"sys\.(__)?std(out|err)(__)?")
+
 COMPARED_IN_C = re.compile(
     r"\bmajor_?\b(\(\))?\s*([<>]=?|[!=]=)|((?<!-)[<>]=?|[!=]=)\s*[\w.>-]*\bmajor_?\b|"
     r"\bswitch\b[^;{]*\bmajor_?\b|([!=]=|starts_with\()\s*\"gfx"
@@ -54,7 +65,9 @@ def findings(path: str, text: str) -> Iterator[str]:
     """
     if path.startswith(FACTS_LIVE_IN + NATIVE_FACTS_LIVE_IN):
         if path.endswith(".py"):
-            yield from _facades(path, ast.parse(text))
+            tree = ast.parse(text)
+            yield from _facades(path, tree)
+            yield from _foreign(path, tree)
         return
     if not path.endswith(".py"):
         for number, line in enumerate(text.splitlines(), 1):
@@ -65,7 +78,7 @@ def findings(path: str, text: str) -> Iterator[str]:
     for parent in ast.walk(tree):
         for child in ast.iter_child_nodes(parent):
             child.parent = parent  # type: ignore[attr-defined]
-    for found in (_facts(path, tree), _units(path, tree), _facades(path, tree)):
+    for found in (_facts(path, tree), _units(path, tree), _facades(path, tree), _foreign(path, tree)):
         yield from found
 
 
@@ -153,6 +166,24 @@ def _facades(path: str, tree: ast.Module) -> Iterator[str]:
                         f"{path}:{node.lineno}: facades: {name.name} comes from {node.module}, which {module} is part "
                         "of: name the module that has it"
                     )
+
+
+def _foreign(path: str, tree: ast.Module) -> Iterator[str]:
+    if path == PRINTED_IN:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and STREAM.fullmatch(ast.unparse(node.value)):
+            prints = node.attr in ("write", "writelines", "buffer")
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            prints = PRINTERS.fullmatch(called) is not None
+            if called in ("json.dump", "os.write"):  # to a descriptor by its number, too
+                prints = any(STREAM.match(ast.unparse(one)) or ast.unparse(one) in ("1", "2") for one in node.args)
+            prints = prints and (path, called.split(".")[-1]) not in NO_PRINTERS
+        else:
+            continue
+        if prints:
+            yield f"{path}:{node.lineno}: foreign: {ast.unparse(node):.40} prints: let luthier.terminal do it"
 
 
 def _is_module(path: str, package: str, name: str) -> bool:

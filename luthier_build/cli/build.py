@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from luthier.errors import BuildError
+from luthier.files import write_atomically
+from luthier.terminal import say_text
 
 from luthier_build.editable import write_record
 from luthier_build.layout import only_package, package_folder
 from luthier_build.package import BuiltModule, compile_tool, find_toolchain
 from luthier_build.plugin import plugin_for
 from luthier_build.settings import Settings, load_settings, read_table
-from luthier_build.workspace import write_atomic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,14 +76,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.sources and not settings.package:  # as pip's build takes it, so that each knows what the other made
         settings = dataclasses.replace(settings, package=only_package(args.project))
     destination = args.output or (package_folder(args.project, settings.package) if settings.package else args.project)
-    report = (lambda _: None) if args.json else (lambda line: print(line, flush=True))
+    report = (lambda _: None) if args.json else (lambda line: say_text(line, flush=True))
     built = compile_tool(settings, project=args.project, destination=destination, report=report, whole=not args.sources)
     if not args.sources and not args.output:  # into the source tree, as an editable install
         write_record(destination, args.project, settings, built)
     if args.depfile:
-        write_atomic(args.depfile, _depfile(built, settings, args.depfile_target))
+        write_atomically(args.depfile, _depfile(built, settings, args.depfile_target).encode())
     if args.json:
-        print(json.dumps([json.loads(module.manifest.to_json()) for module in built], indent=2))
+        say_text(json.dumps([json.loads(module.manifest.to_json()) for module in built], indent=2))
     return 0
 
 

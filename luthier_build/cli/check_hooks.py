@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from luthier.module import ToolModule
+from luthier.terminal import say
 
 from luthier_build.check import problems_of_module, raise_problems
 
@@ -27,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     raise_problems(found)
     for module in modules:
         hooks, targets = len(module.hooks), ", ".join(map(str, module.targets))
-        print(f"{module.name}: {hooks} hook{'s' * (hooks != 1)} for {targets} can be spliced")
+        say(f"{module.name}: {hooks} hook{'s' * (hooks != 1)} for {targets} can be spliced")
     return 0

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.terminal import say_text
 
 from luthier_build import rocm
 from luthier_build.toolchain import Toolchain
@@ -52,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
     for finding in examine():
         findings.append(finding)
         if not args.json:
-            print(f"{finding.status:9} {finding.subject:16} {finding.detail}", flush=True)
+            say_text(f"{finding.status:9} {finding.subject:16} {finding.detail}", flush=True)
             if finding.fix:
-                print(f"{'':9} {'':16} -> {finding.fix}", flush=True)
+                say_text(f"{'':9} {'':16} -> {finding.fix}", flush=True)
     if args.json:
-        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
+        say_text(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
     return int(any(finding.status == "missing" for finding in findings))
 
 

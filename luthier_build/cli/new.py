@@ -15,6 +15,7 @@ from pathlib import Path
 
 from luthier import __version__
 from luthier.errors import ToolError
+from luthier.terminal import say
 
 from luthier_build.settings import DEFAULT_TARGETS
 
@@ -184,7 +185,7 @@ def run(args: argparse.Namespace) -> int:
     folder = make_tool(args.name, args.directory)
     # Not a bare name, which pip would take for that of somebody's package.
     place = shlex.quote(os.fspath(folder) if folder.is_absolute() else os.path.join(".", folder))
-    print(f"{folder} is ready: pip install --no-build-isolation {place}, then luthier tools")
+    say(f"{folder} is ready: pip install --no-build-isolation {place}, then luthier tools")
     return 0
 
 

@@ -12,9 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import luthier
-from luthier.cli.common import write_atomically
 from luthier.errors import LuthierError
+from luthier.files import check_writable, write_atomically
 from luthier.isa.targets import TargetId
+from luthier.terminal import say, say_text
 
 from luthier_build.cli import doctor
 from luthier_build.selftest import devices, programs
@@ -41,16 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """1 if a step failed, else 0."""
+    if args.output:
+        check_writable(args.output)
     outcomes = []
     for outcome in run_steps(steps(args.device)):
         outcomes.append(outcome)
         if not args.json:
-            print(f"{outcome.status:8} {outcome.where:18} {outcome.name:12} {_last_line(outcome.detail)}", flush=True)
+            say(f"{outcome.status:8} {outcome.where:18} {outcome.name:12} {_last_line(outcome.detail)}", flush=True)
     report = {"schema": SCHEMA, "machine": machine(), "steps": [dataclasses.asdict(outcome) for outcome in outcomes]}
     if args.json:
-        print(json.dumps(report, indent=2))
+        say_text(json.dumps(report, indent=2))
     else:
-        print(_summary(outcomes))
+        say_text(_summary(outcomes))
     if args.output:
         write_atomically(args.output, (json.dumps(report, indent=2) + "\n").encode())
     return int(any(outcome.status == "failed" for outcome in outcomes))

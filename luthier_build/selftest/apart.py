@@ -17,6 +17,7 @@ from luthier.run import parse_devices, results, run_program
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.selection import Selection
+from luthier.terminal import say_text
 from luthier.tool import ToolGroup
 
 from luthier_build.selftest import devices
@@ -29,9 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         found = _gpu(device) if what == "gpu" else _program(what, device, command)
     except LuthierError as problem:
-        print(problem, file=sys.stderr)
+        say_text(problem, file=sys.stderr)
         return 1
-    print(json.dumps(found))
+    say_text(json.dumps(found))
     return 0
 
 

@@ -6,6 +6,8 @@ An error carries where it happened (object, kernel, offset, target) so a message
 
 from __future__ import annotations
 
+from luthier.terminal import visible
+
 
 class LuthierError(Exception):
     """An error with its place.
@@ -38,7 +40,7 @@ class LuthierError(Exception):
 
     def __str__(self) -> str:
         place = [
-            f"{name} {value}"
+            f"{name} {visible(value)}"
             for name, value in (
                 ("object", self.object),
                 ("kernel", self.kernel),

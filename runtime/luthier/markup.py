@@ -6,7 +6,9 @@ Colours are those of the notebook, so that light and dark ones are right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from html import escape as _escape
+
+from luthier.terminal import visible
 
 _ROWS = 200
 """Of a table that are shown."""
@@ -18,6 +20,11 @@ _NAMES = frozenset(("address", "block", "device", "line", "process", "queue", "r
 """Columns whose numbers are names: nobody adds them up, and commas would be in the way."""
 
 Cell = str | int | float | bool | None
+
+
+def escape(text: str) -> str:
+    """Return a text for HTML, with what is not printable made visible."""
+    return _escape(visible(text))
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], heat: str = "") -> str:

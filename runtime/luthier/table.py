@@ -10,6 +10,7 @@ from typing import Any
 
 from luthier import markup
 from luthier.markup import Cell
+from luthier.terminal import visible
 
 __all__ = ["Cell", "Table"]
 
@@ -29,7 +30,7 @@ class Table:
             width: columns of a terminal that lines are to fit: long texts lose their middle, down to 12 characters
                 each; 0: as wide as it gets.
         """
-        cells = [list(self.columns), *([_shown(cell) for cell in row] for row in self.rows)]
+        cells = [[visible(str(name)) for name in self.columns], *([_shown(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         numeric = [
             bool(self.rows) and all(isinstance(row[at], int | float) or row[at] is None for row in self.rows)
@@ -37,7 +38,7 @@ class Table:
         ]
         if width:
             widths = _fitted(widths, numeric, width)
-        lines = [self.title] if self.title else []
+        lines = [visible(self.title)] if self.title else []
         for row in cells:
             padded = (
                 cell.rjust(size) if right else _cut(cell, size).ljust(size)
@@ -94,4 +95,4 @@ def _cut(text: str, size: int) -> str:
 def _shown(cell: Cell) -> str:
     if cell is None:
         return ""
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.6g}" if isinstance(cell, float) else visible(str(cell))

@@ -45,6 +45,33 @@ HARMLESS = [
     "text = f'{name} is no gfx942'",
     "field = _bits(0, 32, until=GFX11)",
 ]
+PRINTS = [
+    "print(name)",
+    "print(f'{name}: wrong', file=sys.stderr)",
+    "sys.stdout.write(name)",
+    "sys.__stderr__.write(name)",
+    "sys.stderr.writelines(names)",
+    "write(sys.stdout.buffer)",
+    "json.dump(value, sys.stdout, indent=2)",
+    "os.write(2, name.encode())",
+    "os.write(sys.stderr.fileno(), name)",
+    "traceback.print_exc()",
+    "traceback.print_exception(problem, file=sys.stderr)",
+    "parser = argparse.ArgumentParser()",
+]
+PRINTS_NOTHING = [
+    "say(name)",
+    "say_text(text, file=sys.stderr)",
+    "sys.stdout.flush()",
+    "if sys.stderr.isatty(): pass",
+    "json.dump(value, file)",
+    "os.write(descriptor, data)",
+    "file.write(name)",
+    "parser = Parser()",
+    "def f(parser: argparse.ArgumentParser): pass",
+    "printer.print(name)",
+    "blueprint(name)",
+]
 UNITS = [
     "vcc = 106",
     "registers = range(106, 108)",
@@ -84,6 +111,18 @@ def test_facts_may_be_compared_where_they_live(code: str, path: str) -> None:
 def test_bare_units_are_found(code: str) -> None:
     assert any(": units: " in found for found in findings("runtime/luthier/patch/copies.py", code))
     assert list(findings("runtime/luthier/isa/registers.py", code)) == []
+
+
+@pytest.mark.parametrize("path", ["runtime/luthier/cli/run.py", "luthier_build/jobs.py", "runtime/luthier/isa/mc.py"])
+@pytest.mark.parametrize("code", PRINTS)
+def test_printing_past_the_terminal_module_is_found(code: str, path: str) -> None:
+    assert any(": foreign: " in found for found in findings(path, code))
+    assert list(findings("runtime/luthier/terminal.py", code)) == []
+
+
+@pytest.mark.parametrize("code", PRINTS_NOTHING)
+def test_what_prints_nothing_is_not_found(code: str) -> None:
+    assert list(findings("runtime/luthier/cli/run.py", code)) == []
 
 
 @pytest.mark.parametrize("code", [*HARMLESS, *NO_UNITS])

@@ -14,6 +14,7 @@ from luthier.lifting import lift
 from luthier.lifting.hazards import HazardFinding, HazardReport, check_hazards
 from luthier.lifting.waits import Finding, WaitReport, check_waits
 from luthier.objects import CodeObject, load_object, load_objects
+from luthier.terminal import say, say_text, visible
 
 
 class _Checked(NamedTuple):
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_as_data(results, refused))
     else:
-        _print(results, refused, list_unneeded=args.unneeded)
+        _say(results, refused, list_unneeded=args.unneeded)
     found = any(one.findings or one.hazards.more for one in results)
     return 1 if found or refused else 0
 
@@ -78,7 +79,7 @@ def _kernels(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
     return found
 
 
-def _print(
+def _say(
     results: list[_Checked],
     refused: list[tuple[CodeObject, str, LiftError]],
     *,
@@ -86,27 +87,27 @@ def _print(
 ) -> None:
     for one in results:
         for finding in one.findings:
-            print(f"{one.code.target}: {finding}")
+            say_text(f"{one.code.target}: {finding}")
         if list_unneeded:
             for wait in (*one.waits.unneeded, *one.hazards.unneeded):
-                print(f"{one.code.target}: not needed: {wait}")
+                say_text(f"{one.code.target}: not needed: {wait}")
     for object, kernel, problem in refused:
-        print(f"{object.target}: {kernel}: NOT CHECKED: {problem}", file=sys.stderr)
+        say_text(f"{object.target}: {visible(kernel)}: NOT CHECKED: {problem}", file=sys.stderr)
     findings = sum(len(one.findings) for one in results)
     unneeded = sum(len(one.waits.unneeded) for one in results)
     nops = sum(len(one.hazards.unneeded) for one in results)
     instructions = sum(one.waits.instructions for one in results)
     left_out = sum(one.waits.unchecked for one in results)
-    print(
+    say(
         f"{len(results)} kernels of {instructions} instructions checked: {findings} findings; "
         f"{unneeded} waits and {nops} s_nop that no path needs"
     )
     if more := sum(one.hazards.more for one in results):
-        print(f"hazards at {more} more instructions, of which not all producers were looked for")
+        say(f"hazards at {more} more instructions, of which not all producers were looked for")
     if left_out:
-        print(f"of {left_out} instructions some registers are not known, and not checked")
+        say(f"of {left_out} instructions some registers are not known, and not checked")
     if refused:
-        print(f"{len(refused)} kernels were NOT CHECKED", file=sys.stderr)
+        say(f"{len(refused)} kernels were NOT CHECKED", file=sys.stderr)
 
 
 def _as_data(results: list[_Checked], refused: list[tuple[CodeObject, str, LiftError]]) -> dict[str, object]:

@@ -6,13 +6,11 @@ import argparse
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from luthier.errors import LuthierError, ToolError
+from luthier.errors import ToolError
+from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
@@ -81,55 +79,13 @@ def print_refusals(report: PatchReport) -> None:
         if kernel.refusals:
             wanted = kernel.insertions + len(kernel.refusals)
             hooks = f" ({kernel.insertions} of {wanted} hooks)" if wanted != kernel.requested_sites else ""
-            print(f"{kernel.kernel}: {kernel.sites} of {kernel.requested_sites} sites{hooks}", file=sys.stderr)
+            say(f"{kernel.kernel}: {kernel.sites} of {kernel.requested_sites} sites{hooks}", file=sys.stderr)
             for kind, (count, first) in by_kind(kernel.refusals).items():
                 where = "" if first.address is None else f", first at {first.address:#x}"
-                print(f"  {count} refused, {kind}{where}: {first.message}", file=sys.stderr)
+                say_text(f"  {count} refused, {kind}{where}: {first.message}", file=sys.stderr)
     for refusal in report.refused_kernels:
         where = "" if refusal.address is None else f" at {refusal.address:#x}"
-        print(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
-
-
-def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray, mode: int = 0o666) -> None:
-    """Write a file whole or not at all.
-
-    Args:
-        mode: permissions, of which the umask takes.
-
-    Raises:
-        LuthierError: the folder is missing or cannot be written.
-    """
-    with writing_atomically(path, mode) as file:
-        file.write(data)
-
-
-@contextmanager
-def writing_atomically(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A file to be written: it gets its name if the block ends well.
-
-    Raises:
-        LuthierError: the folder is missing or cannot be written.
-    """
-    target = Path(path)
-    try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                yield file
-                file.flush()
-                temporary.chmod(mode & 0o777 & ~_umask())
-                temporary.replace(target)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-    except OSError as problem:
-        raise LuthierError(f"cannot write {target}: {problem.strerror or problem}") from problem
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        say_text(f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}", file=sys.stderr)
 
 
 def terminal_width(stream: IO[str]) -> int:
@@ -162,5 +118,4 @@ def shown_tables(tables: Iterable[Table], args: argparse.Namespace, stream: IO[s
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    json.dump(value, sys.stdout, indent=2)
-    print()
+    say_text(json.dumps(value, indent=2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
+from luthier.terminal import say_raw
+
 SHELLS = ("bash", "zsh", "fish")
 _FILES = frozenset(("FILE", "OUT", "PLAN.toml", "PROGRAM", "SOURCE"))
 _FOLDERS = frozenset(("DIR", "RUN"))
@@ -25,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the script."""
     import shtab
 
-    print(shtab.complete(whole_parser(), args.shell))
+    say_raw(shtab.complete(whole_parser(), args.shell))
     return 0
 
 

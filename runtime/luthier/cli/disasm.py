@@ -14,6 +14,7 @@ from luthier.cli.selection import add_object_arguments
 from luthier.isa.listing import Row, instruction_rows
 from luthier.objects import CodeObject, load_objects
 from luthier.objects.names import select
+from luthier.terminal import say, say_text, visible
 
 if TYPE_CHECKING:
     from luthier.objects import SourceLocation
@@ -48,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
         chosen = set(select(sorted({name for found in objects for name in found.kernels}), args.kernel, file=args.file))
         objects = [found for found in objects if chosen & found.kernels.keys()]
     if args.json:
-        print(json.dumps([describe(found, chosen, lines=args.lines) for found in objects], indent=1))
+        say_text(json.dumps([describe(found, chosen, lines=args.lines) for found in objects], indent=1))
     else:
         for found in objects:
             for line in listing(found, chosen, lines=args.lines):
-                print(line)
+                say(line)
             for problem in found.source.problems if args.lines else ():
-                print(f"{found.name}: {problem}", file=sys.stderr)
+                say_text(f"{visible(found.name)}: {problem}", file=sys.stderr)
     return 0
 
 

@@ -9,6 +9,7 @@ from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
 from luthier.emulator.inspection.coverage import coverage, report
 from luthier.emulator.native.store import store_file
+from luthier.terminal import say, say_text
 
 TARGETS = (
     *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"),
@@ -34,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
         return _coverage(args)
     file = store_file()
     if file is None:
-        print(f"no cache: {VARIABLE} is empty")
+        say(f"no cache: {VARIABLE} is empty")
     elif args.clear:
         for old in file.parent.glob("*.sqlite*"):
             old.unlink(missing_ok=True)
-        print(f"emptied {file.parent}")
+        say(f"emptied {file.parent}")
     else:
-        print(f"{file}: {file.stat().st_size / 1e6 if file.exists() else 0:.1f} MB")
+        say(f"{file}: {file.stat().st_size / 1e6 if file.exists() else 0:.1f} MB")
     return 0
 
 
@@ -51,7 +52,7 @@ def _coverage(args: argparse.Namespace) -> int:
             progress.step(str(target))
             found.append(coverage(target))
         if not args.json:
-            print(report(found[-1], names=args.refused), flush=True)
+            say_text(report(found[-1], names=args.refused), flush=True)
     if args.json:
         print_json([result.to_json() for result in found])
     return 0

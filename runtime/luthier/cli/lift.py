@@ -13,6 +13,7 @@ from luthier.lifting import lift
 from luthier.lifting.annotations import Annotations
 from luthier.lifting.listing import as_data, as_text
 from luthier.lifting.llvm_view import as_llvm
+from luthier.terminal import say, say_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             progress.step(kernel)
             lifted.append(lift(code_object, kernel))
     if args.llvm:
-        print(as_llvm(lifted[0]), end="")
+        say_text(as_llvm(lifted[0]), end="")
         return 0
     annotated = {}
     if args.annotate or args.counts:
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             counts = counts_of(args.counts, one) if args.counts else None
             annotated[one.kernel.name] = Annotations(one, counts)
     if args.json:
-        print(json.dumps([as_data(one, annotated.get(one.kernel.name)) for one in lifted], indent=1))
+        say_text(json.dumps([as_data(one, annotated.get(one.kernel.name)) for one in lifted], indent=1))
         return 0
     for one in lifted:
         for line in as_text(
@@ -64,5 +65,5 @@ def run(args: argparse.Namespace) -> int:
             registers=args.registers,
             annotations=annotated.get(one.kernel.name),
         ):
-            print(line)
+            say(line)
     return 0

@@ -8,10 +8,11 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from luthier import __version__
 from luthier.errors import LuthierError
+from luthier.terminal import say_text, visible_lines
 
 COMMANDS = {
     "objects": ("luthier.cli.objects", "list code objects and kernels in any container"),
@@ -44,6 +45,14 @@ class Command(Protocol):
         """Do what the command line asks for; the exit status."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints quote arguments, which may be names of files."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Leave, with a message."""
+        super().exit(status, message and visible_lines(message))
+
+
 def every_command() -> dict[str, tuple[str, str]]:
     """`COMMANDS` and those of installed packages, ours first; like it, without importing what they name."""
     from importlib.metadata import entry_points  # slow to import, and not needed for our own
@@ -60,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(100_000)  # imports make many objects and no garbage: a seventh of their time is searching for it
     arguments = list(sys.argv[1:] if argv is None else argv)
     commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="luthier",
         description="Instrument AMD GPU programs.",
         epilog="commands:\n" + "\n".join(f"  {name:10} {text}" for name, (_, text) in commands.items()),
@@ -73,20 +82,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     module_name, summary = commands[chosen]
     try:
         command: Command = importlib.import_module(module_name)
-        command_parser = argparse.ArgumentParser(prog=f"luthier {chosen}", description=summary)
+        command_parser = Parser(prog=f"luthier {chosen}", description=summary)
         command.add_arguments(command_parser)
         status = command.run(command_parser.parse_args(arguments[1:]))
         sys.stdout.flush()  # here, where it can be told that it does not work
         return status
     except LuthierError as problem:
-        print(f"luthier {chosen}: error: {problem}", file=sys.stderr)
+        say_text(f"luthier {chosen}: error: {problem}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `luthier disasm | head` is no error of ours
         sys.stderr.close()
         return 0
     except OSError as problem:  # of standard output, above all: a full disk
         where = f"{problem.filename}: " if problem.filename else ""
-        print(f"luthier {chosen}: error: {where}{problem.strerror or problem}", file=sys.stderr)
+        say_text(f"luthier {chosen}: error: {where}{problem.strerror or problem}", file=sys.stderr)
         _drop_output()
         return 1
     except KeyboardInterrupt:

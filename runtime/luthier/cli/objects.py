@@ -13,6 +13,7 @@ from luthier.cli.selection import add_kernel_argument
 from luthier.errors import TargetError
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
 from luthier.objects.names import is_selected, select
+from luthier.terminal import say_text, visible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,13 +66,13 @@ class _Tables:
         self._write(table(found, kernels))
 
     def unsupported(self, image: Image, why: TargetError) -> None:
-        self._write(f"{image.name}: not supported: {why}")
+        self._write(f"{visible(image.name)}: not supported: {why}")
 
     def end(self) -> None:
         pass
 
     def _write(self, text: str) -> None:
-        print(self._before + text, flush=True)
+        say_text(self._before + text, flush=True)
         self._before = "\n"
 
 
@@ -88,10 +89,10 @@ class _JsonList:
         self._write({"name": image.name, "id": image.id, "unsupported": str(why)})
 
     def end(self) -> None:
-        print("\n]")
+        say_text("\n]")
 
     def _write(self, row: dict[str, Any]) -> None:
-        print(self._before + "\n" + json.dumps(row), end="", flush=True)
+        say_text(self._before + "\n" + json.dumps(row), end="", flush=True)
         self._before = ","
 
 
@@ -143,14 +144,14 @@ def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
     """One code object and these kernels of it as text. CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes."""
     count = len(found.kernels)
     title = (
-        f"{found.name}: {found.target}, code object v{found.abi}, {found.size:,} bytes, "
+        f"{visible(found.name)}: {found.target}, code object v{found.abi}, {found.size:,} bytes, "
         f"{count} kernel{'' if count == 1 else 's'}"
     )
     arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     summaries = {number: _summary(every) for number, every in arguments.items()}
     rows = [_HEADINGS] + [
         (
-            kernel.name if kernel.name.isprintable() else ascii(kernel.name),
+            visible(kernel.name),
             str(kernel.code_size or "?"),
             str(kernel.vgpr_count),
             str(kernel.agpr_count),

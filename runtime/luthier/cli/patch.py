@@ -15,15 +15,15 @@ from luthier.cli.common import (
     check_tools,
     print_json,
     print_refusals,
-    write_atomically,
-    writing_atomically,
 )
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
+from luthier.files import check_writable, write_atomically, writing_atomically
 from luthier.objects import CodeObject
 from luthier.objects.host import is_host_file
 from luthier.patch import PatchedObject, PatchReport, RefusedError, patch_executable, patch_object
 from luthier.patch.address_map import AddressMap, as_columns
+from luthier.terminal import say, say_text, visible
 from luthier.tool import parse_tools
 
 
@@ -50,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
+    for path in filter(None, (args.output, args.map)):
+        check_writable(path)
     if not args.code_object and is_host_file(args.file):
         return _run_on_program(args)
     object, patched = patched_object(args)
@@ -80,14 +82,14 @@ def _run_on_program(args: argparse.Namespace) -> int:
         check_tools(tools, object, list(object.kernels))
         print_refusals(one.report)
     for name, reason in patched.skipped:
-        print(f"{name}: left as it is: {reason}", file=sys.stderr)
+        say_text(f"{visible(name)}: left as it is: {reason}", file=sys.stderr)
     write_atomically(args.output, patched.data, mode=os.stat(args.file).st_mode)
     _write_map(args.map, [(object, one.maps) for object, one in patched.objects])
     if args.json:
         print_json(patched.to_json())
         return 0
     for object, one in patched.objects:
-        print(f"{object.name}: {object.target}")
+        say(f"{object.name}: {object.target}")
         print_report(one.report)
     return 0
 
@@ -139,30 +141,30 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
 
 def print_report(report: PatchReport) -> None:
     """The report as a table."""
-    print(f"{'kernel':40} {'sites':>7} {'hooks':>7} {'bytes':>17} {'VGPRs':>9} {'SGPRs':>9}")
+    say(f"{'kernel':40} {'sites':>7} {'hooks':>7} {'bytes':>17} {'VGPRs':>9} {'SGPRs':>9}")
     for row in report.kernels:
-        print(
+        say(
             f"{row.kernel:40} {row.sites:7} {row.insertions:7} {row.code_bytes:8}→{row.patched_bytes:<8} "
             f"{row.vgprs[0]:4}→{row.vgprs[1]:<4} {row.sgprs[0]:4}→{row.sgprs[1]:<4}"
         )
         if row.hoisted:
-            print(f"  {row.hoisted} hooks that do nothing but count are counted in registers, until waves end")
+            say(f"  {row.hoisted} hooks that do nothing but count are counted in registers, until waves end")
         if row.calls:
-            print(f"  {row.calls} hooks call one of {row.shared} payloads that are placed once")
+            say(f"  {row.calls} hooks call one of {row.shared} payloads that are placed once")
         if row.in_agprs:
-            print(f"  {row.in_agprs} hooks keep registers in AGPRs while they run")
+            say(f"  {row.in_agprs} hooks keep registers in AGPRs while they run")
         if row.in_lds:
-            print(f"  {row.in_lds} hooks keep registers in LDS while they run")
+            say(f"  {row.in_lds} hooks keep registers in LDS while they run")
         if row.lds[0] != row.lds[1]:
-            print(f"  a work-group has {row.lds[1]} bytes of LDS, {row.lds[0]} without hooks")
+            say(f"  a work-group has {row.lds[1]} bytes of LDS, {row.lds[0]} without hooks")
         if row.spilling:
-            print(f"  {row.spilling} hooks keep registers in private memory while they run")
+            say(f"  {row.spilling} hooks keep registers in private memory while they run")
         if row.excess:
-            print(f"  {row.excess} hooks have more VGPRs than the tool's budget")
+            say(f"  {row.excess} hooks have more VGPRs than the tool's budget")
         if row.counters:
-            print(f"  a wave has {row.counters} counters")
+            say(f"  a wave has {row.counters} counters")
         if row.unknown_calls:
-            print(f"  {row.unknown_calls} calls or jumps may go where nobody knows: that is not instrumented")
+            say(f"  {row.unknown_calls} calls or jumps may go where nobody knows: that is not instrumented")
             for call in row.unresolved:
-                print(f"    {call}")
-    print("variables: " + (", ".join(f"{name} ({size} bytes)" for name, size in report.variables.items()) or "none"))
+                say(f"    {call}")
+    say("variables: " + (", ".join(f"{name} ({size} bytes)" for name, size in report.variables.items()) or "none"))

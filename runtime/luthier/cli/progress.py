@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 
+from luthier.terminal import say_raw, visible
+
 _PATIENCE, _PERIOD = 1.0, 0.2
 """Seconds without a line, and between two drawings."""
 _SAVE, _RESTORE, _ERASE, _CUT, _WRAP = "\0337", "\0338", "\033[K", "\033[?7l", "\033[?7h"
@@ -42,7 +44,7 @@ class Progress:
     def text(self) -> str:
         """The line as it is now."""
         took = time.monotonic() - self._began
-        parts = [f"{self._what} {self._name}".strip()]
+        parts = [visible(f"{self._what} {self._name}".strip())]
         if self._total > 1:
             parts.append(f"{max(self._done, 0) + 1} of {self._total}")
         if self._done > 0:
@@ -75,8 +77,7 @@ class Progress:
 
     def _write(self, text: str) -> None:
         try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            say_raw(text, file=sys.stderr, end="", flush=True)
         except (OSError, ValueError):  # the terminal is gone
             self._stop.set()
 

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from luthier.cli.common import add_mangled_argument, shown_tables, writing_atomically
+from luthier.cli.common import add_mangled_argument, shown_tables
 from luthier.errors import LuthierError
+from luthier.files import writing_atomically
+from luthier.terminal import data_output
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
@@ -98,7 +100,7 @@ def _report(folder: RunFolder, args: argparse.Namespace) -> int:
         with writing_atomically(args.output) as file:
             write[args.format](file)
     else:
-        write[args.format](sys.stdout.buffer)
+        write[args.format](data_output())
         sys.stdout.flush()
     return 0
 

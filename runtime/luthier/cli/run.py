@@ -9,6 +9,8 @@ import os
 import resource
 import signal
 import sys
+import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +19,15 @@ from luthier.cli.common import (
     add_mangled_argument,
     add_tool_argument,
     shown_tables,
-    write_atomically,
 )
 from luthier.cli.progress import Progress
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import LuthierError
+from luthier.files import check_writable, write_atomically
+from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
+    from luthier.run import VirtualGpu
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.record import Recorder
@@ -68,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_argument(
         "--executed", action="store_true", help="print how many instructions the virtual devices executed, by kernel"
     )
+    results.add_argument(
+        "--no-command",
+        dest="keep_command",
+        action="store_false",
+        help="leave command lines out of what -o and --json write: they may have secrets in them",
+    )
     add_mangled_argument(results)
     results.add_argument("--allow-nothing", action="store_true", help="it is no error if nothing was instrumented")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
@@ -75,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks for; the exit status."""
-    from luthier.run import Later, parse_devices, run_program
+    from luthier.run import parse_devices, run_program
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
@@ -87,18 +97,73 @@ def run(args: argparse.Namespace) -> int:
 
         executed = Executed()
     if not args.tool:
+        _check_without_tools(args)
+    if args.json and args.json != "-":
+        check_writable(args.json)
+    _warn_of_temporary_folder()
+    if not (args.tool or args.output or args.json):
         code = run_program(command, devices, executed=executed)
         _print_executed(executed, args)
         return _end(code)
-
-    from luthier.tool import Tool, parse_tools
-
-    tools, selection = parse_tools(args.tool), _selection(args)
     recorder = None
     if args.output:
         from luthier.run.record import Recorder
 
         recorder = Recorder(Path(args.output))
+    try:
+        code = _run_watched(args, command, devices, recorder, executed)
+    finally:
+        if recorder is not None:
+            recorder.discard()
+    return _end(code)
+
+
+def _check_without_tools(args: argparse.Namespace) -> None:
+    """What is said of instrumenting needs a tool.
+
+    Raises:
+        LuthierError: there is something.
+    """
+    given = {name: getattr(args, name) for name in _OF_TOOLS}
+    for name, value in given.items():
+        if value not in (None, False, []):
+            raise LuthierError(f"--{name.replace('_', '-')} is about what tools instrument: give a tool with -t")
+
+
+_OF_TOOLS = ("kernel", "launches", "unique_grid", "devices", "preset", "runtime_kernels", "hoist")
+
+
+def _warn_of_temporary_folder() -> None:
+    """HIP writes code that it compiles to temporary files, and some of its versions crash where it cannot."""
+    folder = os.environ.get("TMPDIR") or "/tmp"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_LEAST_TEMPORARY))
+            file.flush()
+    except OSError as problem:
+        say(
+            f"luthier run: warning: no temporary files can be written to {folder}: {problem.strerror or problem}. HIP "
+            "may crash: set TMPDIR to another folder",
+            file=sys.stderr,
+        )
+
+
+_LEAST_TEMPORARY = 1 << 16
+"""Bytes that must fit."""
+
+
+def _run_watched(
+    args: argparse.Namespace,
+    command: list[str],
+    devices: Sequence[VirtualGpu],
+    recorder: Recorder | None,
+    executed: Executed | None,
+) -> int:
+    """Run the program with the tool library, under tools or not; its exit status, as of `run_program`."""
+    from luthier.run import Later, run_program
+    from luthier.tool import Tool, parse_tools
+
+    tools, selection = parse_tools(args.tool), _selection(args)
 
     def begin() -> Instrumentation:
         from luthier.run.instrumentation import Instrumentation
@@ -118,15 +183,15 @@ def run(args: argparse.Namespace) -> int:
     instrumentation = later.get()
     instrumentation.end()
     _print_executed(executed, args)
-    _report(instrumentation, recorder, command, code, args)
-    return _end(code)
+    _report(instrumentation, recorder, executed, command, code, args)
+    return code
 
 
 def _print_executed(executed: Executed | None, args: argparse.Namespace) -> None:
     if executed is not None:
-        print("== executed", *shown_tables([executed.table()], args, sys.stderr), sep="\n", file=sys.stderr)
+        _print_section("executed", shown_tables([executed.table()], args, sys.stderr))
         if executed.elsewhere:
-            print(f"  and {executed.elsewhere} wave-instructions of patched kernels and the runtime", file=sys.stderr)
+            say(f"  and {executed.elsewhere} wave-instructions of patched kernels and the runtime", file=sys.stderr)
 
 
 def _selection(args: argparse.Namespace) -> Selection:
@@ -141,8 +206,19 @@ def _selection(args: argparse.Namespace) -> Selection:
     return Selection(tuple(args.kernel), first, end, step, args.unique_grid or unique, devices, args.runtime_kernels)
 
 
+def _print_section(title: str, texts: Iterable[str]) -> None:
+    say(f"== {title}", file=sys.stderr)
+    for text in texts:
+        say_text(text, file=sys.stderr)
+
+
 def _report(
-    instrumentation: Instrumentation, recorder: Recorder | None, command: list[str], code: int, args: argparse.Namespace
+    instrumentation: Instrumentation,
+    recorder: Recorder | None,
+    executed: Executed | None,
+    command: list[str],
+    code: int,
+    args: argparse.Namespace,
 ) -> None:
     """On standard error, since standard output is the program's.
 
@@ -157,23 +233,24 @@ def _report(
         coverage = results.coverage(found)
         texts = iter(shown_tables([*(one for _, tables in reported for one in tables), coverage], args, sys.stderr))
         for name, tables in reported:
-            print(f"== {name}", *itertools.islice(texts, len(tables)), sep="\n", file=sys.stderr)
-        if found:
-            print("== coverage", *texts, sep="\n", file=sys.stderr)
+            _print_section(name, itertools.islice(texts, len(tables)))
+        if found and reported:
+            _print_section("coverage", texts)
         if hoisted := sum(kernel.patched.report.hoisted for kernel in found if kernel.patched.report is not None):
-            print(
+            say(
                 f"luthier: {hoisted} hooks that do nothing but count are counted in registers, until waves end",
                 file=sys.stderr,
             )
         for fault in instrumentation.faults:
-            print(f"luthier: {fault}", file=sys.stderr)
+            say_text(f"luthier: {fault}", file=sys.stderr)
+    kept = command if args.keep_command else None
     if recorder is not None:
-        summary = {**results.head(instrumentation, command, code, reported), "devices": args.device.split(",")}
+        summary = {**results.head(instrumentation, kept, code, reported, executed), "devices": args.device.split(",")}
         recorder.finish(instrumentation, summary)
     if args.json:
-        text = json.dumps(results.summary(instrumentation, command, code, reported), indent=2)
+        text = json.dumps(results.summary(instrumentation, kept, code, reported, executed), indent=2)
         if args.json == "-":
-            print(text, file=sys.stderr)
+            say_text(text, file=sys.stderr)
         else:
             write_atomically(args.json, f"{text}\n".encode())
     if not args.allow_nothing:
@@ -182,7 +259,8 @@ def _report(
         except LuthierError as problem:
             if code == 0:
                 raise
-            print(f"luthier run: error: {problem}", file=sys.stderr)  # the program's own failure is what is passed on
+            # The program's own failure is what is passed on.
+            say_text(f"luthier run: error: {problem}", file=sys.stderr)
 
 
 def _end(code: int) -> int:

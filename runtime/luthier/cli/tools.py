@@ -27,6 +27,7 @@ from luthier.errors import LuthierError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.module import Manifest
 from luthier.module.packages import follow_sources
+from luthier.terminal import say, say_text
 from luthier.tool import ENTRY_POINT_GROUP, Tool, tool_class
 
 
@@ -73,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
         tool_class(args.name)
         tools = [tool for tool in tools if tool.name == args.name]
     if args.json:
-        print(json.dumps([dataclasses.asdict(tool) for tool in tools], indent=2))
+        say_text(json.dumps([dataclasses.asdict(tool) for tool in tools], indent=2))
     elif not tools:
-        print("No tools are installed. A tool is a Python package with an entry point in group luthier.tools;")
-        print("`luthier new NAME` starts one.")
+        say("No tools are installed. A tool is a Python package with an entry point in group luthier.tools;")
+        say("`luthier new NAME` starts one.")
     else:
         _print_table(tools)
     return int(any(tool.problems for tool in tools))
@@ -231,17 +232,17 @@ def package_folder(module: str) -> Path:
 def _print_one(name: str) -> int:
     """What one tool is for, and its options with what they mean."""
     tool = tool_class(name)
-    print(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
+    say_text(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
     meanings = option_meanings(tool)
     fields = dataclasses.fields(tool.Options)
-    print("\noptions:" if fields else "\nno options")
+    say_text("\noptions:" if fields else "\nno options")
     for field in fields:
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
-        print(f"  {field.name}: {kind}{default}")
+        say(f"  {field.name}: {kind}{default}")
         if field.name in meanings:
-            print(textwrap.indent(textwrap.fill(meanings[field.name], 100), "      "))
-    print(f"\nuse: luthier run -t {name}{':OPTION=VALUE,...' if fields else ''} -- ./app")
+            say_text(textwrap.indent(textwrap.fill(meanings[field.name], 100), "      "))
+    say_text(f"\nuse: luthier run -t {name}{':OPTION=VALUE,...' if fields else ''} -- ./app")
     return 0
 
 
@@ -270,6 +271,6 @@ def _print_table(tools: list[InstalledTool]) -> None:
     ]
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row, tool in zip((header, *rows), (None, *tools), strict=True):
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
         for problem in tool.problems if tool else ():
-            print(f"  ! {problem}")
+            say_text(f"  ! {problem}")

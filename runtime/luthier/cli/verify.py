@@ -17,6 +17,7 @@ from luthier.cli.progress import Progress
 from luthier.cli.selection import add_object_arguments, selected_kernels, selected_object
 from luthier.launch_plan import read_plans
 from luthier.patch import PatchReport
+from luthier.terminal import say, say_text
 from luthier.tool import parse_tools
 from luthier.verify import KernelVerdict, verify_object
 
@@ -51,33 +52,33 @@ def run(args: argparse.Namespace) -> int:
 
 def print_verdict(verdict: KernelVerdict) -> None:
     """What was compared, what was not, and whether that was equal."""
-    print(f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}")
+    say(f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}")
     for name, value in verdict.counters.items():
-        print(f"  {name} = {value}")
+        say(f"  {name} = {value}")
     for table in verdict.tables:
-        print(textwrap.indent(table.text(), "  "))
+        say_text(textwrap.indent(table.text(), "  "))
     before, after = verdict.instructions
-    print(f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared")
+    say(f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared")
     if verdict.not_lifted:
-        print(f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known")
+        say(f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known")
     if verdict.refused:
-        print(f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused")
+        say(f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused")
     for wait in verdict.missing_waits:
-        print(f"  NOTE: {wait}")
+        say_text(f"  NOTE: {wait}")
     if verdict.missing_waits:
-        print("  NOTE: what the original computes depends on time; compared with results that are there at once")
+        say("  NOTE: what the original computes depends on time; compared with results that are there at once")
     for hazard in verdict.hazards:
-        print(f"  NOTE: {hazard}")
+        say_text(f"  NOTE: {hazard}")
     for problem in verdict.problems:
-        print(f"  PROBLEM: {problem}")
+        say_text(f"  PROBLEM: {problem}")
     if not verdict.equal:
         return
     if verdict.patch is None:
-        print("  nothing was inserted")
+        say("  nothing was inserted")
     elif not verdict.expected and not verdict.counted:
-        print("  outputs equal; no counters predicted")
+        say("  outputs equal; no counters predicted")
     elif verdict.complete:
-        print("  outputs equal, counters equal the emulator's own counts")
+        say("  outputs equal, counters equal the emulator's own counts")
     else:
         counted = before - verdict.not_lifted - verdict.refused
-        print(f"  outputs equal, counters equal the emulator's own counts of {counted} of {before} wave-instructions")
+        say(f"  outputs equal, counters equal the emulator's own counts of {counted} of {before} wave-instructions")

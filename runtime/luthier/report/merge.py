@@ -10,7 +10,7 @@ from typing import Any
 
 from luthier.errors import LuthierError
 from luthier.run import schema
-from luthier.run.folder import SUMMARY, RunFolder, begin
+from luthier.run.folder import Claim, RunFolder
 from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
 
 _KERNEL_SUMS = ("launches", "instrumented")
@@ -32,24 +32,21 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
     Raises:
         LuthierError: a run is damaged, tables of one name have different columns, or it cannot be written.
     """
-    begin(folder)
     pids = _processes(runs)
     known = {table.name: table for table in schema.TABLES}
     names = [*known, *sorted({name for run in runs for name in run.names} - set(known))]
     rows_of: dict[str, int] = {}
     with ExitStack() as stack:
+        claim = stack.enter_context(Claim(folder))
         for name in names:
             having = [at for at, run in enumerate(runs) if name in run.names]
             table = known.get(name) or _found_schema(name, [runs[at] for at in having])
             writer = stack.enter_context(TableWriter(folder, table))
             for columns in _rows(name, table, runs, having, pids):
                 writer.append(columns)
+            writer.close()
             rows_of[name] = writer.rows
-    text = json.dumps({**_summary(runs, pids), "tables": rows_of}, indent=2)
-    try:
-        (folder / SUMMARY).write_text(text + "\n")
-    except OSError as problem:
-        raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+        claim.finish(json.dumps({**_summary(runs, pids), "tables": rows_of}, indent=2))
 
 
 Pids = list[dict[int, int]]
@@ -196,6 +193,7 @@ def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
             if isinstance(process, dict)
         ],
         "faults": [fault for one in summaries for fault in one["faults"]],
+        **({"executed": _executed(runs)} if any("executed" in one for one in summaries) else {}),
         "runs": [
             {"run": str(run.path), "command": run.summary["command"], "exit_code": run.summary["exit_code"]}
             for run in runs
@@ -207,6 +205,19 @@ def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
 
 def _renamed(pid: Any, pids: dict[int, int]) -> Any:
     return pids.get(pid, pid) if isinstance(pid, int) else pid
+
+
+def _executed(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """What the virtual devices counted, added up."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for run in runs:
+        run.executed()  # says what is wrong with it
+        for row in run.summary.get("executed") or ():
+            key = row["kernel"], row["object"], row.get("digest")
+            entry = found.setdefault(key, {**row, "wave_instructions": 0, "lane_instructions": 0})
+            for name in ("wave_instructions", "lane_instructions"):
+                entry[name] += row[name]
+    return list(found.values())
 
 
 def _tools(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:

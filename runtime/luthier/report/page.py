@@ -1,8 +1,8 @@
 """The page: one HTML file that holds everything and asks no network for anything.
 
 The data is compressed JSON, one piece for the run and one for the code of each kernel, which the browser unpacks when
-the kernel is opened. Nothing of it is HTML: scripts put it into the page as text. A content security policy allows the
-page's own scripts, by their digests, and nothing from elsewhere.
+the kernel is opened. Nothing of it is HTML: scripts put it into the page as text, in which what is not printable is
+visible. A content security policy allows the page's own scripts, by their digests, and nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from luthier.report.compare import compared
 from luthier.report.rows import KernelNumbers
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
+from luthier.terminal import visible_json
 
 _SCRIPTS = ("dom", "table", "timeline", "listing", "graph", "kernel", "search", "main")
 """In this order: later ones use earlier ones."""
@@ -115,8 +116,8 @@ def _assemble(page: str, title: str, scripts: Sequence[str], style: str, pieces:
 
 def _piece(name: str, value: Any) -> str:
     """Data that no script is made of, whatever is in it: base64 of compressed JSON."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, default=str).encode()
-    packed = base64.b64encode(zlib.compress(text, 9)).decode()
+    text = visible_json(json.dumps(value, separators=(",", ":"), allow_nan=False, default=str))
+    packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     return f'<script type="application/octet-stream" id="data-{name}">{packed}</script>'
 
 

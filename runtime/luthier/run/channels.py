@@ -17,6 +17,7 @@ from luthier.channels.layout import Kind, Mode
 from luthier.errors import LuthierError
 from luthier.observation import LiveChannel
 from luthier.run.sessions import Session
+from luthier.terminal import say_raw
 
 if TYPE_CHECKING:
     from luthier.patch.companion import VariableBlock
@@ -101,8 +102,7 @@ class Channels:
 
 
 def _print(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    say_raw(text, file=sys.stderr, end="", flush=True)
 
 
 class _File:

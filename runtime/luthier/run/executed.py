@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ class Executed:
         self._counts: dict[bytes, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
         self.elsewhere = 0
         """Wave-instructions of code that is in no code object of the program, or was patched."""
+        self.elsewhere_lanes = 0
+        """Lane-instructions of it."""
 
     def add(
         self,
@@ -35,6 +38,7 @@ class Executed:
         with self._lock:
             if object is None:
                 self.elsewhere += int(executions.sum())
+                self.elsewhere_lanes += int(lanes.sum())
                 return
             digest = hashlib.blake2b(object.data).digest()  # names of what is in no file are no names
             self._objects[digest] = object
@@ -49,17 +53,42 @@ class Executed:
         for digest, counts in self._counts.items():
             yield self._objects[digest], {address: (times, lanes) for address, (times, lanes) in counts.items()}
 
-    def table(self) -> Table:
-        """Wave-instructions by kernel; what is in no kernel's own code is its functions'."""
-        rows: list[tuple[str, int, int]] = []
+    def rows(self) -> Iterator[tuple[CodeObject, str | None, int, int]]:
+        """Each code object's kernels with their wave- and lane-instructions; under None those of its functions, which
+        are in no kernel's own code."""
         for object, counts in self.objects():
             left = dict(counts)
             for kernel in object.kernels.values():
                 inside = [left.pop(at) for at in list(left) if 0 <= at - kernel.entry < kernel.code_size]
                 if inside:
-                    rows.append((kernel.name, sum(times for times, _ in inside), sum(lanes for _, lanes in inside)))
+                    yield object, kernel.name, sum(times for times, _ in inside), sum(lanes for _, lanes in inside)
             if left:
                 functions = left.values()
-                total = sum(times for times, _ in functions), sum(lanes for _, lanes in functions)
-                rows.append((f"functions of {object.name}", *total))
+                yield object, None, sum(times for times, _ in functions), sum(lanes for _, lanes in functions)
+
+    def table(self) -> Table:
+        """`rows` for people."""
+        rows = [
+            (f"functions of {object.name}" if kernel is None else kernel, waves, lanes)
+            for object, kernel, waves, lanes in self.rows()
+        ]
         return Table("", ("kernel", "wave-instructions", "lane-instructions"), rows)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """`rows` for programs; the last one, without an object, is what is in no code object of the program."""
+        from luthier.run.patching import digest_of  # slow to import
+
+        found: list[dict[str, Any]] = [
+            {
+                "kernel": kernel,
+                "object": object.name,
+                "digest": digest_of(object),
+                "wave_instructions": waves,
+                "lane_instructions": lanes,
+            }
+            for object, kernel, waves, lanes in self.rows()
+        ]
+        if self.elsewhere:
+            nowhere = {"kernel": None, "object": None, "digest": None}
+            found.append({**nowhere, "wave_instructions": self.elsewhere, "lane_instructions": self.elsewhere_lanes})
+        return found

@@ -1,11 +1,16 @@
-"""Reading a run directory, which may come from strangers: what is missing, damaged or foreign is an error."""
+"""A run directory: whose it is while it is written, and reading it. It may come from strangers: what is missing,
+damaged or foreign is an error."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from luthier.errors import LuthierError
 from luthier.objects.names import as_in_source
@@ -14,6 +19,7 @@ from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_
 from luthier.table import Table
 
 SUMMARY = "summary.json"
+_PARTIAL = f"{SUMMARY}.partial"
 _LARGEST_SUMMARY = 1 << 26
 """Bytes."""
 _KEYS = {"command": list, "exit_code": int, "tools": list, "processes": list, "faults": list, "tables": dict}
@@ -21,18 +27,91 @@ _SHOWN = 20
 """Rows of a long table that are shown to people."""
 
 
-def begin(folder: Path) -> None:
-    """Make the folder of a new run directory.
+class Claim:
+    """A run directory that this process alone writes. Its summary, while it is written, says so: the file is made by
+    whoever comes first, and locked as long as its process lives.
+
+    As a context manager it leaves no trace, unless it was finished.
+
+    Args:
+        folder: a new one, which only this user may enter, or an empty one.
 
     Raises:
-        LuthierError: it is there and not empty, or cannot be made.
+        LuthierError: another run writes there, there is something in it, or it cannot be made.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise LuthierError(f"{folder} is not empty")
-    except OSError as problem:
-        raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._partial = folder / _PARTIAL
+        self._file: IO[str] | None = None
+        try:
+            if not folder.is_dir():
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
+            if any(folder.iterdir()):
+                raise LuthierError(_why_not(folder))
+            try:
+                self._file = self._partial.open("x")
+            except FileExistsError:
+                raise LuthierError(_why_not(folder)) from None
+            with suppress(OSError):  # file systems without locks
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if any(path.name != _PARTIAL for path in folder.iterdir()):  # another run began and ended meanwhile
+                self.discard()
+                raise LuthierError(_why_not(folder))
+        except OSError as problem:
+            raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
+
+    def finish(self, summary: str) -> None:
+        """Write the summary, which makes the directory whole.
+
+        Raises:
+            LuthierError: it cannot be written.
+        """
+        assert self._file is not None
+        try:
+            self._file.write(summary + "\n")
+            self._file.flush()
+            self._partial.rename(self.folder / SUMMARY)
+        except OSError as problem:
+            raise LuthierError(f"cannot write {self.folder}: {problem.strerror or problem}") from problem
+        self._close()
+
+    def discard(self) -> None:
+        """Let others have the directory, unless it is finished."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._partial.unlink()
+            self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # what could not be written is not to be tried again
+                file.close()
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+
+def _why_not(folder: Path) -> str:
+    """Why a run cannot be written to a folder that has something in it."""
+    for _ in range(5):  # between making the file and locking it there is a moment
+        try:
+            descriptor = os.open(folder / _PARTIAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return f"{folder} is not empty"
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return f"another run is writing to {folder}: take another folder, or wait for its end"
+        finally:
+            os.close(descriptor)
+        time.sleep(0.02)
+    return f"{folder} has what a run left that was killed: remove it, or take another folder"
 
 
 class RunFolder:
@@ -57,7 +136,7 @@ class RunFolder:
 
     def _read_summary(self) -> dict[str, Any]:
         file = self.path / SUMMARY
-        if not file.exists() and any(self.path.glob(f"*{SUFFIX}.partial")):
+        if not file.exists() and any(self.path.glob("*.partial")):
             raise LuthierError(f"{self.path} is of a run that has not ended, or was killed")
         if not file.exists():
             what = "has no summary.json" if self.path.is_dir() else "is no folder"
@@ -124,6 +203,7 @@ class RunFolder:
         yield from self.tool_tables()
         yield self._first("kernels", "kernel", "launches", "instrumented", "sites", "requested_sites", "reason")
         yield self._variables()
+        yield self.executed()
         yield self._first("launches", "process", "device", "kernel", "number", "instrumented", "begin_ns", "end_ns")
         yield self._first("counts", "kernel", "address", "mnemonic", "executions", "active_lanes")
         yield Table("faults", ("fault",), [[str(fault)] for fault in self.summary["faults"]])
@@ -151,3 +231,18 @@ class RunFolder:
             if row["first"] == 0 and len(values) == 1:
                 rows.append([*(row[name] for name in columns[:-1]), values[0]])
         return Table("variables", columns, rows)
+
+    def executed(self) -> Table:
+        """What the virtual devices counted, where that was asked for.
+
+        Raises:
+            LuthierError: the summary is damaged.
+        """
+        columns = ("kernel", "object", "wave_instructions", "lane_instructions")
+        try:
+            rows = [[row[name] for name in columns] for row in self.summary.get("executed") or ()]
+            if any(type(number) is not int for row in rows for number in row[2:]):
+                raise TypeError("a count that is no number")
+        except (KeyError, TypeError) as problem:
+            raise LuthierError(f"{self.path / SUMMARY} is damaged: {problem!r}") from None
+        return Table("executed", columns, rows)

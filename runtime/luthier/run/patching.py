@@ -152,6 +152,8 @@ class Patcher:
         from luthier.lifting import lift  # not needed where nothing is launched
         from luthier.task import InstrumentationTask
 
+        if not self.tools.tools:
+            return Patched(None, "there are no tools")
         try:
             task = InstrumentationTask(lift(object, kernel))
             task.solve_sums = True

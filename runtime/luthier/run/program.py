@@ -21,6 +21,7 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.processes import start
 from luthier.run import door, topology
 from luthier.run.virtual_gpus import VirtualGpu
+from luthier.terminal import say_text
 
 if TYPE_CHECKING:
     from luthier.run.executed import Executed
@@ -203,7 +204,7 @@ def _serve(
             import luthier.patch.companion  # before a launch waits for it  # noqa: F401
         Service(devices, made, executed).serve(listener)
     except LuthierError as problem:
-        print(f"luthier run: error: {problem}", file=sys.stderr)
+        say_text(f"luthier run: error: {problem}", file=sys.stderr)
         listener.close()
     except BaseException:  # a bug of ours: programs must not wait for answers
         listener.close()

@@ -23,7 +23,7 @@ from luthier.observation import LiveVariable
 from luthier.patch import KernelReport
 from luthier.run import listings, schema
 from luthier.run.elements import element_type
-from luthier.run.folder import SUMMARY, begin
+from luthier.run.folder import Claim
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.patching import digest_of
 from luthier.run.sessions import NEVER, Session
@@ -47,7 +47,7 @@ class Recorder:
         folder: a new one, or empty.
 
     Raises:
-        LuthierError: it cannot be made, or there is something in it.
+        LuthierError: it cannot be made, there is something in it, or another run writes there.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,7 +63,8 @@ class Recorder:
         self._problem: LuthierError | None = None
         """Why nothing is written any more."""
         self._began = 0
-        begin(folder)
+        self._thread: threading.Thread | None = None
+        self._claim = Claim(folder)
 
     # While the program runs -----------------------------------------------------------------------------------------
 
@@ -141,8 +142,7 @@ class Recorder:
         Raises:
             LuthierError: something could not be written; the folder lacks the summary then.
         """
-        self._stop.set()
-        self._thread.join()
+        self._end_drain()
         for session in self._sessions:
             self._write_launches(session, ended=True)
         with self._lock:
@@ -165,12 +165,21 @@ class Recorder:
             text = json.dumps(
                 {**summary, "began_ns": self._began, "ended_ns": time.time_ns(), "tables": rows_of}, indent=2
             )
-            (self.folder / SUMMARY).write_text(text + "\n")
-        except OSError as problem:
-            raise LuthierError(f"cannot write {self.folder}: {problem.strerror or problem}") from problem
+            self._claim.finish(text)
         finally:
-            for writer in self._tables.values():
-                writer.discard()
+            self.discard()
+
+    def _end_drain(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def discard(self) -> None:
+        """Write no more; without `finish`, nothing of what was begun is left but whole tables of tools' records."""
+        self._end_drain()
+        for writer in self._tables.values():
+            writer.discard()
+        self._claim.discard()
 
 
 Rows = Iterator[tuple[dict[str, Any], dict[str, Any]]]
@@ -288,6 +297,8 @@ def _counts(instrumentation: Instrumentation) -> Rows:
         for kernel in session.kernels
         if kernel.patched.companion is not None and kernel.patched.companion.counters is not None
     }
+    if not instrumentation.tools.tools:
+        return
     view = instrumentation.view(instrumentation.tools.tools[0])
     for counts in view.counts():
         counters, object = counts.counters, objects[id(counts.counters)]

@@ -10,6 +10,7 @@ from luthier import __version__
 from luthier.counts import CellModule
 from luthier.errors import LuthierError, ToolError
 from luthier.patch import by_kind
+from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
@@ -52,15 +53,24 @@ def coverage(results: Iterable[KernelResult]) -> Table:
 
 
 def head(
-    instrumentation: Instrumentation, command: Sequence[str], code: int, reported: Iterable[tuple[str, list[Table]]]
+    instrumentation: Instrumentation,
+    command: Sequence[str] | None,
+    code: int,
+    reported: Iterable[tuple[str, list[Table]]],
+    executed: Executed | None = None,
 ) -> dict[str, Any]:
-    """As JSON what the tables of a run directory do not hold."""
+    """As JSON what the tables of a run directory do not hold.
+
+    Args:
+        command: None: command lines are left out, the processes' too.
+        executed: what the virtual devices counted.
+    """
     reported = list(reported)  # may add faults
     options = [dataclasses.asdict(tool.options) for tool in instrumentation.tools.tools]
     return {
         "schema": SCHEMA,
         "luthier": __version__,
-        "command": list(command),
+        "command": list(command or ()),
         "exit_code": code,
         "tools": [
             {"tool": name, "options": given, "tables": [table.to_json() for table in of_tool]}
@@ -70,22 +80,27 @@ def head(
             {
                 "process": session.pid,
                 **session.about,
-                "command": session.command,
+                "command": "" if command is None else session.command,
                 "launches": session.launches,
                 "kernels": len(session.kernels),
             }
             for session in instrumentation.sessions
         ],
         "faults": list(instrumentation.faults),
+        **({} if executed is None else {"executed": executed.to_json()}),
     }
 
 
 def summary(
-    instrumentation: Instrumentation, command: Sequence[str], code: int, reported: Iterable[tuple[str, list[Table]]]
+    instrumentation: Instrumentation,
+    command: Sequence[str] | None,
+    code: int,
+    reported: Iterable[tuple[str, list[Table]]],
+    executed: Executed | None = None,
 ) -> dict[str, Any]:
-    """Everything as JSON, but for single launches and sites."""
+    """Everything as JSON, but for single launches and sites; arguments as of `head`."""
     return {
-        **head(instrumentation, command, code, reported),
+        **head(instrumentation, command, code, reported, executed),
         "kernels": [kernel.to_json() for kernel in kernels(instrumentation)],
         "variables": [
             {
@@ -103,14 +118,14 @@ def summary(
 
 
 def check(instrumentation: Instrumentation) -> None:
-    """Something must have been instrumented.
+    """Something must have been instrumented, if there are tools.
 
     Raises:
         ToolError: no process loaded the tool library, no kernel was launched, or none of them instrumented.
         LuthierError: all faults that kept it from being instrumented.
     """
     results = kernels(instrumentation)
-    if any(kernel.instrumented for kernel in results):
+    if not instrumentation.tools.tools or any(kernel.instrumented for kernel in results):
         return
     if not instrumentation.sessions:
         raise ToolError("nothing was instrumented: the program did not load ROCr, or not with the tool library")

@@ -26,6 +26,7 @@ from luthier.run.protocol import Reader, Request, Writer
 from luthier.run.sessions import Session
 from luthier.run.space import BASE, CODE_SIZE, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
+from luthier.terminal import say_text, visible_lines
 
 
 class _Shared:
@@ -118,11 +119,11 @@ class Service:
                         body, sent = self._instrumentation.answer(sessions[0], kind, Reader(payload))
                     reply.data += body.data
                 except LuthierError as problem:
-                    reply = Writer().number(1).text(str(problem))
+                    reply = Writer().number(1).text(visible_lines(str(problem)))
                 except Exception as problem:  # a bug of ours: the program is told, and its process goes on
                     import traceback
 
-                    traceback.print_exc(file=sys.stderr)
+                    say_text(traceback.format_exc(), file=sys.stderr, end="")
                     reply = Writer().number(1).text(f"the Luthier service failed: {problem!r}")
                 finally:
                     for descriptor in descriptors:
@@ -136,7 +137,7 @@ class Service:
             self._planner.bind(request.number(), request.number(), request.number())
             return Writer(), []
         if kind == Request.EXPLAIN:
-            return Writer().text(self._explain(request)), []
+            return Writer().text(visible_lines(self._explain(request))), []
         if kind == Request.COUNTS:
             self._count(request)
             return Writer(), []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from luthier.emulator.running.loader import Image
 from luthier.emulator.running.memory import Allocation, Memory
 from luthier.module.embedded import plain_name
 from luthier.objects import CodeObject
+from luthier.terminal import say_raw
 
 LONGEST_STRING = 1 << 16
 """Bytes of a format that are looked at."""
@@ -35,7 +35,7 @@ class DeviceChannel(Channel):
         self._kept: list[NDArray[Any]] = []
         self._default: Callable[[NDArray[Any]], object] = self._kept.append
         if ring.description.kind is Kind.LINES:
-            self._default = Printer(self._string, lambda text: sys.stdout.write(text))
+            self._default = Printer(self._string, lambda text: say_raw(text, end=""))
         self._listener: Callable[[NDArray[Any]], object] | None = None
 
     def records(self) -> NDArray[Any]:

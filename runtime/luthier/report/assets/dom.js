@@ -53,8 +53,8 @@ function cut(name, most = 70) {
   return name.length <= most ? name : `${name.slice(0, most - 22)} … ${name.slice(-18)}`;
 }
 
-/** Words as a shell would take them. */
-const commandLine = (words) => words.map((one) => (/^[\w@%+=:,./-]+$/.test(one) ? one : JSON.stringify(one))).join(" ");
+/** Words as a shell would take them; a run may be written without them. */
+const commandLine = (words) => words.map((one) => (/^[\w@%+=:,./-]+$/.test(one) ? one : JSON.stringify(one))).join(" ") || "(no command line was kept)";
 
 /** A piece of the page's data; null if the page has no such piece. */
 async function unpack(name) {
