@@ -1,4 +1,4 @@
-"""Files that users name for results: whatever is there keeps its kind, and the results are there whole or not at all."""
+"""Files that users name for results: whatever is there keeps its kind; results are there whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.files import check_writable, write_atomically, writing_atomically
 from run_folders import kernel, write_run
+from terminals import MAIN
 
 from luthier_build.cli import build
 
-MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 OLD = b"what was there before, which is longer than some of what comes"
 NOBODY = 65534
 Kind = Callable[[Path], Path]
@@ -144,9 +144,14 @@ def test_results_arrive_and_what_is_there_stays_what_it_is(kind: str, size: int,
 def test_work_that_fails_leaves_what_was_there(kind: str, tmp_path: Path) -> None:
     path = GOOD[kind](tmp_path / "out")
     before, content = state(tmp_path), path.read_bytes() if path.is_file() else None
-    with pytest.raises(ZeroDivisionError), writing_atomically(path) as file:
-        file.write(bytes(100_000))
-        1 / 0  # noqa: B018
+
+    def fail() -> None:
+        with writing_atomically(path) as file:
+            file.write(bytes(100_000))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert state(tmp_path) == before
     assert content is None or path.read_bytes() == content
 

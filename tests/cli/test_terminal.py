@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -16,8 +11,7 @@ from luthier import Table
 from luthier.cli.completion import SHELLS
 from luthier.cli.main import COMMANDS, main
 from run_folders import kernel, write_run
-
-MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
+from terminals import MAIN, on_terminal
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
@@ -37,26 +31,10 @@ def test_what_cannot_be_cut_stays() -> None:
     assert numbers.text(20) == numbers.text()
 
 
-def _on_terminal(columns: int, arguments: list[str]) -> str:
-    main_end, other = pty.openpty()
-    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen([sys.executable, "-c", MAIN, *arguments], stdout=other, stderr=other)
-    os.close(other)
-    said = b""
-    try:
-        while part := os.read(main_end, 4096):
-            said += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(main_end)
-    assert process.wait() == 0
-    return said.decode()
-
-
 def test_report_fits_the_terminal_and_pipes_get_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     name = "long_" + 100 * "x"
     run = write_run(tmp_path / "run", kernels=[kernel(name, reason="a reason that " + 80 * "z")])
-    assert max(map(len, _on_terminal(90, ["report", str(run)]).splitlines())) <= 90
+    assert max(map(len, on_terminal(90, ["report", str(run)]).splitlines())) <= 90
     assert main(["report", str(run)]) == 0
     assert name in capfd.readouterr().out
 

@@ -81,7 +81,7 @@ def test_names_cannot_play_with_the_terminal(
     assert main(["objects", str(path)]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
-    assert r"'vec\x1b[2Jadd'" in out
+    assert r"vec\u001b[2Jadd" in out
 
 
 @pytest.mark.parametrize(
