@@ -119,9 +119,7 @@ def _dimensions(value: Any) -> Dimensions:
 def default_plan(kernel: Kernel) -> LaunchPlan:
     """A launch for a kernel nothing is known of: every pointer a buffer of small random numbers, every number the
     number of work-items."""
-    size = min(256, kernel.max_flat_workgroup_size or 256)
-    required = kernel.metadata.get(".reqd_workgroup_size")
-    block: Dimensions = tuple(required) if required else (size, 1, 1)
+    block = kernel.required_workgroup or (min(256, kernel.largest_workgroup), 1, 1)
     grid: Dimensions = (2, 1, 1)
     items = 2 * block[0] * block[1] * block[2]
     arguments: list[Mapping[str, Any] | int | float] = []

@@ -243,7 +243,7 @@ class InstrumentationTask:
             which: its name in the kernel's metadata, or its position.
 
         Raises:
-            HookError: there is no such argument, or several have the name.
+            HookError: there is no such argument, or several have the name; it lies beyond the kernel's arguments.
         """
         explicit = [argument for argument in self.lifted.kernel.arguments if not argument.hidden]
         if isinstance(which, str):
@@ -254,6 +254,11 @@ class InstrumentationTask:
             names = ", ".join(argument.name or f"#{number}" for number, argument in enumerate(explicit))
             raise HookError(
                 f"the kernel has {'no' if not found else 'several'} argument {which!r}; it has {names or 'none'}",
+                kernel=self.lifted.kernel.name,
+            )
+        if not self.lifted.kernel.has_room_for(found[0]):
+            raise HookError(
+                f"argument {which!r} at byte {found[0].offset} lies beyond the kernel's arguments",
                 kernel=self.lifted.kernel.name,
             )
         return LaunchOperand("llvm.amdgcn.kernarg.segment.ptr", found[0].offset, found[0].size)

@@ -12,6 +12,7 @@ from typing import Any
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import TargetError
 from luthier.objects import CodeObject, Image, Kernel, KernelArgument, find_images
+from luthier.objects.disagreements import disagreements
 from luthier.objects.names import is_selected, select
 from luthier.terminal import say_text, visible
 
@@ -134,6 +135,7 @@ def _describe_kernel(kernel: Kernel) -> dict[str, Any]:
         "dynamic_stack": kernel.uses_dynamic_stack,
         "kernarg_size": kernel.kernarg_size,
         "max_flat_workgroup_size": kernel.max_flat_workgroup_size,
+        "disagreements": [one._asdict() for one in disagreements(kernel)],
     }
 
 
@@ -167,6 +169,9 @@ def table(found: CodeObject, kernels: Sequence[Kernel]) -> str:
     first, *others, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     layout = f"  {{:{first}}}" + "".join(f"  {{:>{width}}}" for width in others) + "  {}"
     lines = [layout.format(*row).rstrip() for row in rows]
+    lines += [
+        f"  {row[0]}: {one}" for row, kernel in zip(rows[1:], kernels, strict=True) for one in disagreements(kernel)
+    ]
     return "\n".join([title, *lines] if count else [title])
 
 

@@ -19,8 +19,10 @@ from luthier.objects.metadata import (
     KERNELS,
     NOTE_OWNER,
     NT_AMDGPU_METADATA,
+    SAME_IN_BOTH,
     KernelArgument,
     Metadata,
+    check_shapes,
     decode_kernels,
     decode_metadata,
     entry,
@@ -106,7 +108,8 @@ class Kernel:
     kernels may have the same list of arguments."""
     arguments: tuple[KernelArgument, ...]
     kernarg_size: int
-    """Bytes, hidden arguments included."""
+    """Bytes, hidden arguments included: as the descriptor says, as metadata do where that says nothing, and no fewer
+    than explicit `arguments` take."""
     kernarg_align: int
     group_segment_fixed_size: int
     """Bytes of static LDS."""
@@ -114,17 +117,35 @@ class Kernel:
     """Bytes of scratch per work-item."""
     wave_size: int
     vgpr_count: int
-    """Vector registers the compiler says it uses, in a unified file with AGPRs; allocated ones if it says nothing."""
+    """Vector registers the compiler says it uses, in a unified file with AGPRs; allocated ones if it says nothing. This
+    and the other counts are to be shown: they may be wrong, and nothing is decided by them."""
     agpr_count: int
+    """The same of AGPRs."""
     sgpr_count: int
     """As the compiler reports it: with VCC and other specials on GFX9."""
     max_flat_workgroup_size: int
     """Work-items, as metadata say; 0 if they do not."""
 
+    def has_room_for(self, argument: KernelArgument) -> bool:
+        """Whether an argument lies within what descriptor or metadata say of the arguments' size, if they do."""
+        said = self.descriptor.kernarg_size or self.metadata.get(".kernarg_segment_size", 0)
+        return argument.offset + argument.size <= (said or self.kernarg_size)
+
     @property
     def largest_workgroup(self) -> int:
         """Work-items that a work-group can have."""
-        return min(self.max_flat_workgroup_size or LARGEST_WORKGROUP, LARGEST_WORKGROUP)
+        allowed = self.max_flat_workgroup_size or LARGEST_WORKGROUP
+        return min(max(allowed, math.prod(self.required_workgroup or (0,))), LARGEST_WORKGROUP)
+
+    @property
+    def required_workgroup(self) -> tuple[int, int, int] | None:
+        """Work-items of every work-group in x, y and z; None where metadata do not say, or name such as there cannot
+        be."""
+        sizes = self.metadata.get(".reqd_workgroup_size")
+        if sizes is None or not 1 <= math.prod(sizes) <= LARGEST_WORKGROUP:
+            return None
+        x, y, z = sizes
+        return x, y, z
 
     @property
     def entry(self) -> int:
@@ -139,15 +160,13 @@ class Kernel:
 
     def occupancy(self, descriptor: KernelDescriptor | None = None) -> Occupancy:
         """How many waves fit on a SIMD, of this kernel, or of it with another descriptor."""
-        required = self.metadata.get(".reqd_workgroup_size")
-        known = isinstance(required, list) and len(required) == 3 and all(isinstance(size, int) for size in required)
-        items = math.prod(required) if known else 0  # type: ignore[arg-type]
-        return occupancy_of(descriptor or self.descriptor, self.largest_workgroup, max(items, 0))
+        items = math.prod(self.required_workgroup or (0,))
+        return occupancy_of(descriptor or self.descriptor, self.largest_workgroup, items)
 
     @property
     def uses_dynamic_stack(self) -> bool:
-        """Whether a lane may need more private memory than the descriptor says."""
-        return bool(self.descriptor.uses_dynamic_stack)
+        """Whether a lane may need more private memory than the descriptor says: that or metadata say so."""
+        return bool(self.descriptor.uses_dynamic_stack or self.metadata.get(".uses_dynamic_stack"))
 
 
 class CodeObject:
@@ -412,13 +431,16 @@ class CodeObject:
             ".kernarg_segment_size": descriptor.kernarg_size,
             ".kernarg_segment_align": 16,
             ".vgpr_count": descriptor.vgprs,
-            ".agpr_count": descriptor.agprs if not row else 0,
+            ".agpr_count": descriptor.agprs,
             ".sgpr_count": descriptor.sgprs,
             ".max_flat_workgroup_size": 0,
+            **{key: getattr(descriptor, field) for key, field in SAME_IN_BOTH.items()},
         }
-        kernarg_size, kernarg_align, vgprs, agprs, sgprs, largest = numbers(
+        kernarg_size, kernarg_align, vgprs, agprs, sgprs, largest, *_ = numbers(
             row, defaults, object=self.name, kernel=name
         )
+        check_shapes(row, object=self.name, kernel=name)
+        explicit_end = max([one.offset + one.size for one in arguments if not one.hidden], default=0)
         kernel = Kernel(
             name=name,
             symbol=symbol_name,
@@ -427,7 +449,7 @@ class CodeObject:
             code_size=functions.get(symbol.address + descriptor.kernel_code_entry_byte_offset, 0),
             metadata=row,
             arguments=arguments,
-            kernarg_size=kernarg_size,
+            kernarg_size=max(descriptor.kernarg_size or kernarg_size, explicit_end),
             kernarg_align=kernarg_align,
             group_segment_fixed_size=descriptor.group_segment_fixed_size,
             private_segment_fixed_size=descriptor.private_segment_fixed_size,

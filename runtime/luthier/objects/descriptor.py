@@ -261,7 +261,7 @@ class KernelDescriptor:
         Args:
             vgprs: registers named v0, v1, …
             agprs: registers named a0, a1, … in use. Rounding makes `agprs` of a descriptor larger than what is used;
-                where VGPRs and AGPRs share a file, the true number (metadata's ``.agpr_count``) saves a granule.
+                where VGPRs and AGPRs share a file, the true number saves a granule.
             sgprs: registers named s0, s1, … without VCC and the other specials; room for those is added.
 
         Raises:

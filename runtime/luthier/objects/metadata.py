@@ -22,6 +22,12 @@ NOTE_OWNER = "AMDGPU"
 
 Metadata = dict[str, Any]
 KERNELS = "amdhsa.kernels"
+SAME_IN_BOTH = {
+    ".group_segment_fixed_size": "group_segment_fixed_size",
+    ".private_segment_fixed_size": "private_segment_fixed_size",
+    ".wavefront_size": "wave_size",
+}
+"""Entry of a kernel's metadata -> attribute of its descriptor that it repeats."""
 _NO_ARGUMENTS = b"\x90"
 """An empty list, packed."""
 _LONG = 1 << 16
@@ -31,7 +37,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class KernelArgument:
-    """One argument of a kernel, hidden ones included. Missing entries are "" or 0."""
+    """One argument of a kernel, hidden ones included. Missing entries are "" or 0, those without a default are always
+    there but for the name."""
 
     name: str
     offset: int
@@ -172,6 +179,22 @@ def entry(table: Metadata, key: str, kind: type[_T], default: _T, *, object: str
     return value
 
 
+def check_shapes(row: Metadata, *, object: str, kernel: str) -> None:
+    """See that the entries of a kernel that are no numbers have the form that they should.
+
+    Raises:
+        ObjectError: one has not.
+    """
+    sizes = row.get(".reqd_workgroup_size")
+    if sizes is not None and not (
+        isinstance(sizes, list) and len(sizes) == 3 and all(type(size) is int and 0 <= size < 1 << 32 for size in sizes)
+    ):
+        raise ObjectError(
+            "metadata entry .reqd_workgroup_size is not a valid list of three sizes", object=object, kernel=kernel
+        )
+    entry(row, ".uses_dynamic_stack", bool, False, object=object, kernel=kernel)
+
+
 def numbers(table: Metadata, defaults: dict[str, int], *, object: str, kernel: str) -> list[int]:
     """`entry` of several integers."""
     values = [table.get(key, default) for key, default in defaults.items()]
@@ -197,6 +220,9 @@ def _argument(row: Metadata) -> KernelArgument:
     def get(key: str, kind: type[_T], default: _T) -> _T:
         return entry(row, key, kind, default, object="")
 
+    for key in (".offset", ".size", ".value_kind"):
+        if key not in row:
+            raise ObjectError(f"metadata do not have the entry {key} of an argument")
     return KernelArgument(
         name=get(".name", str, ""),
         offset=get(".offset", int, 0),

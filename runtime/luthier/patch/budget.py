@@ -56,7 +56,17 @@ def _homes(lifted: LiftedRepresentation, vgpr_limit: int) -> int:
         granule = target.vgpr_allocation_granule(size)
         same = target.vgpr_file_size(size) // waves // granule * granule if waves else 0
         count = max(count, min(same - -(-vgpr_limit // 4) * 4, target.addressable_vgprs))
-    return mask_of(AGPRS[named_registers(lifted, AGPRS) : count])
+    return mask_of(AGPRS[used_agprs(lifted) : count])
+
+
+def used_agprs(lifted: LiftedRepresentation) -> int:
+    """AGPRs from a0 on that the code of a kernel may use, of those that its descriptor gives it: those that are named
+    where nothing else can be meant, else all."""
+    descriptor = lifted.kernel.descriptor
+    by_other_names = lifted.index_mode or named_registers(lifted, VGPRS) > descriptor.architected_vgprs
+    if lifted.unknown or by_other_names:
+        return descriptor.agprs
+    return min(named_registers(lifted, AGPRS), descriptor.agprs)
 
 
 def named_registers(lifted: LiftedRepresentation, file: range) -> int:

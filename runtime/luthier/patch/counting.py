@@ -27,6 +27,7 @@ from luthier.isa.waits import is_gds
 from luthier.lifting import LiftedRepresentation, Liveness
 from luthier.lifting.waits import Outstanding
 from luthier.patch.binding import RegisterBudget
+from luthier.patch.budget import used_agprs
 from luthier.patch.counted_ways import Place
 from luthier.patch.counter_code import CounterCode, Held
 from luthier.patch.counter_storage import Counter, NoRoom, Storage, store
@@ -507,6 +508,5 @@ class _Planner:
         granule = target.vgpr_allocation_granule(self.lifted.wave_size)
         allocated = -(-descriptor.vgprs // granule) * granule
         if target.unified_vgprs:
-            agprs = self.lifted.kernel.agpr_count
-            allocated = (allocated - (descriptor.agprs if agprs is None else agprs)) // 4 * 4
+            allocated = (allocated - used_agprs(self.lifted)) // 4 * 4
         return max(self.budget.vgprs, min(allocated, self.budget.vgpr_limit))

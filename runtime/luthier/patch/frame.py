@@ -33,7 +33,7 @@ def frame_place(lifted: LiftedRepresentation, most_stack: int | None) -> int:
         most_stack: as of `InstrumentationTask`.
     """
     own = lifted.kernel.private_segment_fixed_size
-    if lifted.kernel.descriptor.uses_dynamic_stack:
+    if lifted.kernel.uses_dynamic_stack:
         own += most_stack or 0
     return -(-own // ALIGNMENT) * ALIGNMENT
 
@@ -44,7 +44,7 @@ def refusal(lifted: LiftedRepresentation, most_stack: int | None) -> str:
     Args:
         most_stack: as of `InstrumentationTask`.
     """
-    if lifted.kernel.descriptor.uses_dynamic_stack:
+    if lifted.kernel.uses_dynamic_stack:
         if most_stack is None:
             return "how much private memory it uses itself is known only when it runs"
         if most_stack < 0:

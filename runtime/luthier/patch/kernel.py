@@ -59,7 +59,7 @@ class PatchedKernel:
     """SGPRs that payloads need, beyond what the kernel has or not."""
     vgprs: int
     agprs: int
-    """AGPRs that payloads keep the application's VGPRs in: so many from a0 on."""
+    """AGPRs that it and payloads use: so many from a0 on."""
     report: KernelReport
     counters: KernelCounters | None
     """What cells of its own say, where it has such."""
@@ -154,7 +154,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     if splicer.lds:
         changes["group_segment_fixed_size"] = lifted.kernel.group_segment_fixed_size + splicer.lds
     descriptor = replace(lifted.kernel.descriptor, **changes).with_registers(
-        vgprs=splicer.vgprs or None, agprs=_agprs(lifted.kernel, splicer.agprs), sgprs=splicer.sgprs or None
+        vgprs=splicer.vgprs or None, agprs=splicer.agprs, sgprs=splicer.sgprs or None
     )
     return PatchedKernel(
         lifted.kernel,
@@ -171,13 +171,6 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         splicer.counting.result,
         placed.moved(),
     )
-
-
-def _agprs(kernel: Kernel, needed: int) -> int | None:
-    """AGPRs that a patched kernel is to have, of which payloads need so many; None: as many as it has."""
-    if not needed:
-        return kernel.agpr_count
-    return max(needed, kernel.descriptor.agprs if kernel.agpr_count is None else kernel.agpr_count)
 
 
 def _report(

@@ -12,7 +12,6 @@ import numpy as np
 
 from luthier.counts import CELL_BYTES, KernelCounters
 from luthier.errors import LuthierError, PatchError, ToolError
-from luthier.isa.targets import Target
 from luthier.lifting import lift
 from luthier.module import DeviceVariable, LoadedModule, qualified
 from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
@@ -296,21 +295,22 @@ def updated_metadata(
     for row in rows:
         if row.get(".name") in changed:
             kernel, descriptor = changed[row[".name"]]
-            _update_row(row, kernel, object.target.target, descriptor.vgprs, descriptor.sgprs)
-            for name in ("private_segment_fixed_size", "group_segment_fixed_size"):
-                if f".{name}" in row:
-                    row[f".{name}"] = getattr(descriptor, name)
+            _update_row(row, kernel, descriptor)
     return {**object.metadata, **({KERNELS: rows} if KERNELS in object.metadata else {})}
 
 
-def _update_row(row: dict[str, Any], kernel: PatchedKernel, target: Target, vgprs: int, sgprs: int) -> None:
-    """Register counts as the compiler reports them: what is used, not what is allocated."""
+def _update_row(row: dict[str, Any], kernel: PatchedKernel, descriptor: KernelDescriptor) -> None:
+    """What differs from the original's. Register counts are as the compiler reports them: what is used, not what is
+    allocated. Sizes of memory are also said where nothing was: runtimes may take none to be 0."""
     if ".agpr_count" in row:
         row[".agpr_count"] = max(row[".agpr_count"], kernel.agprs)
     if ".vgpr_count" in row and (kernel.vgprs or kernel.agprs):
-        used = kernel.vgprs
-        if target.unified_vgprs and row.get(".agpr_count"):
-            used = vgprs  # AGPRs come after the rounded VGPRs
-        row[".vgpr_count"] = max(row[".vgpr_count"], used)
+        # In a unified file AGPRs come after the rounded VGPRs.
+        unified = descriptor.target.unified_vgprs and kernel.agprs
+        row[".vgpr_count"] = max(row[".vgpr_count"], descriptor.vgprs if unified else kernel.vgprs)
     if ".sgpr_count" in row and kernel.sgprs:
-        row[".sgpr_count"] = max(row[".sgpr_count"], min(kernel.sgprs + 6, sgprs))
+        row[".sgpr_count"] = max(row[".sgpr_count"], min(kernel.sgprs + 6, descriptor.sgprs))
+    for name in ("private_segment_fixed_size", "group_segment_fixed_size"):
+        size = getattr(descriptor, name)
+        if f".{name}" in row or size:
+            row[f".{name}"] = size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_o
 from luthier.lifting.waits import Outstanding
 from luthier.patch import slices
 from luthier.patch.binder import Binder, Payloads, TooFewRegisters
-from luthier.patch.budget import budget_of, named_registers
+from luthier.patch.budget import budget_of, named_registers, used_agprs
 from luthier.patch.counting import CountingPlan, HookUse, Splice, plan_counting
 from luthier.patch.edit_seams import with_waits
 from luthier.patch.emission import BoundPayload
@@ -98,7 +99,8 @@ class Splicer:
         counting: what is counted.
         refusals: what was left out.
         state: where launch state is, for the hooks that use it.
-        sgprs, vgprs, agprs: registers the kernel needs for what was spliced.
+        sgprs, vgprs: registers the kernel needs for what was spliced.
+        agprs: AGPRs that are used, by the kernel itself too.
         hook_lds: bytes of LDS that a work-group needs more for hooks that ask for it.
         starved: insertions, by their numbers, at whose points there were too few registers.
         spilling: how many insertions keep registers in private memory.
@@ -174,7 +176,10 @@ class Splicer:
         bindings = [self._payloads.bindings[number] for number in {number for _, number in bound}]
         self.sgprs = max(self.counting.sgprs, self.state.sgprs, *(binding.sgprs for binding in bindings))
         self.vgprs = max(self.counting.vgprs, self.state.vgprs, *(binding.vgprs for binding in bindings))
-        self.agprs = max((binding.agprs for binding in bindings), default=0)
+        named = functools.reduce(
+            operator.or_, (site.use.reads | site.use.template.destinations for site in sites), self.edited.units
+        )
+        self.agprs = max(used_agprs(task.lifted), highest(named, AGPRS), *(binding.agprs for binding in bindings))
         self._need_registers(self.edited.units)
         counted = [site.at for site in hoisted] if self.hoisted[1] else []
         soft = self._asked.vgpr_limit(task.lifted) if self._asked else self.budget.vgpr_limit

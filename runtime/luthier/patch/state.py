@@ -26,7 +26,7 @@ from luthier.patch.copies import LANES, copy_text, lane_text, lane_unit, needs_s
 from luthier.patch.frame import set_flat_scratch
 from luthier.patch.hazards import waits_around_outputs
 from luthier.patch.scalar_reads import copies_settled
-from luthier.payload.launch_state import STATES
+from luthier.payload.launch_state import HIDDEN_V4, HIDDEN_V5, STATES
 
 MOST_USER_SGPRS = 16
 """SGPRs that the hardware fills in before the work-group ids."""
@@ -214,9 +214,18 @@ class _Planner:
         return ""
 
     def _implicit_offset(self, name: str) -> int | None:
-        first = next((argument for argument in self.lifted.kernel.arguments if argument.hidden), None)
-        wanted = "hidden_global_offset_x" if name.endswith("v4") else "hidden_block_count_x"
-        return first.offset if first is not None and first.value_kind == wanted else None
+        """Bytes from the kernel's arguments to its hidden ones; None if these are not where hooks look for them. Where
+        they are, metadata alone say: runtimes put them there."""
+        kernel = self.lifted.kernel
+        hidden = [argument for argument in kernel.arguments if argument.hidden]
+        places = HIDDEN_V4 if name.endswith("v4") else HIDDEN_V5
+        first = hidden[0].offset if hidden else 0
+        for argument in hidden:
+            place = places.get(argument.value_kind)
+            moved = place is not None and (argument.offset - first, argument.size) != place
+            if moved or not kernel.has_room_for(argument):
+                return None
+        return first if hidden and places.get(hidden[0].value_kind, (1, 0))[0] == 0 else None
 
     def _new_descriptor(self, asked: list[str]) -> KernelDescriptor:
         """The descriptor with `changes`, to which the number of user SGPRs is added. Without room for all of them,

@@ -25,6 +25,9 @@ PRIVATE_BASE = 0x0002_0000_0000_0000
 DYNAMIC_STACK = 16384
 """Bytes a lane, beyond the kernel's own scratch, for calls whose depth the compiler does not know."""
 
+LARGEST_KERNARG = 1 << 20
+"""Bytes of arguments that a launch can have: far more than any compiler allows."""
+
 Triple = tuple[int, int, int]
 
 
@@ -87,8 +90,9 @@ def pack_explicit(kernel: Kernel, values: Sequence[int | float | bytes]) -> byte
     """The kernarg segment with explicit values in order, and zeros for hidden ones.
 
     Raises:
-        DeviceError: wrong number of values, or one that its argument cannot hold.
+        DeviceError: wrong number of values, or one that its argument cannot hold; too many bytes.
     """
+    _check_size(kernel)
     segment = bytearray(kernel.kernarg_size)
     explicit = [argument for argument in kernel.arguments if not argument.hidden]
     if len(values) != len(explicit):
@@ -110,8 +114,9 @@ def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queu
     """The kernarg segment from the raw bytes of its explicit part; a whole segment keeps its hidden arguments.
 
     Raises:
-        DeviceError: fewer bytes than the explicit arguments have, or more than the segment.
+        DeviceError: fewer bytes than the explicit arguments have, or more than the segment; too many.
     """
+    _check_size(kernel)
     needed = explicit_size(kernel)
     if not needed <= len(explicit) <= (kernel.kernarg_size + 15) // 16 * 16:
         raise DeviceError(
@@ -125,10 +130,19 @@ def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queu
     return bytes(segment)
 
 
+def _check_size(kernel: Kernel) -> None:
+    if kernel.kernarg_size > LARGEST_KERNARG:
+        raise DeviceError(f"{kernel.kernarg_size} bytes of arguments, of at most {LARGEST_KERNARG}", kernel=kernel.name)
+
+
 def _store_hidden(segment: bytearray, kernel: Kernel, geometry: Geometry, queue: int) -> None:
     for argument in kernel.arguments:
         if argument.hidden:
             value = hidden_value(argument, geometry, queue)
+            if value.bit_length() > 8 * argument.size:
+                raise DeviceError(
+                    f"{argument.value_kind} has {argument.size} bytes and cannot hold {value}", kernel=kernel.name
+                )
             _store(segment, argument, value.to_bytes(argument.size, "little"), kernel)
 
 
@@ -160,7 +174,7 @@ def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel
             raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name) from None
     if not isinstance(value, int):
         raise DeviceError(f"{name} cannot be {value!r}, a {type(value).__name__}", kernel=kernel.name)
-    if not -(1 << 8 * size - 1) <= value < 1 << 8 * size:
+    if not size or not -(1 << 8 * size - 1) <= value < 1 << 8 * size:
         raise DeviceError(f"{name} has {size} bytes and cannot hold {value}", kernel=kernel.name)
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
 

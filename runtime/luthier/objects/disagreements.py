@@ -1,0 +1,54 @@
+"""Where a kernel's metadata contradict its descriptor or themselves, and what counts then.
+
+The descriptor is what hardware starts a kernel by, and runtimes take sizes of LDS and private memory from it. Metadata
+are what a compiler, or who wrote assembly, says of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from luthier.objects.code_object import Kernel
+from luthier.objects.metadata import SAME_IN_BOTH
+from luthier.objects.occupancy import LARGEST_WORKGROUP
+
+
+class Disagreement(NamedTuple):
+    """One entry of a kernel's metadata that is not what it should be."""
+
+    entry: str
+    """Its name, as ``.agpr_count``."""
+    says: int | bool
+    """Its value, of a list of sizes their product."""
+    counts: int | bool
+    """What is taken for true; of registers, the most that it can be."""
+
+    def __str__(self) -> str:
+        return f"metadata say {self.entry} {self.says}; what counts is {self.counts}"
+
+
+def disagreements(kernel: Kernel) -> tuple[Disagreement, ...]:
+    """What is wrong in a kernel's metadata; nothing of a kernel without any."""
+    return tuple(_found(kernel)) if kernel.metadata else ()
+
+
+def _found(kernel: Kernel) -> Iterator[Disagreement]:
+    row, descriptor = kernel.metadata, kernel.descriptor
+    for key, name in SAME_IN_BOTH.items():
+        if row.get(key, getattr(descriptor, name)) != getattr(descriptor, name):
+            yield Disagreement(key, row[key], getattr(descriptor, name))
+    sgprs = max(descriptor.allocated_sgprs, descriptor.sgprs)
+    for key, has in ((".vgpr_count", descriptor.vgprs), (".agpr_count", descriptor.agprs), (".sgpr_count", sgprs)):
+        if row.get(key, 0) > has:
+            yield Disagreement(key, row[key], has)
+    if row.get(".kernarg_segment_size", kernel.kernarg_size) != kernel.kernarg_size:
+        yield Disagreement(".kernarg_segment_size", row[".kernarg_segment_size"], kernel.kernarg_size)
+    if ".uses_dynamic_stack" in row and row[".uses_dynamic_stack"] != bool(descriptor.uses_dynamic_stack):
+        yield Disagreement(".uses_dynamic_stack", row[".uses_dynamic_stack"], kernel.uses_dynamic_stack)
+    if kernel.max_flat_workgroup_size not in (0, kernel.largest_workgroup):
+        yield Disagreement(".max_flat_workgroup_size", kernel.max_flat_workgroup_size, kernel.largest_workgroup)
+    required = math.prod(row.get(".reqd_workgroup_size") or ())
+    if ".reqd_workgroup_size" in row and not 1 <= required <= LARGEST_WORKGROUP:
+        yield Disagreement(".reqd_workgroup_size", required, kernel.largest_workgroup)
