@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import keyword
 import os
@@ -189,14 +190,46 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _is_needed(package: str) -> bool:
-    """True for a package that comes with something Luthier requires, e.g. ``numpy``: a tool must not take its place."""
+@functools.cache
+def _needed() -> frozenset[str]:
+    """Packages that come with something Luthier requires, e.g. ``numpy``: a tool must not take their place."""
     required = {
         re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
         for requirement in importlib.metadata.requires("luthier") or ()
     }
-    owners = importlib.metadata.packages_distributions().get(package, ())
-    return any(owner.lower() in required for owner in owners)
+    every = importlib.metadata.packages_distributions()
+    return frozenset(one for one, owners in every.items() if any(owner.lower() in required for owner in owners))
+
+
+def _package(name: str) -> str:
+    """Of a distribution: what is imported."""
+    return re.sub(r"[-.]", "_", name).lower()
+
+
+def _class_name(package: str) -> str:
+    return "".join(word.capitalize() for word in package.split("_"))
+
+
+def _taken(package: str) -> str | None:
+    """What a package of that name would hide, or its tool's class; None: nothing."""
+    if package in sys.stdlib_module_names or package in ("luthier", "luthier_build") or package in _needed():
+        return "a module of that name"
+    if keyword.iskeyword(package) or keyword.iskeyword(_class_name(package)):
+        return "a word of Python's"
+    if package in ("build", "dist", "tests"):
+        return "a folder that the project needs"
+    if any(
+        _class_name(package) in re.findall(r"\w+", names) for names in re.findall(r"^from .* import (.*)", INIT, re.M)
+    ):
+        return f"the class {_class_name(package)}, which the tool needs"
+    return None
+
+
+def _suggestion(name: str) -> str:
+    """A name much like it that can be taken."""
+    words = re.findall(r"[A-Za-z0-9]+", name)
+    close = "-".join(words) if words and words[0][0].isalpha() else "-".join(["tool", *words])
+    return close if _NAME.match(close) and _taken(_package(close)) is None else f"{close}-tool"
 
 
 def _canonical(name: str) -> str:
@@ -210,11 +243,14 @@ def make_tool(name: str, directory: Path) -> Path:
     Raises:
         ToolError: no usable name, or the folder exists.
     """
-    package = re.sub(r"[-.]", "_", name).lower()
-    if not _NAME.match(name) or not package.isidentifier() or keyword.iskeyword(package):
-        raise ToolError(f"{name!r} is no usable name for a package: take letters, digits and single dashes")
-    if package in sys.stdlib_module_names or package in ("luthier", "luthier_build") or _is_needed(package):
-        raise ToolError(f"the package {package} would hide a module of that name: choose another name")
+    package = _package(name)
+    if not _NAME.match(name):
+        raise ToolError(
+            f"{name!r} is no usable name for a package: it is letters and digits, beginning with a letter, with single "
+            f"dashes, dots or underscores between them, e.g. {_suggestion(name)}"
+        )
+    if (why := _taken(package)) is not None:
+        raise ToolError(f"the package {package} would hide {why}: choose another name, e.g. {_suggestion(name)}")
     for point in importlib.metadata.entry_points(group="luthier.tools", name=package):
         if point.dist is not None and _canonical(point.dist.name) != _canonical(name):
             raise ToolError(f"a tool {package} is installed already, from {point.dist.name}: choose another name")
@@ -224,7 +260,7 @@ def make_tool(name: str, directory: Path) -> Path:
     words = {
         "name": name,
         "package": package,
-        "tool": "".join(word.capitalize() for word in package.split("_")),
+        "tool": _class_name(package),
         "version": __version__,
         "targets": ", ".join(f'"{target}"' for target in DEFAULT_TARGETS),
     }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,34 @@ def test_unusable_names(tmp_path: Path, name: str, capsys: pytest.CaptureFixture
     assert os.listdir(tmp_path) == []
 
 
+def test_every_name_is_refused_with_another_or_is_good(tmp_path: Path) -> None:
+    """What is written can be imported as it stands, and hides nothing; what is suggested is written."""
+    parts = ("A.B", "a", "B-c", "x_y", "2", "--", "..", "é", " ", "true", "none", "tool", "tests", "class", "json", "-")
+    more = ("mapping", "instruction-flag", "execution.counts", "dataclass", "build", "dist", "numpy", "luthier", "__")
+    names = [*parts, *more, *(first + between + then for first in parts for between in "-. " for then in parts[:5])]
+    accepted = []
+    for number, name in enumerate(dict.fromkeys(names)):
+        place = tmp_path / str(number)
+        try:
+            folder = make_tool(name, place)
+        except ToolError as problem:
+            assert not place.exists()
+            folder = make_tool(str(problem).rpartition(", e.g. ")[2], place)
+        else:
+            accepted.append(name)
+        (package,) = (path.parent for path in folder.glob("*/__init__.py"))
+        project = tomllib.loads((folder / "pyproject.toml").read_text())
+        assert project["tool"]["luthier"]["package"] == package.name
+        assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == sorted(["tests", package.name])
+        tree = ast.parse((package / "__init__.py").read_text())
+        imported = {one.name for node in tree.body if isinstance(node, ast.ImportFrom) for one in node.names}
+        (tool,) = (node.name for node in tree.body if isinstance(node, ast.ClassDef))
+        assert tool not in imported
+        assert project["project"]["entry-points"]["luthier.tools"] == {package.name: f"{package.name}:{tool}"}
+    assert {"A.B", "a", "B-c", "x_y", "A.B-x_y"} <= set(accepted)
+    assert not {"tool", "true", "none", "instruction-flag", "a--", "tests"} & set(accepted)
+
+
 def test_names_of_installed_tools_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,11 +121,11 @@ def test_names_of_installed_tools_are_taken(
 
 
 def test_nothing_is_overwritten_nor_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tool").mkdir()
-    assert main(["new", "tool", "--directory", str(tmp_path)]) == 1
-    assert os.listdir(tmp_path / "tool") == []
+    (tmp_path / "sum").mkdir()
+    assert main(["new", "sum", "--directory", str(tmp_path)]) == 1
+    assert os.listdir(tmp_path / "sum") == []
     (tmp_path / "file").write_text("")
-    assert main(["new", "tool", "--directory", str(tmp_path / "file")]) == 1
+    assert main(["new", "sum", "--directory", str(tmp_path / "file")]) == 1
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -103,7 +133,7 @@ def test_nothing_is_overwritten_nor_half_written(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(ToolError, match="No space"):
         make_tool("other", tmp_path)
-    assert sorted(os.listdir(tmp_path)) == ["file", "tool"]
+    assert sorted(os.listdir(tmp_path)) == ["file", "sum"]
 
 
 def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], toolchain: Toolchain) -> None:

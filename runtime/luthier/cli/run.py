@@ -124,13 +124,21 @@ def _check_without_tools(args: argparse.Namespace) -> None:
     Raises:
         LuthierError: there is something.
     """
-    given = {name: getattr(args, name) for name in _OF_TOOLS}
-    for name, value in given.items():
-        if value not in (None, False, []):
+    for name, default in _OF_TOOLS.items():
+        if getattr(args, name) != default:
             raise LuthierError(f"--{name.replace('_', '-')} is about what tools instrument: give a tool with -t")
 
 
-_OF_TOOLS = ("kernel", "launches", "unique_grid", "devices", "preset", "runtime_kernels", "hoist")
+_OF_TOOLS = {
+    "kernel": [],
+    "launches": None,
+    "unique_grid": False,
+    "devices": None,
+    "preset": None,
+    "runtime_kernels": False,
+    "hoist": None,
+}
+"""Options, with their values where they are not given."""
 
 
 def _warn_of_temporary_folder() -> None:

@@ -1,0 +1,272 @@
+"""Run directories: whose they are while they are written, what is in them without tools, what is left out."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from luthier.cli.main import main
+from luthier.errors import LuthierError
+from luthier.report.merge import merge
+from luthier.run.folder import Claim, RunFolder
+from terminals import MAIN
+
+LUTHIER = (sys.executable, "-c", MAIN)
+TARGET = ("--device", "emu:gfx90a")
+Build = Callable[[str], Path]
+
+
+def luthier(*arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LUTHIER, *map(str, arguments)], capture_output=True, text=True, timeout=300, **more)
+
+
+# Whose it is ----------------------------------------------------------------------------------------------------------
+
+ENDS = ("finish", "discard", "hold")
+
+
+def _claim(folder: Path, end: str, gate: Any, done: Any, results: Any) -> None:
+    gate.wait()
+    try:
+        with Claim(folder) as claim:
+            (folder / "table").touch()
+            if end == "hold":
+                done.wait(60)
+            elif end == "finish":
+                claim.finish("{}")
+            else:
+                (folder / "table").unlink()
+            results.put("")
+    except LuthierError as problem:
+        results.put(str(problem))
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_of_many_that_begin_at_once_one_gets_it(end: str, tmp_path: Path) -> None:
+    context, many = multiprocessing.get_context("fork"), 6
+    for number in range(10):
+        folder = tmp_path / str(number)
+        gate, done, results = context.Barrier(many), context.Event(), context.Queue()
+        processes = [context.Process(target=_claim, args=(folder, end, gate, done, results)) for _ in range(many)]
+        for process in processes:
+            process.start()
+        said = [results.get(timeout=60) for _ in range(many - (end == "hold"))]
+        done.set()
+        said += [results.get(timeout=60) for _ in range(many - len(said))]
+        for process in processes:
+            process.join(60)
+        if end != "discard":  # there one may come when another has gone
+            assert said.count("") == 1, said
+        assert "" in said
+        assert all(str(folder) in one for one in said if one)
+        if end == "hold":
+            assert all("another run is writing to" in one for one in said if one)
+        if end == "finish":
+            assert sorted(one.name for one in folder.iterdir()) == ["summary.json", "table"]
+
+
+def test_two_runs_into_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [*LUTHIER, "run", "-o", str(folder), "--", "sh", "-c", "echo ready; read line"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        second = luthier("run", "-o", folder, "--", "echo", "second")
+        assert (second.returncode, second.stdout) == (1, "")
+        assert f"another run is writing to {folder}" in second.stderr
+        assert "has not ended, or was killed" in luthier("report", folder).stderr
+        first.communicate("\n", timeout=60)
+    assert first.returncode == 0
+    assert RunFolder(folder).summary["command"][0] == "sh"
+    again = luthier("run", "-o", folder, "--", "echo", "third")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert f"{folder} is not empty" in again.stderr
+    assert RunFolder(folder).summary["command"][0] == "sh"
+
+
+def test_what_a_killed_run_leaves_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [*LUTHIER, "run", "-o", str(folder), "--", "sh", "-c", "echo ready; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        first.kill()
+        os.killpg(first.pid, signal.SIGKILL)  # the program, too
+    for _ in range(100):
+        said = luthier("run", "-o", folder, "--", "true").stderr
+        if "another run" not in said:
+            break
+        time.sleep(0.1)
+    assert f"{folder} has what a run left that was killed: remove it, or take another folder" in said
+    assert "has not ended, or was killed" in luthier("report", folder).stderr
+
+
+def test_a_run_that_does_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for arguments in ((*TARGET, "--", "/no/such/program"), ("-t", "no_such_tool", "--", "true")):
+        assert luthier("run", "-o", folder, *arguments).returncode == 1
+        assert not folder.exists() or not any(folder.iterdir())
+    assert luthier("run", "-o", folder, "--", "true").returncode == 0
+
+
+def test_new_folders_are_their_users_alone(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o750)
+    for folder, mode in ((tmp_path / "above" / "new", 0o700), (shared, 0o750)):
+        assert luthier("run", "-o", folder, "--", "true").returncode == 0
+        assert oct(stat.S_IMODE(folder.stat().st_mode)) == oct(mode)
+        out = folder.with_name(f"{folder.name}-merged")
+        merge([RunFolder(folder), RunFolder(folder)], out)
+        assert oct(stat.S_IMODE(out.stat().st_mode)) == oct(0o700)
+
+
+# Without tools --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def without_tools(build_program: Build, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run directory of a program that ran under no tool, with ``summary.json`` beside; what was printed."""
+    folder = tmp_path_factory.mktemp("plain")
+    options = ("-o", folder / "run", "--json", folder / "all.json", "--executed", "--mangled")
+    ran = luthier("run", *options, *TARGET, "--", build_program("processes"))
+    assert ran.returncode == 0, ran.stderr
+    return folder, ran.stderr
+
+
+def test_launches_without_tools(without_tools: tuple[Path, str]) -> None:
+    folder, _ = without_tools
+    run, everything = RunFolder(folder / "run"), json.loads((folder / "all.json").read_text())
+    launches = list(run.rows("launches"))
+    assert len(launches) == 4
+    assert {(row["grid_x"], row["instrumented"], row["kernel"]) for row in launches} == {(64, False, "_Z3addPii")}
+    assert sum(row["begin_ns"] is not None for row in launches) == 3
+    (kernel,) = run.rows("kernels")
+    for row in (kernel, everything["kernels"][0]):
+        assert (row["launches"], row["instrumented"], row["reason"]) == (4, 0, "there are no tools")
+    assert everything["tools"] == everything["faults"] == run.summary["tools"] == []
+    assert len(everything["processes"]) == len(run.summary["processes"]) == 4
+    assert not any(run.table(name).rows for name in ("sites", "counters", "counts", "listings"))
+
+
+def test_executed_instructions_are_in_the_results(
+    without_tools: tuple[Path, str], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder, printed = without_tools
+    run, everything = RunFolder(folder / "run"), json.loads((folder / "all.json").read_text())
+    assert run.summary["executed"] == everything["executed"]
+    (row,) = (row for row in run.summary["executed"] if row["kernel"] == "_Z3addPii")
+    (said,) = (line.split() for line in printed.splitlines() if line.split()[:1] == ["_Z3addPii"])
+    assert said[1:] == [str(row["wave_instructions"]), str(row["lane_instructions"])]
+    # Three of four processes, since one ends by _exit; a wave each, of which all lanes are active.
+    assert row["wave_instructions"] % 3 == 0
+    assert row["lane_instructions"] == 64 * row["wave_instructions"] > 0
+    assert row["digest"] == next(run.rows("kernels"))["digest"]
+    assert main(["report", str(folder / "run"), "--mangled"]) == 0
+    assert "executed" in (out := capfd.readouterr().out)
+    assert str(row["wave_instructions"]) in out
+    merge([run, run], tmp_path / "merged")
+    merged = RunFolder(tmp_path / "merged").summary["executed"]
+    assert {one["kernel"]: one["wave_instructions"] for one in merged} == {
+        one["kernel"]: 2 * one["wave_instructions"] for one in run.summary["executed"]
+    }
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--kernel=k", "--launches=1", "--unique-grid", "--devices=0", "--preset=once", "--runtime-kernels"),
+        *("--hoist", "--no-hoist"),
+    ],
+)
+@pytest.mark.parametrize("output", [[], ["--json", "-"]])
+def test_what_is_about_tools_needs_one(option: str, output: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", option, *output, "--", "echo", "program"]) == 1
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert f"{option.partition('=')[0].replace('--no-', '--')} is about what tools instrument" in said.err
+
+
+@pytest.mark.parametrize("executed", [5, [5], [{}], [{"kernel": 1}], "k", [{"kernel": "k", "object": "o",
+    "wave_instructions": "1e9", "lane_instructions": None}]])  # fmt: skip
+def test_executed_instructions_of_a_stranger(executed: object, without_tools: tuple[Path, str]) -> None:
+    run = RunFolder(without_tools[0] / "run")
+    run.summary["executed"] = executed
+    with pytest.raises(LuthierError, match="is damaged"):
+        run.executed()
+
+
+# Command lines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_command_lines_can_be_left_out(keep: bool, build_program: Build, tmp_path: Path) -> None:
+    """Nothing in the folder says them, nor what is made of it."""
+    run, out = tmp_path / "run", tmp_path / "out"
+    out.mkdir()
+    options = () if keep else ("--no-command",)
+    command = ("sh", "-c", '"$0" s3cret; echo pa55word > /dev/null', build_program("graph"))
+    ran = luthier("run", *options, "-o", run, "--json", out / "all.json", *TARGET, "--", *command)
+    assert ran.returncode == 0, ran.stderr
+    for format in ("json", "perfetto", "html", "text"):
+        assert luthier("report", run, "--format", format, "-o", out / format).returncode == 0
+    merge([RunFolder(run)], out / "merged")
+    texts = {path: path.read_text() for path in (run / "summary.json", out / "merged/summary.json", out / "all.json")}
+    texts |= {out / name: (out / name).read_text() for name in ("json", "perfetto", "text")}
+    for path, text in texts.items():
+        secrets = ["pa55word" in text, "s3cret" in text]
+        if path.name == "perfetto":
+            assert secrets == [False, keep]
+        elif path.name != "text":
+            assert secrets == [keep, keep], path
+        else:
+            assert secrets == [False, False]
+    assert RunFolder(run).summary["command"] == (list(map(str, command)) if keep else [])
+
+
+# Temporary files ------------------------------------------------------------------------------------------------------
+
+_MOUNTS = {
+    "full": 'mount -t tmpfs -o size=16k none "$TMPDIR" && head -c 1M /dev/zero > "$TMPDIR/x" 2> "$TMPDIR.said"; ',
+    "read-only": 'mount -t tmpfs -o ro none "$TMPDIR"; ',
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("good", ""),
+        ("missing", "No such file or directory"),
+        ("file", "Not a directory"),
+        ("full", "No space left on device"),
+        ("read-only", "Read-only file system"),
+    ],
+)
+def test_temporary_folders_that_are_no_good_are_told_first(kind: str, reason: str, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    if kind == "file":
+        folder.touch()
+    elif kind != "missing":
+        folder.mkdir()
+    command = [*LUTHIER, "run", "--", "sh", "-c", "echo program; echo program >&2"]
+    if kind in _MOUNTS:
+        script = f'{_MOUNTS[kind]}exec "$@"'
+        command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", *command]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(folder)})
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no mounts here: {done.stderr}")
+    assert (done.returncode, done.stdout) == (0, "program\n")
+    warning = f"luthier run: warning: no temporary files can be written to {folder}: {reason}."
+    first, *rest = done.stderr.splitlines()
+    assert [first, *rest][-1] == "program"
+    assert first.startswith(warning) == bool(reason)
+    assert len(rest) == bool(reason)
