@@ -36,7 +36,9 @@ class Target(Generation):
     is_generic: bool = False
     """It is no hardware, but what several processors can run."""
     device_id: int | None = None
-    """PCI id of a product with it (Linux, amdgpu_drv.c), for the processors that ROCr 5.2.3 knows."""
+    """PCI id of a product with it (libdrm 2.4.134, data/amdgpu.ids), for the processors that can be virtual devices: MI50,
+    MI100, MI250X, MI300X, MI350X; Radeon RX 6800, RX 7900 XTX, RX 7800 XT, RX 7600, 780M, 890M, 8060S, RX 9060 XT,
+    RX 9070 XT."""
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -98,8 +100,8 @@ def _table() -> dict[str, Target]:
         _target(GFX9, "gfx909", 0x31, **gfx9),
         _target(GFX90A, "gfx90a", 0x3F, **gfx9_ecc, device_id=0x740C),
         _target(GFX9, "gfx90c", 0x32, **gfx9),
-        _target(GFX940, "gfx942", 0x4C, **gfx94),
-        _target(GFX940, "gfx950", 0x4F, **gfx94, lds_bytes=163840, lds_banks=64, lds_by_lane=False),
+        _target(GFX940, "gfx942", 0x4C, **gfx94, device_id=0x74A1),
+        _target(GFX940, "gfx950", 0x4F, **gfx94, lds_bytes=163840, lds_banks=64, lds_by_lane=False, device_id=0x75A0),
         _target(GFX9, "gfx9-generic", 0x51, supports_xnack=True, is_generic=True),
         _target(GFX940, "gfx9-4-generic", 0x5F, **gfx9_ecc, is_generic=True, lds_by_lane=False),
         _target(GFX10, "gfx1010", 0x33, **gfx10_1),
@@ -115,17 +117,17 @@ def _table() -> dict[str, Target]:
         _target(GFX10_3, "gfx1035", 0x3D, **gfx10_3),
         _target(GFX10_3, "gfx1036", 0x45, **gfx10_3),
         _target(GFX10_3, "gfx10-3-generic", 0x53, is_generic=True),
-        _target(GFX11, "gfx1100", 0x41, **big_gfx11),
-        _target(GFX11, "gfx1101", 0x46, **big_gfx11),
-        _target(GFX11, "gfx1102", 0x47, **gfx11),
-        _target(GFX11, "gfx1103", 0x44, **gfx11),
-        _target(GFX11, "gfx1150", 0x43, **gfx11),
-        _target(GFX11, "gfx1151", 0x4A, **big_gfx11),
+        _target(GFX11, "gfx1100", 0x41, **big_gfx11, device_id=0x744C),
+        _target(GFX11, "gfx1101", 0x46, **big_gfx11, device_id=0x747E),
+        _target(GFX11, "gfx1102", 0x47, **gfx11, device_id=0x7480),
+        _target(GFX11, "gfx1103", 0x44, **gfx11, device_id=0x15BF),
+        _target(GFX11, "gfx1150", 0x43, **gfx11, device_id=0x150E),
+        _target(GFX11, "gfx1151", 0x4A, **big_gfx11, device_id=0x1586),
         _target(GFX11, "gfx1152", 0x55, **gfx11),
         _target(GFX11, "gfx1153", 0x58, **gfx11),
         _target(GFX11, "gfx11-generic", 0x54, is_generic=True),
-        _target(GFX12, "gfx1200", 0x48, **gfx12),
-        _target(GFX12, "gfx1201", 0x4E, **gfx12),
+        _target(GFX12, "gfx1200", 0x48, **gfx12, device_id=0x7590),
+        _target(GFX12, "gfx1201", 0x4E, **gfx12, device_id=0x7550),
         _target(GFX12, "gfx12-generic", 0x59, is_generic=True),
         _target(GFX1250, "gfx1250", 0x49, lds_bytes=327680),
         _target(GFX1250, "gfx1251", 0x5A, lds_bytes=327680),

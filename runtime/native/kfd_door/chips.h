@@ -14,11 +14,25 @@ struct Chip {
   uint32_t family, revision, tiles;
 };
 
+// Families: AMDGPU_FAMILY_* of include/uapi/drm/amdgpu_drm.h in Linux. Revisions: the first of a chip, what Linux'
+// drivers/gpu/drm/amd/amdgpu/ (soc15.c, nv.c, soc21.c, soc24.c) adds to external_rev_id; they are in the ranges of Mesa's
+// and ROCr's amdgpu_asic_addr.h. Tiles: for GFX9 Linux' golden values (gfx_v9_0.c, gfx_v9_4_3.c: GOLDEN_GB_ADDR_CONFIG);
+// for later ones pipes and packers of the chip as Mesa's tests know it (src/amd/common/ac_fake_hw_db.h).
 inline constexpr Chip kChips[] = {
-    {"gfx906", 141, 0x28, 0x2A11'4042},
-    {"gfx908", 141, 0x32, 0x2A11'4042},
-    {"gfx90a", 141, 0x3C, 0x2A11'4042},
-    {"gfx1030", 143, 0x28, 0x545},
+    {"gfx906", 141, 0x28, 0x2A11'4042},  // Vega 20
+    {"gfx908", 141, 0x32, 0x2A11'4042},  // Arcturus
+    {"gfx90a", 141, 0x3C, 0x2A11'4042},  // Aldebaran
+    {"gfx942", 141, 0x46, 0x2A11'4042},  // GC 9.4.3
+    {"gfx950", 141, 0x50, 0x2A11'4042},  // GC 9.5.0
+    {"gfx1030", 143, 0x28, 0x444},       // Navi 21
+    {"gfx1100", 145, 0x01, 0x545},       // GC 11.0.0, Navi 31
+    {"gfx1101", 145, 0x20, 0x444},       // GC 11.0.3, Navi 32
+    {"gfx1102", 145, 0x10, 0x343},       // GC 11.0.2, Navi 33
+    {"gfx1103", 148, 0x01, 0x242},       // GC 11.0.1, Phoenix
+    {"gfx1150", 150, 0x01, 0x242},       // GC 11.5.0, Strix; its tiles are told nowhere: those of Phoenix
+    {"gfx1151", 150, 0xC1, 0x242},       // GC 11.5.1, Strix Halo; likewise
+    {"gfx1200", 152, 0x40, 0x404},       // GC 12.0.0, Navi 44; Mesa has one entry for GFX12
+    {"gfx1201", 152, 0x50, 0x404},       // GC 12.0.1, Navi 48; likewise
 };
 
 // Zeros for one that is not known.

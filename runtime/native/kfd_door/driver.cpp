@@ -70,9 +70,11 @@ class Driver {
 public:
   Driver(System &system, Process &process) : system_(system), process_(process) {}
 
+  // With 9 there is `available_memory`, which ROCr of ROCm 6 asks for; 10 and 11 are about what there is none of
+  // (profiling of events, migration). From 12 on memory would be exported as dma-buf.
   int get_version(kfd_ioctl_get_version_args &a) {
     a.major_version = 1;
-    a.minor_version = 8;
+    a.minor_version = 11;
     return 0;
   }
 
@@ -213,14 +215,18 @@ public:
     if (!node || !a.size || !a.va_addr)
       return -EINVAL;
     Buffer made{a.va_addr, a.va_addr, a.size, a.gpu_id, a.flags, true, {}};
+    const uint64_t taken = a.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? a.size : 0;
+    if (!system_.memory.take(node, taken))
+      return -ENOMEM;
     if (a.flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR) {
       made.address = a.mmap_offset;
       made.is_ours = false;
-      } else if (mmap(reinterpret_cast<void *>(a.va_addr), a.size, PROT_READ | PROT_WRITE,
+    } else if (mmap(reinterpret_cast<void *>(a.va_addr), a.size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+      system_.memory.give_back(node, taken);
       return -ENOMEM;
     }
-    const uint64_t handle = keep(made, made.is_ours ? Kind::kAllocated : Kind::kRegistered, 0);
+    const uint64_t handle = keep(made, made.is_ours ? Kind::kAllocated : Kind::kRegistered, 0, taken);
     a.handle = handle;
     if (made.is_ours)
       a.mmap_offset = handle << kPageBits;
@@ -281,7 +287,7 @@ public:
     const unsigned node = node_of(a.gpu_id);
     if (!node)
       return -EINVAL;
-    a.available = system_.gpus()[node - 1].memory_bytes;
+    a.available = system_.memory.available(node);
     return 0;
   }
 
@@ -319,7 +325,7 @@ public:
     if (place == MAP_FAILED)
       return -ENOMEM;
     a.gpu = a.share[3];
-    a.handle = keep({a.address, a.address, size, a.gpu, a.flags, true, {}}, Kind::kShared, name);
+    a.handle = keep({a.address, a.address, size, a.gpu, a.flags, true, {}}, Kind::kShared, name, 0);
     a.mmap_offset = a.handle << kPageBits;
     return 0;
   }
@@ -333,7 +339,7 @@ private:
     return gpu_id > kFirstGpuId && gpu_id < kFirstGpuId + system_.nodes() ? gpu_id - kFirstGpuId : 0;
   }
 
-  uint64_t keep(const Buffer &buffer, Kind kind, uint64_t name) {
+  uint64_t keep(const Buffer &buffer, Kind kind, uint64_t name, uint64_t taken) {
     Allocation made;
     made.address = buffer.address;
     made.gpu_address = buffer.gpu_address;
@@ -342,6 +348,7 @@ private:
     made.node = node_of(buffer.gpu);
     made.flags = buffer.flags;
     made.name = name;
+    made.taken = taken;
     system_.memory.adopt(made);
     std::lock_guard lock(process_.mutex);
     const uint64_t handle = process_.next_handle++;

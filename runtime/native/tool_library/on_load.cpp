@@ -1,11 +1,13 @@
 // What ROCr calls when it loads this library (HSA_TOOLS_LIB), and what programs call in place of ROCr's functions.
 //
 // Nothing here takes the program down: whatever goes wrong, the original kernel runs.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstddef>
 #include <cstring>
 #include <dlfcn.h>
+#include <map>
 #include <optional>
 
 #include "events.h"
@@ -15,6 +17,31 @@
 namespace luthier {
 
 namespace {
+
+// The intercepted cooperative queues, by agent. ROCr has one such queue an agent, which all who ask for it get and which
+// it keeps; but destroying what intercepts it deletes it, and ROCr would use it afterwards. So here, too, all get the same,
+// and it stays.
+class CooperativeQueues {
+public:
+  // Null if there is none yet.
+  hsa_queue_t *of(hsa_agent_t agent) {
+    std::lock_guard lock(mutex_);
+    const auto found = queues_.find(agent.handle);
+    return found == queues_.end() ? nullptr : found->second;
+  }
+  void keep(hsa_agent_t agent, hsa_queue_t *queue) {
+    std::lock_guard lock(mutex_);
+    queues_[agent.handle] = queue;
+  }
+  bool has(const hsa_queue_t *queue) {
+    std::lock_guard lock(mutex_);
+    return std::any_of(queues_.begin(), queues_.end(), [&](auto &entry) { return entry.second == queue; });
+  }
+
+private:
+  std::mutex mutex_;
+  std::map<uint64_t, hsa_queue_t *> queues_;
+};
 
 struct Library {
   explicit Library(const HsaApiTable &table) : runtime(table) {
@@ -27,6 +54,7 @@ struct Library {
   Kernels kernels{runtime, client, faults};
   std::unique_ptr<Timing> timing;  // null if launches are not recorded
   std::atomic<unsigned> queues{0};
+  CooperativeQueues cooperative;
   std::optional<EventLog> events;  // if tools want to be told of any
 
   Turn &turn(unsigned gpu) {
@@ -219,6 +247,29 @@ void intercept(hsa_queue_t *queue, int gpu) {
     library->faults.tell("the packets of a queue cannot be intercepted");
 }
 
+// An intercepted queue; `size` is in packets.
+hsa_status_t create_intercepted(hsa_agent_t agent, int gpu, uint32_t size, hsa_queue_type32_t type,
+                                void (*callback)(hsa_status_t, hsa_queue_t *, void *), void *data,
+                                uint32_t private_size, uint32_t group_size, hsa_queue_t **queue) {
+  const bool is_shared = type == HSA_QUEUE_TYPE_COOPERATIVE;
+  if (hsa_queue_t *known = is_shared && queue ? library->cooperative.of(agent) : nullptr) {
+    *queue = known;
+    return HSA_STATUS_SUCCESS;
+  }
+  const hsa_status_t status = library->runtime.amd.hsa_amd_queue_intercept_create_fn(
+      agent, size, type, callback, data, private_size, group_size, queue);
+  if (status != HSA_STATUS_SUCCESS)
+    return status;
+  intercept(*queue, gpu);
+  if (is_shared)
+    library->cooperative.keep(agent, *queue);
+  return status;
+}
+
+hsa_status_t destroy_queue(hsa_queue_t *queue) {
+  return library->cooperative.has(queue) ? HSA_STATUS_SUCCESS : library->runtime.core.hsa_queue_destroy_fn(queue);
+}
+
 hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
                           void (*callback)(hsa_status_t, hsa_queue_t *, void *), void *data, uint32_t private_size,
                           uint32_t group_size, hsa_queue_t **queue) {
@@ -229,15 +280,14 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
   const int gpu = library->runtime.number_of(agent);
   if (gpu < 0)
     return plain();
-  const hsa_status_t status = runtime.amd.hsa_amd_queue_intercept_create_fn(agent, size, type, callback, data,
-                                                                            private_size, group_size, queue);
+  const hsa_status_t status =
+      create_intercepted(agent, gpu, size, type, callback, data, private_size, group_size, queue);
   if (status != HSA_STATUS_SUCCESS) {
     const hsa_status_t again = plain();
     if (again == HSA_STATUS_SUCCESS)  // else the program asked for what there is not
       library->faults.tell("a queue cannot be intercepted");
     return again;
   }
-  intercept(*queue, gpu);
   return status;
 }
 
@@ -261,10 +311,9 @@ hsa_status_t create_queues(hsa_agent_t agent, hsa_amd_queue_create_desc_t *all, 
     const auto &compute = wanted.engine.compute;
     wanted.queue = nullptr;
     if (is_plain(wanted) &&
-        amd.hsa_amd_queue_intercept_create_fn(agent, wanted.queue_size_bytes / kPacket, compute.type, wanted.callback,
-                                              wanted.callback_data, compute.private_segment_size, UINT32_MAX,
-                                              &wanted.queue) == HSA_STATUS_SUCCESS) {
-      intercept(wanted.queue, gpu);
+        create_intercepted(agent, gpu, wanted.queue_size_bytes / kPacket, compute.type, wanted.callback,
+                           wanted.callback_data, compute.private_segment_size, UINT32_MAX,
+                           &wanted.queue) == HSA_STATUS_SUCCESS) {
       if (wanted.priority != HSA_AMD_QUEUE_PRIORITY_NORMAL)
         amd.hsa_amd_queue_set_priority_fn(wanted.queue, wanted.priority);
       if (compute.cu_mask_count)
@@ -366,6 +415,7 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   static const int registered = std::atexit([] { library->finish(); });
   (void)registered;
   table->core_->hsa_queue_create_fn = create_queue;
+  table->core_->hsa_queue_destroy_fn = destroy_queue;
   table->core_->hsa_executable_destroy_fn = destroy_executable;
   if (library->timing) {
     table->core_->hsa_signal_destroy_fn = destroy_signal;

@@ -23,20 +23,29 @@ char *reserve(uint64_t size, uint64_t &mapping, uint64_t &mapping_size) {
 
 }  // namespace
 
-void *Memory::allocate(unsigned node, uint64_t size, uint32_t flags, uint64_t wanted) {
+void *Memory::allocate(unsigned node, uint64_t size, uint32_t flags, uint64_t wanted, bool is_local) {
   Allocation made;
   size = round_up(size, kPage);
   if (size == 0)
     throw Failure("no bytes asked for");
+  made.taken = is_local ? size : 0;
+  if (!take(node, made.taken))
+    throw Failure("no memory left on the device");
   const int protection = PROT_READ | PROT_WRITE;
   char *place = reinterpret_cast<char *>(wanted);
-  if (!wanted)
-    place = reserve(size, made.mapping, made.mapping_size);
+  try {
+    if (!wanted)
+      place = reserve(size, made.mapping, made.mapping_size);
+  } catch (const Failure &) {
+    give_back(node, made.taken);
+    throw;
+  }
   const int fixed = wanted ? MAP_FIXED_NOREPLACE : MAP_FIXED;
   void *got = mmap(place, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
   if (got != place) {
     if (made.mapping)
       munmap(reinterpret_cast<void *>(made.mapping), made.mapping_size);
+    give_back(node, made.taken);
     throw Failure("no memory there");
   }
   if (wanted)
@@ -76,8 +85,7 @@ bool Memory::free(uint64_t address) {
   if (found == to)
     return false;
   munmap(reinterpret_cast<void *>(found->second.mapping), found->second.mapping_size);
-  allocations_.erase(found);
-  changed();
+  erase(found);
   return true;
 }
 
@@ -100,8 +108,7 @@ bool Memory::remove_registered(uint64_t address) {
   if (found == allocations_.end() || found->second.kind != Kind::kRegistered || found->first != address)
     return false;
   munmap(reinterpret_cast<void *>(found->second.mapping), found->second.mapping_size);
-  allocations_.erase(found);
-  changed();
+  erase(found);
   return true;
 }
 
@@ -165,8 +172,7 @@ bool Memory::drop(uint64_t address, uint64_t gpu_address) {
   auto found = exactly(address, gpu_address);
   if (found == allocations_.end())
     return false;
-  allocations_.erase(found);
-  changed();
+  erase(found);
   return true;
 }
 
@@ -184,6 +190,30 @@ Memory::Allocations::iterator Memory::exactly(uint64_t address, uint64_t gpu_add
   auto [from, to] = allocations_.equal_range(address);
   auto found = std::find_if(from, to, [&](auto &entry) { return entry.second.gpu_address == gpu_address; });
   return found == to ? allocations_.end() : found;
+}
+
+bool Memory::take(unsigned node, uint64_t size) {
+  std::lock_guard lock(mutex_);
+  if (size > free_.at(node))
+    return false;
+  free_[node] -= size;
+  return true;
+}
+
+void Memory::give_back(unsigned node, uint64_t size) {
+  std::lock_guard lock(mutex_);
+  free_.at(node) += size;
+}
+
+uint64_t Memory::available(unsigned node) const {
+  std::lock_guard lock(mutex_);
+  return free_.at(node);
+}
+
+void Memory::erase(Allocations::iterator gone) {
+  free_.at(gone->second.node) += gone->second.taken;
+  allocations_.erase(gone);
+  changed();
 }
 
 std::optional<Allocation> Memory::find(uint64_t address) const {

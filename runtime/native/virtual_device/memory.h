@@ -26,14 +26,18 @@ struct Allocation {
   uint64_t mapping = 0, mapping_size = 0;
   // Shared with other processes under this name; 0: not.
   uint64_t name = 0;
+  // Bytes of the node's own memory that it takes.
+  uint64_t taken = 0;
 };
 
 class Memory {
 public:
-  explicit Memory(unsigned nodes) : tables_(nodes) {}
+  // `sizes`: bytes of each node's own memory; that of the host is not counted.
+  explicit Memory(std::vector<uint64_t> sizes) : free_(std::move(sizes)), tables_(free_.size()) {}
 
-  // Zeroed memory of the process; at `wanted` if that is not 0. Throws `Failure`.
-  void *allocate(unsigned node, uint64_t size, uint32_t flags, uint64_t wanted = 0);
+  // Zeroed memory of the process; at `wanted` if that is not 0. `is_local`: it is the node's own, of which there is only
+  // so much. Throws `Failure`.
+  void *allocate(unsigned node, uint64_t size, uint32_t flags, uint64_t wanted = 0, bool is_local = false);
   // Memory behind a file, as another process shares it.
   void *attach(unsigned node, int fd, uint64_t size, uint64_t name);
   // Give it back; false if nothing begins there.
@@ -48,8 +52,14 @@ public:
   int make_file(uint64_t address, uint64_t size);
   void set_name(uint64_t address, uint64_t name);
 
-  // Memory that somebody else keeps, which the device sees at `gpu_address`; both together name it.
+  // Memory that somebody else keeps, which the device sees at `gpu_address`; both together name it. `take` has been asked
+  // for what it takes.
   void adopt(const Allocation &made);
+  // Takes so much of a node's own memory, or nothing and false.
+  bool take(unsigned node, uint64_t size);
+  void give_back(unsigned node, uint64_t size);
+  // How much of a node's own memory is left, in bytes.
+  uint64_t available(unsigned node) const;
   bool drop(uint64_t address, uint64_t gpu_address);
   bool set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint32_t> nodes);
 
@@ -61,12 +71,14 @@ public:
 
 private:
   using Allocations = std::multimap<uint64_t, Allocation>;
+  void erase(Allocations::iterator gone);
   Allocations::iterator at(uint64_t address);
   Allocations::iterator exactly(uint64_t address, uint64_t gpu_address);
   void changed();
 
   mutable std::mutex mutex_;
   Allocations allocations_;
+  std::vector<uint64_t> free_;
   mutable std::vector<std::shared_ptr<const RangeTable>> tables_;
   mutable size_t longest_ = 0;
 };

@@ -34,6 +34,14 @@ unsigned helpers() {
   return cores > 1 ? cores - 1 : 0;
 }
 
+// Bytes of each node's own memory; the host's is not counted.
+std::vector<uint64_t> memory_sizes(const Setup &setup) {
+  std::vector<uint64_t> sizes{0};
+  for (const Gpu &gpu : setup.gpus)
+    sizes.push_back(gpu.memory_bytes);
+  return sizes;
+}
+
 }  // namespace
 
 System &System::open() {
@@ -54,7 +62,7 @@ System *System::current() {
 }
 
 System::System()
-    : memory(gpus().size() + 1),
+    : memory(memory_sizes(service.setup())),
       events(static_cast<uint64_t *>(memory.allocate(0, kMaxEvents * sizeof(uint64_t), 0))),
       plans(service, memory), crew(service.setup().engine, helpers()),
       room{service, memory, events, plans, crew, [this](unsigned node, uint64_t address) { report(node, address); }} {

@@ -31,7 +31,10 @@ HSAKMT_STATUS hsaKmtAllocMemory(HSAuint32 node, HSAuint64 size, HsaMemFlags flag
     if (flags.ui32.GDSMemory)
       return HSAKMT_STATUS_NOT_SUPPORTED;
     try {
-      *address = system.memory.allocate(node, size, flags.Value, flags.ui32.FixedAddress ? number(*address) : 0);
+      // What libhsakmt allocates on the device; it reserves addresses for scratch, and takes the rest from the host.
+      const bool is_local = node && flags.ui32.NonPaged && !flags.ui32.Scratch;
+      const uint64_t wanted = flags.ui32.FixedAddress ? number(*address) : 0;
+      *address = system.memory.allocate(node, size, flags.Value, wanted, is_local);
     } catch (const Failure &) {
       return HSAKMT_STATUS_NO_MEMORY;
     }
