@@ -1,14 +1,19 @@
-"""The one place that starts other programs."""
+"""The one place that starts other programs, and ends them."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from luthier.errors import BuildError, LuthierError
+
+GRACE = 5.0
+"""Seconds from the request to end until a program is killed."""
 
 
 def run(
@@ -58,3 +63,51 @@ def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen
         return subprocess.Popen(list(command), env=dict(env))
     except OSError as problem:
         raise LuthierError(f"cannot run {command[0]}: {problem.strerror or problem}") from problem
+
+
+def wait(child: subprocess.Popen[bytes], seconds: float | None) -> int | None:
+    """Wait for a program; its exit code, or None if it had to be ended, with all that it had started.
+
+    Args:
+        seconds: how long it may run; None: for ever.
+    """
+    with suppress(subprocess.TimeoutExpired):
+        return child.wait(seconds)
+    with ExitStack() as opened:
+        family = _open([child.pid, *descendants(child.pid)], opened)
+        _send(family, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE)
+        _send([*family, *_open(descendants(child.pid), opened)], signal.SIGKILL)
+    child.wait()
+    return None
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started and that still run, and what these have started."""
+    parents: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            # Behind the name, which may hold anything: state, parent (proc(5)).
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            parents.setdefault(int(fields[1]), []).append(int(folder.name))
+    found = [pid]
+    for parent in found:
+        found += parents.get(parent, [])
+    return found[1:]
+
+
+def _open(pids: Sequence[int], opened: ExitStack) -> list[int]:
+    """Descriptors of processes, which mean the same ones when their numbers are others' already."""
+    descriptors = []
+    for pid in pids:
+        with suppress(OSError):
+            descriptors.append(os.pidfd_open(pid))
+            opened.callback(os.close, descriptors[-1])
+    return descriptors
+
+
+def _send(processes: Sequence[int], number: int) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(process, number)

@@ -9,17 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from effort import is_todays
+from effort import EMULATED, is_todays
+from kept import ROOT, kept
+from kept import run as run_command
 from luthier import Tool
+from luthier.isa.targets import TARGETS as TARGETS_OF_LUTHIER
 from luthier.run import door
+from luthier.run.program import LIBRARY, library_folder
 
-from .conftest import TARGETS, Outcome, RunUnderTools
+from luthier_build.workspace import digest
+
+from .conftest import PROGRAMS, TARGETS, Outcome, RunUnderTools
 from .test_programs import SAYS, in_order
 
 Build = Callable[[str], Path]
 Run = Callable[..., Outcome]
 UnderTools = Callable[..., RunUnderTools]
 KFD = {door.DOOR: "kfd"}
+THUNK = library_folder() / LIBRARY
 
 
 @pytest.mark.parametrize("targets", [("gfx90a",), ("gfx906", "gfx1030")])
@@ -83,6 +90,50 @@ def test_a_fault_is_told(build_program: Build, luthier_run: Run) -> None:
     assert "Memory access fault by GPU" in outcome.err
 
 
+@pytest.fixture(scope="module")
+def host_program() -> Callable[..., Path]:
+    """``host_program(name, *flags)``: the program of ``programs/<name>.cpp``, without kernels."""
+
+    def build(name: str, *flags: str) -> Path:
+        source = PROGRAMS / f"{name}.cpp"
+        command = ["g++", "-std=c++17", "-w", str(source), *flags]
+        return kept((*command, digest(source)), lambda output: run_command([*command, "-o", str(output)]), name)
+
+    return build
+
+
+# 5.2.3 asks for less than ROCr 6 does: this asks for it all.
+@pytest.mark.parametrize("target", ["gfx90a", *(name for name in EMULATED if name not in TARGETS)])
+def test_requests_of_newer_runtimes(host_program: Callable[..., Path], luthier_run: Run, target: str) -> None:
+    outcome = luthier_run(
+        f"emu:{target}", host_program("driver_requests", f"-I{ROOT}/runtime/native/kfd_door"), env=KFD
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines() == [
+        "version 1.11",
+        "available yes",
+        "first half: Success",
+        "that much less: yes",
+        "more than is left: Cannot allocate memory",
+        "of the host: Success",
+        "free: Success",
+        "all back: yes",
+        "tiles: known",
+        "of no device: Invalid argument",
+    ]
+
+
+@pytest.mark.parametrize("door_name", ["thunk", "kfd"])
+def test_device_memory_ends(host_program: Callable[..., Path], luthier_run: Run, door_name: str) -> None:
+    program = host_program("memory_limit", "-D__HIP_PLATFORM_AMD__", "-lamdhip64")
+    outcome = luthier_run("emu:gfx90a", program, env={door.DOOR: door_name})
+    assert outcome.code == 0, outcome
+    pieces, *rest = outcome.out.splitlines()
+    # HIP takes some for itself, so the fourth quarter may not be left.
+    assert pieces in [f"{count} pieces, then hipErrorOutOfMemory" for count in (3, 4)]
+    assert rest == ["given back and had again", "three at once: hipSuccess"]
+
+
 # The choice ---------------------------------------------------------------------------------------------------------
 
 
@@ -110,10 +161,37 @@ def test_the_door_is_chosen_by_the_runtime(link: Callable[..., Path]) -> None:
     for runtime, is_driver in ((older, False), (newer, True)):
         base = {"LD_LIBRARY_PATH": str(runtime.parent), "PATH": os.environ["PATH"]}
         assert door.find_runtime(base, str(program)) == runtime
-        assert door.is_driver(base, str(program)) is is_driver
-        assert door.is_driver({**base, door.DOOR: "thunk"}, str(program)) is False
-        assert door.is_driver({**base, door.DOOR: "kfd"}, str(program)) is True
-    assert door.is_driver({"PATH": os.environ["PATH"]}, str(tied)) is True
+        assert door.is_driver(base, str(program), THUNK) is is_driver
+        assert door.is_driver({**base, door.DOOR: "thunk"}, str(program), THUNK) is False
+        assert door.is_driver({**base, door.DOOR: "kfd"}, str(program), THUNK) is True
+    assert door.is_driver({"PATH": os.environ["PATH"]}, str(tied), THUNK) is True
+
+
+@pytest.mark.parametrize(
+    ("functions", "missing"),
+    [
+        (["hsaKmtOpenKFD", "hsaKmtAllocMemory"], []),
+        (["hsaKmtOpenKFD", "hsaKmtAvailableMemory", "hsaKmtExportDMABufHandle"], ["hsaKmtAvailableMemory"]),
+    ],
+)
+def test_a_runtime_that_wants_more_functions(
+    link: Callable[..., Path], tmp_path: Path, functions: list[str], missing: list[str]
+) -> None:
+    """As ROCr 6.1 does, which Debian has apart from libhsakmt: then the real one is above the driver's place."""
+    calls, empty = tmp_path / "calls.c", link("libhsakmt.so.1", "-shared", "-fPIC", "-Wl,-soname,libhsakmt.so.1")
+    calls.write_text("".join(f"int {name}(); int (*const at_{name})() = {name};\n" for name in functions))
+    needs = ("-Wl,--no-as-needed", str(empty), "-Wl,--unresolved-symbols=ignore-all")
+    runtime = link("libhsa-runtime64.so.1", "-shared", "-fPIC", str(calls), *needs)
+    assert not door.has_thunk_inside(runtime)
+    assert [name for name in door.missing_functions(runtime, THUNK) if name in missing] == missing
+    assert door.is_driver({"LD_LIBRARY_PATH": str(runtime.parent)}, "no such program", THUNK) is bool(missing)
+
+
+def test_every_device_is_known_everywhere() -> None:
+    """Those that can be had have an entry for the graphics libraries, and nobody else has one."""
+    chips = (ROOT / "runtime/native/kfd_door/chips.h").read_text()
+    known = {name for name, target in TARGETS_OF_LUTHIER.items() if target.device_id is not None}
+    assert set(re.findall(r'\{"(gfx\w+)", \d+, 0x', chips)) == known == set(EMULATED)
 
 
 def test_what_is_no_program(tmp_path: Path) -> None:
@@ -124,4 +202,4 @@ def test_what_is_no_program(tmp_path: Path) -> None:
         library.write_bytes(contents)
         base = {"LD_LIBRARY_PATH": str(tmp_path), "PATH": str(tmp_path)}
         assert door.find_runtime(base, "script") == door.find_runtime(base, "no such program") == library
-        assert door.is_driver(base, "script") is False
+        assert door.is_driver(base, "script", THUNK) is False

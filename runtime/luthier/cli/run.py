@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import resource
 import signal
@@ -45,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="emu:gfx90a",
         metavar="DEVICES",
         help="the GPUs that the program finds, e.g. emu:gfx906,emu:gfx1030 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--time-limit", type=seconds, metavar="SECONDS", help="end the program after so long; the exit code is 124 then"
     )
     select = parser.add_argument_group("what of the program is instrumented")
     add_kernel_argument(select)
@@ -102,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.json)
     _warn_of_temporary_folder()
     if not (args.tool or args.output or args.json):
-        code = run_program(command, devices, executed=executed)
+        code = run_program(command, devices, executed=executed, seconds=args.time_limit)
         _print_executed(executed, args)
         return _end(code)
     recorder = None
@@ -187,12 +191,23 @@ def _run_watched(
     later = Later(begin)
     if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
         later.get()  # they are told before the program starts
-    code = run_program(command, devices, later, executed)
+    code = run_program(command, devices, later, executed, seconds=args.time_limit)
     instrumentation = later.get()
     instrumentation.end()
     _print_executed(executed, args)
     _report(instrumentation, recorder, executed, command, code, args)
     return code
+
+
+def seconds(text: str) -> float:
+    """A positive number of seconds, as an argument."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
 
 
 def _print_executed(executed: Executed | None, args: argparse.Namespace) -> None:

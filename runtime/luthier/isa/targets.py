@@ -36,9 +36,9 @@ class Target(Generation):
     is_generic: bool = False
     """It is no hardware, but what several processors can run."""
     device_id: int | None = None
-    """PCI id of a product with it (libdrm 2.4.134, data/amdgpu.ids), for the processors that can be virtual devices: MI50,
-    MI100, MI250X, MI300X, MI350X; Radeon RX 6800, RX 7900 XTX, RX 7800 XT, RX 7600, 780M, 890M, 8060S, RX 9060 XT,
-    RX 9070 XT."""
+    """PCI id of a product with it (libdrm 2.4.134, data/amdgpu.ids), for the processors that can be virtual devices:
+    MI50, MI100, MI250X, MI300X, MI350X; Radeon RX 6800, RX 7900 XTX, RX 7800 XT, RX 7600, 780M, 890M, 8060S,
+    RX 9060 XT, RX 9070 XT."""
 
     @property
     def version(self) -> tuple[int, int, int]:

@@ -6,11 +6,9 @@ The program starts before the service is imported, which takes longer than a pro
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from luthier.errors import DeviceError, LuthierError
-from luthier.processes import start
-from luthier.run import door, topology
+from luthier.processes import start, wait
+from luthier.run import door, preflight, topology
+from luthier.run.private_folder import private_folder
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import say_text
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 SOCKET = "LUTHIER_RUN_SOCKET"
 """Environment variable that tells programs where the service is."""
+ENDED = 124
+"""Exit code of a program that ran for too long, as timeout(1) has it."""
 LIBRARY = "libhsakmt.so.1"
 TOOL_LIBRARY = "libluthier_tools.so"
 _LIBRARIES, _SERVICE = "libraries", "service"
@@ -59,7 +60,7 @@ def environment(base: Mapping[str, str], folder: Path, *, tools: bool, driver: P
     """The program's environment: Luthier's library before all others, and where the service is.
 
     Args:
-        folder: what `_private_folder` gives.
+        folder: what `private_folder` gives, with a link to the libraries.
         tools: whether ROCr is to load the tool library.
         driver: folder with the kernel driver's files, where the device is to answer in its place.
     """
@@ -103,6 +104,8 @@ def run_program(
     devices: Sequence[VirtualGpu],
     tools: Instrumentation | Later | None = None,
     executed: Executed | None = None,
+    *,
+    seconds: float | None = None,
 ) -> int:
     """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
 
@@ -111,14 +114,19 @@ def run_program(
     Args:
         tools: to run it under; what they found is in them afterwards.
         executed: gets what the virtual devices have counted, of processes that end by themselves.
+        seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
 
     Raises:
-        DeviceError: the native library was not built.
+        DeviceError: the native library was not built, a limit is too low, or the program's ROCr does not know a device.
         LuthierError: the program cannot be started.
     """
     libraries = library_folder()
-    with _private_folder(libraries) as folder, _listening(folder) as listener, _signals() as forward_to:
-        driver = folder / "driver" if door.is_driver(os.environ, command[0]) else None
+    preflight.check(command, devices, os.environ, SOCKET)
+    with private_folder() as folder, _listening(folder) as listener, _signals() as forward_to:
+        # Lists in environment variables can hold the link, wherever Luthier is installed.
+        (folder / _LIBRARIES).symlink_to(libraries.absolute())
+        is_driver = door.is_driver(os.environ, command[0], libraries / LIBRARY)
+        driver = folder / "driver" if is_driver else None
         if driver is not None:
             topology.write(driver, devices)
         child = start(command, env=environment(os.environ, folder, tools=tools is not None, driver=driver))
@@ -126,9 +134,12 @@ def run_program(
         imported = threading.Event()
         arguments = listener, devices, tools, executed, imported
         threading.Thread(target=_serve, args=arguments, name="luthier-run", daemon=True).start()
-        code = child.wait()
+        code = wait(child, seconds)
         if tools is not None:  # who looks at them imports, too, and NumPy bears no two threads at that
             imported.wait()
+        if code is None:
+            print(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
+            return ENDED
         return code
 
 
@@ -156,18 +167,6 @@ def _signals() -> Iterator[Callable[[Callable[[int], object]], None]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _private_folder(libraries: Path) -> Iterator[Path]:
-    """A folder that only this user may enter, with a link to the libraries: its path is one that lists in environment
-    variables can hold, wherever Luthier is installed, and short enough for a socket."""
-    usual = tempfile.gettempdir()
-    plain = re.fullmatch(r"[\w/.+-]{1,60}", usual, re.ASCII)
-    with tempfile.TemporaryDirectory(prefix="luthier-run-", dir=usual if plain else "/tmp") as name:  # mode 0700
-        folder = Path(name)
-        (folder / _LIBRARIES).symlink_to(libraries.absolute())
-        yield folder
 
 
 @contextmanager

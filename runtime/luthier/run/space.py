@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from luthier.emulator.running.memory import host_bytes
 from luthier.errors import DeviceError
+from luthier.run.preflight import SHARED_BYTES
 
 BASE = 0x2000_0000_0000
 """Far from where programs, their libraries and their allocations lie, and from what sanitizers take."""
 CODE_SIZE = 1 << 32
-SIZE = 1 << 40
+SIZE = SHARED_BYTES
 """Bytes of addresses; memory is taken as it is used."""
 IMPORTS = BASE + SIZE
 """Behind it each process has pointers to its own C functions."""

@@ -36,7 +36,7 @@ def parse_devices(text: str) -> Sequence[VirtualGpu]:
     """The devices that ``--device`` names: ``emu:TARGET``, several separated by commas.
 
     Raises:
-        DeviceError: another kind of device, features, or a target that ROCr 5.2.3 does not know.
+        DeviceError: another kind of device, features, or a target that there is no virtual device of.
         TargetError: unknown target.
     """
     devices = []
@@ -47,9 +47,7 @@ def parse_devices(text: str) -> Sequence[VirtualGpu]:
         target = TargetId.parse(rest)
         if target.target.device_id is None:
             known = ", ".join(name for name, known in TARGETS.items() if known.device_id is not None)
-            raise DeviceError(
-                f"no virtual {target.target.name} under this ROCm, which would not know it; there are {known}"
-            )
+            raise DeviceError(f"there is no virtual {target.target.name}; there are {known}")
         if target.xnack or target.sramecc:
             raise DeviceError(f"virtual devices have neither XNACK nor SRAM ECC on: {target}")
         devices.append(VirtualGpu(TargetId(target.target)))

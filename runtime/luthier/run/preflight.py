@@ -1,0 +1,118 @@
+"""What a run cannot do on this machine, said by name before the program starts.
+
+Nothing heavy is imported here: the program starts before the service does.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from luthier.errors import DeviceError, LuthierError
+from luthier.run import door
+from luthier.run.virtual_gpus import VirtualGpu
+
+SHARED_BYTES = 1 << 40
+"""Bytes of addresses that the service shares with each process of the program."""
+_OTHER_BYTES = 8 << 30
+"""Bytes of addresses that the service has beside."""
+_DESCRIPTORS = 32
+"""Open files of the service: a small program under a tool needs 20, and each of its processes two more."""
+
+
+def check(command: Sequence[str], devices: Sequence[VirtualGpu], base: Mapping[str, str], socket: str) -> None:
+    """Look for what would make the run fail later, and less clearly.
+
+    Args:
+        command: the program and its arguments.
+        base: its environment.
+        socket: the environment variable that names the service.
+
+    Raises:
+        DeviceError: a limit is too low, or ROCr does not know a device.
+        LuthierError: the program is one that no library can stand before, or the run is inside of another one.
+    """
+    if os.path.exists(base.get(socket, "")):
+        raise LuthierError(
+            "this is inside of another `luthier run`, whose devices and tools the program has already: give the outer"
+            " one all tools (-t several times), or start this one outside of it"
+        )
+    check_limits()
+    path = shutil.which(command[0], path=base.get("PATH"))
+    if path is not None:
+        check_rights(Path(path))
+    check_targets(command[0], devices, base)
+
+
+def check_limits() -> None:
+    """Look at the limits of this process, which the program inherits.
+
+    Raises:
+        DeviceError: one is too low.
+    """
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = SHARED_BYTES + _OTHER_BYTES
+    if addresses != resource.RLIM_INFINITY and addresses < needed:
+        raise DeviceError(
+            f"the limit of addresses (ulimit -v) is {addresses >> 10} KiB, and virtual devices share {needed >> 10} KiB"
+            " of addresses with a program, most of them without memory: `ulimit -v unlimited`; memory itself can be"
+            " limited by a control group (systemd-run -p MemoryMax=…)"
+        )
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < _DESCRIPTORS:
+        raise DeviceError(
+            f"the limit of open files (ulimit -n) is {files}, and a run needs {_DESCRIPTORS} or more: `ulimit -n 1024`"
+        )
+
+
+def check_rights(program: Path) -> None:
+    """Look whether a program gets rights of its own when it starts.
+
+    The dynamic loader lets nobody choose libraries for such a program (ld.so(8), "Secure-execution mode").
+
+    Raises:
+        LuthierError: it does.
+    """
+    with suppress(OSError):
+        status = program.stat()
+        is_nosuid = bool(os.statvfs(program).f_flag & os.ST_NOSUID)
+        user = status.st_mode & stat.S_ISUID and status.st_uid != os.getuid()
+        group = status.st_mode & stat.S_ISGID and status.st_mode & stat.S_IXGRP and status.st_gid != os.getgid()
+        capabilities = os.getuid() != 0 and "security.capability" in os.listxattr(program)
+        kind = "setuid" if user else "setgid" if group else "file capabilities" if capabilities else None
+        if kind is not None and not is_nosuid:
+            raise LuthierError(
+                f"{program} runs with rights of its own ({kind}), and the system lets nobody choose the libraries of"
+                " such a program: run a copy without them, or `luthier run` as the user whose rights it is to have",
+                object=str(program),
+            )
+
+
+def check_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[str, str]) -> None:
+    """Look whether the ROCr that the program would load knows the devices: their names are in its table.
+
+    Where the environment chooses the door, the program is taken to have a ROCr that cannot be found.
+
+    Raises:
+        DeviceError: it does not know one.
+    """
+    runtime = None if door.DOOR in base else door.find_runtime(base, program)
+    names = {device.target.target.name for device in devices}
+    if runtime is None or not names:
+        return
+    with open(runtime, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+            unknown = sorted(name for name in names if contents.find(name.encode()) < 0)
+    if unknown:
+        raise DeviceError(
+            f"no virtual {' or '.join(unknown)} under this ROCm: {runtime} does not know it. Is there another ROCr for"
+            f" the program, which is not found from here, {door.DOOR}=kfd says so"
+        )

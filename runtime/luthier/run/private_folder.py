@@ -1,0 +1,56 @@
+"""The folder of a run, and those that killed runs have left.
+
+A run holds a lock on a file in its folder until it ends, however it ends: where the lock is free, the folder is
+nobody's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "luthier-run-"
+_LOCK = "lock"
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder that only this user may enter (mode 0700), gone at the end. Its path is one that lists in environment
+    variables can hold, and short enough for a socket. Before it is made, left ones are removed."""
+    usual = tempfile.gettempdir()
+    parent = usual if re.fullmatch(r"[\w/.+-]{1,60}", usual, re.ASCII) else "/tmp"
+    remove_left(Path(parent))
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name:
+        folder = Path(name)
+        with open(folder / f"{_LOCK}.new", "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.rename(lock.name, folder / _LOCK)  # nobody finds it unlocked
+            yield folder
+
+
+def remove_left(parent: Path) -> list[Path]:
+    """Remove the folders in `parent` that runs of this user have left which were killed; which these were.
+
+    A folder without a lock stays: it is being made, or not Luthier's.
+    """
+    removed = []
+    for folder in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                continue
+            descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+                removed.append(folder)
+            finally:
+                os.close(descriptor)
+    return removed

@@ -1,0 +1,187 @@
+"""What a run says before it starts, what it leaves, and when it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from luthier import processes
+from luthier.run import private_folder
+
+from .conftest import MAIN, Outcome
+
+Run = Callable[..., Outcome]
+RUN = [sys.executable, "-c", MAIN, "run"]
+
+
+def run(*arguments: str, prefix: str = "", env: dict[str, str] | None = None) -> Outcome:
+    """``luthier run`` with arguments, after shell commands that set limits."""
+    command = ["sh", "-c", f'{prefix}\nexec "$@"', "sh", *RUN, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"), [("ulimit -v 8000000", "limit of addresses (ulimit -v)"), ("ulimit -n 24", "(ulimit -n) is 24")]
+)
+def test_a_limit_is_said_first(limit: str, says: str) -> None:
+    outcome = run("--", "echo", "started", prefix=limit)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert says in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_limits_that_suffice() -> None:
+    outcome = run("--", "echo", "started", prefix="ulimit -n 32; ulimit -v 1200000000")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
+
+
+def test_a_run_inside_of_another() -> None:
+    outcome = run("--", *RUN, "--", "echo", "started")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "inside of another `luthier run`" in outcome.err
+
+
+def test_what_is_left_of_another_run_is_no_run(tmp_path: Path) -> None:
+    outcome = run("--", "echo", "started", env={"LUTHIER_RUN_SOCKET": str(tmp_path / "gone")})
+    assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize(("mode", "kind"), [(0o4755, "setuid"), (0o2755, "setgid"), (0o755, None)])
+def test_a_program_with_rights_of_its_own(tmp_path: Path, mode: int, kind: str | None) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(Path("/bin/echo").read_bytes())
+    os.chown(program, 65534, 65534)
+    program.chmod(mode)
+    outcome = run("--", str(program), "started")
+    if kind is None:
+        assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
+    else:
+        assert (outcome.code, outcome.out) == (1, "")
+        assert f"rights of its own ({kind})" in outcome.err
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
+def test_a_device_that_rocr_does_not_know(tmp_path: Path, target: str) -> None:
+    runtime = tmp_path / "libhsa-runtime64.so.1"
+    runtime.write_bytes(b"\x7fELF gfx90a gfx1030")
+    base = {"LD_LIBRARY_PATH": str(tmp_path)}
+    outcome = run(f"--device=emu:gfx90a,emu:{target}", "--", "echo", "started", env=base)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"no virtual {target} under this ROCm: {runtime} does not know it" in outcome.err
+    runtime.write_bytes(b"\x7fELF gfx90a " + target.encode())
+    outcome = run(f"--device=emu:gfx90a,emu:{target}", "--", "echo", "started", env=base)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
+
+
+# What is left ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], Path]]]:
+    """``started()``: a run that goes on, and its folder in `tmp_path`."""
+    runs: list[subprocess.Popen[bytes]] = []
+
+    def start() -> tuple[subprocess.Popen[bytes], Path]:
+        before = set(tmp_path.glob("luthier-run-*/service"))
+        runs.append(subprocess.Popen([*RUN, "--", "sleep", "100"], env={**os.environ, "TMPDIR": str(tmp_path)}))
+        while not (new := set(tmp_path.glob("luthier-run-*/service")) - before) or not children(runs[-1].pid):
+            assert runs[-1].poll() is None
+            time.sleep(0.02)
+        return runs[-1], new.pop().parent
+
+    try:
+        yield start
+    finally:
+        for process in runs:
+            for pid in (*children(process.pid), *orphans, process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            process.wait()
+        orphans.clear()
+
+
+children = processes.descendants
+orphans: list[int] = []
+"""Programs whose run was killed."""
+
+
+def test_folders_of_killed_runs(tmp_path: Path, started: Callable[[], tuple[subprocess.Popen[bytes], Path]]) -> None:
+    """The next run removes what a killed one has left, and nothing else."""
+    _, living = started()
+    killed, left = started()
+    orphans.extend(children(killed.pid))
+    file, unlocked, precious = tmp_path / "luthier-run-file", tmp_path / "luthier-run-unlocked", tmp_path / "precious"
+    file.write_text("")
+    unlocked.mkdir()
+    precious.mkdir()
+    (precious / "lock").write_text("")
+    (tmp_path / "luthier-run-link").symlink_to(precious)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert (left / "service").exists()
+    assert run("--", "true", env={"TMPDIR": str(tmp_path)}).code == 0
+    assert not left.exists()
+    kept = [living / "service", file, unlocked, precious / "lock", tmp_path / "luthier-run-link"]
+    assert all(path.exists() for path in kept)
+
+
+def test_a_folder_is_locked_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_folder.tempfile, "tempdir", str(tmp_path))
+    with private_folder.private_folder() as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert private_folder.remove_left(tmp_path) == []
+        with open(folder / "lock", "rb") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+STUBBORN = "trap '' TERM; sleep 60 & echo started; wait; sleep 60"
+
+
+@pytest.mark.parametrize("script", ["sleep 60 & echo started; sleep 60", STUBBORN])
+def test_a_program_is_ended(script: str) -> None:
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [*RUN, "--time-limit", "2", "--", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    started: list[int] = []
+    while not started:
+        assert process.poll() is None
+        time.sleep(0.05)
+        started = [pid for pid in processes.descendants(process.pid) if "sleep" in command_of(pid)]
+    out, err = process.communicate(timeout=60)  # nobody has the pipe open any more
+    assert (process.returncode, out) == (124, "started\n")
+    assert err.rstrip().endswith("luthier run: the program was ended after 2 seconds (--time-limit)")
+    assert time.monotonic() - start < 2 + processes.GRACE + 20
+    assert not any("sleep" in command_of(pid) for pid in started)
+
+
+def command_of(pid: int) -> str:
+    """Command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_a_program_that_ends_in_time() -> None:
+    assert run("--time-limit", "60", "--", "sh", "-c", "exit 3").code == 3
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
+def test_no_time_limit(value: str) -> None:
+    outcome = run(f"--time-limit={value}", "--", "true")
+    assert outcome.code == 2
+    assert "no number of seconds above 0" in outcome.err
