@@ -1,5 +1,7 @@
-"""Today's ROCm: HIP and ROCr 6.4 from Debian's own packages, in a root that ``scripts/rocm-stack`` makes. In `make test-all`
-only: the root has 2 GB."""
+"""Today's ROCm: HIP and ROCr 6.4 from Debian's own packages, in a root of 2 GB that ``scripts/rocm-stack`` makes.
+
+In `make test-all` only.
+"""
 
 from __future__ import annotations
 
