@@ -22,6 +22,7 @@ from luthier.objects.metadata import (
     SAME_IN_BOTH,
     KernelArgument,
     Metadata,
+    are_sizes,
     check_shapes,
     decode_kernels,
     decode_metadata,
@@ -141,8 +142,8 @@ class Kernel:
     def required_workgroup(self) -> tuple[int, int, int] | None:
         """Work-items of every work-group in x, y and z; None where metadata do not say, or name such as there cannot
         be."""
-        sizes = self.metadata.get(".reqd_workgroup_size")
-        if sizes is None or not 1 <= math.prod(sizes) <= LARGEST_WORKGROUP:
+        sizes: list[int] = self.metadata.get(".reqd_workgroup_size", [])
+        if not are_sizes(sizes) or not 1 <= math.prod(sizes) <= LARGEST_WORKGROUP:
             return None
         x, y, z = sizes
         return x, y, z

@@ -49,6 +49,6 @@ def _found(kernel: Kernel) -> Iterator[Disagreement]:
         yield Disagreement(".uses_dynamic_stack", row[".uses_dynamic_stack"], kernel.uses_dynamic_stack)
     if kernel.max_flat_workgroup_size not in (0, kernel.largest_workgroup):
         yield Disagreement(".max_flat_workgroup_size", kernel.max_flat_workgroup_size, kernel.largest_workgroup)
-    required = math.prod(row.get(".reqd_workgroup_size") or ())
-    if ".reqd_workgroup_size" in row and not 1 <= required <= LARGEST_WORKGROUP:
+    required = math.prod(row.get(".reqd_workgroup_size") or (1,))
+    if not 1 <= required <= LARGEST_WORKGROUP:
         yield Disagreement(".reqd_workgroup_size", required, kernel.largest_workgroup)

@@ -179,6 +179,13 @@ def entry(table: Metadata, key: str, kind: type[_T], default: _T, *, object: str
     return value
 
 
+def are_sizes(value: object) -> bool:
+    """Whether an entry is a list of three sizes."""
+    return (
+        isinstance(value, list) and len(value) == 3 and all(type(size) is int and 0 <= size < 1 << 32 for size in value)
+    )
+
+
 def check_shapes(row: Metadata, *, object: str, kernel: str) -> None:
     """See that the entries of a kernel that are no numbers have the form that they should.
 
@@ -186,9 +193,7 @@ def check_shapes(row: Metadata, *, object: str, kernel: str) -> None:
         ObjectError: one has not.
     """
     sizes = row.get(".reqd_workgroup_size")
-    if sizes is not None and not (
-        isinstance(sizes, list) and len(sizes) == 3 and all(type(size) is int and 0 <= size < 1 << 32 for size in sizes)
-    ):
+    if sizes is not None and not are_sizes(sizes):
         raise ObjectError(
             "metadata entry .reqd_workgroup_size is not a valid list of three sizes", object=object, kernel=kernel
         )

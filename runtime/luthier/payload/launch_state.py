@@ -47,18 +47,22 @@ each. ``implicit_offset`` is the bytes from the kernel's arguments to its hidden
 object V5 says; ``implicit_offset_v4`` if as before.
 """
 
+_SERVICES_V5 = (
+    "printf_buffer",
+    "hostcall_buffer",
+    "multigrid_sync_arg",
+    "heap_v1",
+    "default_queue",
+    "completion_action",
+)
+"""Hidden arguments one behind the other."""
 HIDDEN_V5: Mapping[str, tuple[int, int]] = {
     **{f"hidden_block_count_{axis}": (4 * number, 4) for number, axis in enumerate("xyz")},
     **{f"hidden_group_size_{axis}": (12 + 2 * number, 2) for number, axis in enumerate("xyz")},
     **{f"hidden_remainder_{axis}": (18 + 2 * number, 2) for number, axis in enumerate("xyz")},
     **{f"hidden_global_offset_{axis}": (40 + 8 * number, 8) for number, axis in enumerate("xyz")},
     "hidden_grid_dims": (64, 2),
-    "hidden_printf_buffer": (72, 8),
-    "hidden_hostcall_buffer": (80, 8),
-    "hidden_multigrid_sync_arg": (88, 8),
-    "hidden_heap_v1": (96, 8),
-    "hidden_default_queue": (104, 8),
-    "hidden_completion_action": (112, 8),
+    **{f"hidden_{name}": (72 + 8 * number, 8) for number, name in enumerate(_SERVICES_V5)},
     "hidden_dynamic_lds_size": (120, 4),
     "hidden_private_base": (192, 4),
     "hidden_shared_base": (196, 4),
