@@ -133,7 +133,7 @@ def _check_without_tools(args: argparse.Namespace) -> None:
             raise LuthierError(f"--{name.replace('_', '-')} is about what tools instrument: give a tool with -t")
 
 
-_OF_TOOLS = {
+_OF_TOOLS: dict[str, object] = {
     "kernel": [],
     "launches": None,
     "unique_grid": False,
