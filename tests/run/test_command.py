@@ -36,7 +36,8 @@ def test_a_signal_is_passed_on(luthier_run: Run) -> None:
     [
         ("emu:gfx90a", ["/no/such/program"], "cannot run /no/such/program"),
         ("emu:gfx90a", [], "no program given"),
-        ("emu:gfx942", ["true"], "there are gfx906, gfx908, gfx90a, gfx1030"),
+        ("emu:gfx942", ["true"], "no virtual gfx942 under this ROCm"),
+        ("emu:gfx1250", ["true"], "there is no virtual gfx1250; there are gfx906, gfx908, gfx90a, gfx942"),
         ("emu:gfx7", ["true"], "unknown target"),
         ("hip:0", ["true"], "no device 'hip:0'"),
         ("emu:gfx90a:xnack+", ["true"], "XNACK"),

@@ -55,7 +55,9 @@ def run(*arguments: str | Path) -> Outcome:
     """``luthier run`` in the root."""
     argv = [*STACK, LUTHIER, "run", *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    # Debian's ROCr is built with checks that warn of what HIP does with signals.
+    err = [line for line in done.stderr.splitlines() if not line.startswith("Warning: ")]
+    return Outcome(done.returncode, done.stdout, "\n".join(err))
 
 
 @pytest.mark.parametrize("target", EMULATED)

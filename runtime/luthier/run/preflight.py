@@ -113,6 +113,6 @@ def check_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[str
             unknown = sorted(name for name in names if contents.find(name.encode()) < 0)
     if unknown:
         raise DeviceError(
-            f"no virtual {' or '.join(unknown)} under this ROCm: {runtime} does not know it. Is there another ROCr for"
-            f" the program, which is not found from here, {door.DOOR}=kfd says so"
+            f"no virtual {' or '.join(unknown)} under this ROCm: {runtime} does not know it; for a program that"
+            f" brings a ROCr of its own, which is not found from here, set {door.DOOR}=kfd"
         )
