@@ -1,113 +1,102 @@
-"""Functions with several callers: what one of them leaves in SGPRs is no hazard of another one.
-
-The oracle is the same program without calls: each call is the function's code, with instructions in the place of call
-and return that write and read the same registers.
-"""
+"""Functions with several callers: what one of them leaves is no hazard of another one (`called_programs`)."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
-from luthier.lifting import lift
+from called_programs import Draw, Program, is_a_way
 from luthier.lifting.hazards import check_hazards
-from wait_kernels import kernel
 
-Line = tuple[str, str]
-"""An instruction, and what it is known by; labels are known by nothing."""
-
-WAITS = ("depctr_sa_sdst(0)", "depctr_va_sdst(0)", "depctr_va_vcc(0)")
-LINKS = {"f": "s[30:31]", "g": "s[32:33]"}
+WAITS = ("s_wait_alu depctr_sa_sdst(0)", "s_wait_alu depctr_va_sdst(0)", "s_wait_alu depctr_va_vcc(0)")
 
 
-def straight(chosen: random.Random, name: str, count: int, nops: int) -> list[Line]:
-    """Instructions that read, overwrite, read again, and sometimes wait."""
+def scalars() -> Draw:
+    """Instructions that read SGPRs, overwrite, read again, and sometimes wait."""
     some = [f"s{number}" for number in range(2, 10)] + ["vcc_lo", "vcc_hi"]
 
-    def one() -> list[str]:
+    def draw(chosen: random.Random) -> list[str]:
         a, b, c = chosen.choices(some, k=3)
-        kinds: list[Callable[[], list[str]]] = [
-            lambda: [f"v_mov_b32 v3, {a}"],
-            lambda: [f"v_mov_b32 v4, {b}"],
-            lambda: [f"s_mov_b32 {a}, {b}"],
-            lambda: [f"s_mov_b32 {c}, 1"],
-            lambda: [f"v_readfirstlane_b32 {a}, v1"],
-            lambda: [f"s_cmp_eq_u32 {b}, 0"],
+        plain = [
+            f"v_mov_b32 v3, {a}",
+            f"v_mov_b32 v4, {b}",
+            f"s_mov_b32 {a}, {b}",
+            f"s_mov_b32 {c}, 1",
+            f"v_readfirstlane_b32 {a}, v1",
+            f"s_cmp_eq_u32 {b}, 0",
         ]
-        rare: list[Callable[[], list[str]]] = [
-            lambda: [f"s_wait_alu {chosen.choice(WAITS)}"],
-            lambda: ["ds_nop"] * nops,
-            lambda: ["s_load_b32 s12, s[0:1], 0x0"],
-        ]
-        return chosen.choice(rare if chosen.random() < 0.12 else kinds)()
+        if chosen.random() > 0.12:
+            return [chosen.choice(plain)]
+        return chosen.choice([[chosen.choice(WAITS)], ["ds_nop"] * 4, ["s_load_b32 s12, s[0:1], 0x0"]])
 
-    lines = [line for _ in range(count) for line in one()]
-    return [(line, f"{name}{number}") for number, line in enumerate(lines)]
+    return draw
 
 
-class Program:
-    """A kernel that calls a function from several places, which calls another one."""
+def near(*lines: str) -> Draw:
+    """Instructions that must be so far apart, and wait states; ``{a}`` and ``{b}`` are numbers of registers."""
 
-    def __init__(self, seed: int, nops: int) -> None:
-        chosen = random.Random(seed)
-        self._copies = 0
-        self._bodies = {name: [straight(chosen, f"{name}{part}-", 7, nops) for part in range(3)] for name in "fg"}
-        self._parts = [straight(chosen, f"k{part}-", 6, nops) for part in range(7)]
+    def draw(chosen: random.Random) -> list[str]:
+        if chosen.random() < 0.1:
+            return [f"s_nop {chosen.randrange(3)}"]
+        a, b = (2 * chosen.randrange(4, 6) for _ in range(2))
+        return [chosen.choice(lines).format(a=a, b=b)]
 
-    def text(self, *, inline: bool) -> tuple[str, list[str]]:
-        """The kernel, and what its instructions are known by."""
-        lines: list[Line] = []
-        for number, part in enumerate(self._parts):
-            lines += part
-            if number + 1 < len(self._parts):
-                lines += self._call("g" if number == 3 else "f", f"call{number}", inline=inline)
-        lines += [("s_endpgm", "end")]
-        if not inline:
-            for name in "fg":
-                lines += [(f"{'=functions= ' if name == 'f' else ''}{name}:", "")]
-                lines += [*self._body(name, inline=False), (f"s_setpc_b64 {LINKS[name]}", f"{name}-return")]
-        return "; ".join(line for line, _ in lines), [known for _, known in lines if known]
-
-    def _body(self, name: str, *, inline: bool) -> list[Line]:
-        first, skipped, last = self._bodies[name]
-        self._copies += 1
-        label = f"over{self._copies}"
-        nested = self._call("g", "f-call", inline=inline) if name == "f" else []
-        branch = (f"s_cbranch_scc1 {label}", f"{name}-branch")
-        return [*first, branch, *skipped, *nested, (f"{label}:", ""), *last]
-
-    def _call(self, name: str, known: str, *, inline: bool) -> list[Line]:
-        link = LINKS[name]
-        if not inline:
-            return [(f"s_call_b64 {link}, {name}", known)]
-        returns = f"s_cmp_eq_u64 {link}, 0", f"{name}-return"
-        return [(f"s_mov_b64 {link}, 0", known), *self._body(name, inline=True), returns]
+    return draw
 
 
-def found(target: str, program: Program, *, inline: bool) -> set[tuple[str, str]]:
-    """Instructions with hazards of SGPRs that were read, and which."""
-    text, known = program.text(inline=inline)
-    lifted = lift(kernel(target, text), "k")
-    addresses = [at for at, block in zip(lifted.columns.address, lifted.block_of, strict=True) if block >= 0]
-    name_of = dict(zip(addresses, known, strict=True))
-    return {
-        (name_of[place.address], hazard)
-        for place, hazard in check_hazards(lifted, unneeded=False, searches=0).consumers
-        if hazard.startswith("VALU read an SGPR")
-    }
+SCALAR_LANES = (
+    "v_readfirstlane_b32 s{a}, v1",
+    "v_readlane_b32 s{a}, v2, s{b}",
+    "v_cmp_eq_u32_e64 s[{a}:{a}+1], v1, v2",
+    "global_load_dword v3, v4, s[{a}:{a}+1]",
+)
+MATRIX = (
+    "v_mfma_f32_4x4x4f16 v[{a}:{a}+3], v[2:3], v[4:5], v[{a}:{a}+3]",
+    "v_mfma_f32_16x16x16f16 v[{a}:{a}+3], v[2:3], v[4:5], v[{a}:{a}+3]",
+    "v_mov_b32 v{b}, v1",
+    "v_add_u32 v5, v{a}, v{b}",
+)
+CASES = {
+    "SGPRs for good": (
+        "gfx1201",
+        scalars(),
+        (7, 6),
+    ),
+    "SGPRs of gfx90a": ("gfx90a", near(*SCALAR_LANES), (1, 2)),
+    "matrices of gfx90a": ("gfx90a", near(*MATRIX), (1, 2)),
+    "matrices of gfx942": ("gfx942", near(*MATRIX[:1], *MATRIX[2:], *SCALAR_LANES), (1, 2)),
+    "transcendental": (
+        "gfx1100",
+        near("v_exp_f32 v{a}, v1", "v_add_f32 v5, v{a}, v{b}", "v_mov_b32 v6, v7", "v_cmpx_eq_u32 v1, v2"),
+        (1, 2),
+    ),
+}
 
 
-@pytest.mark.parametrize(("target", "nops"), [("gfx1201", 4)])
-def test_calls_are_as_if_inlined(target: str, nops: int) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_calls_are_as_if_inlined(case: str) -> None:
+    target, draw, (body, between) = CASES[case]
     hazards, in_callers, in_functions = 0, 0, 0
-    for seed in range(12):
-        program = Program(seed, nops)
-        inlined = found(target, program, inline=True)
-        assert found(target, program, inline=False) == inlined, seed
-        hazards += len(inlined)
-        in_callers += sum(name.startswith("k") for name, _ in inlined)
-        in_functions += sum(name.startswith(("f", "g")) for name, _ in inlined)
+    for seed in range(8):
+        program = Program(seed, draw, body, between)
+        found = []
+        for inline in (True, False):
+            lifted, known = program.lifted(target, inline=inline)
+            report = check_hazards(lifted, unneeded=False, searches=1 << 20)
+            assert not report.more
+            assert all(is_a_way(lifted, finding.path) for finding in report.findings)
+            rows = {(known[place.address], hazard) for place, hazard in report.consumers}
+            pairs = {
+                (known[one.consumer.address], one.producer and known[one.producer.address], one.hazard)
+                for one in report.findings
+            }
+            assert rows == {(consumer, hazard) for consumer, _, hazard in pairs}
+            # Calls, and what stands for them, are different instructions.
+            found.append({pair for pair in pairs if pair[0][:2] != "ca" and not pair[0].endswith(("call", "return"))})
+        assert found[0] == found[1], seed
+        hazards += len(found[0])
+        in_callers += sum(name.startswith("k") for name, *_ in found[0])
+        in_functions += sum(name.startswith(("f", "g")) for name, *_ in found[0])
     assert hazards > 40
     assert in_callers > 10
     assert in_functions > 10

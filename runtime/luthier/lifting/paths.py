@@ -1,15 +1,18 @@
 """What checks of all paths share: states at the beginnings of all blocks, through calls and returns.
 
-A check has states that it can merge, and says what a block makes of one. Each function is followed once for every key
-that it is entered with, so that what holds at one call need not come back from another.
+A check has states that it can merge, and says what a block makes of one. What a state holds, it must hold apart: what
+becomes of one of its facts depends on no other one. So a function is followed once for all that holds at any of its
+calls, which tells what holds in it; once for what it makes itself; and once for each *part* of the states at its calls,
+which tells each caller what has become of its own facts, so that what holds at one call does not come back from another
+(M. Sharir, A. Pnueli, "Two approaches to interprocedural data flow analysis", 1981: the functional approach).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from luthier.lifting.model import CallSite, LiftedKernel
 from luthier.objects.source import in_source
@@ -17,8 +20,6 @@ from luthier.objects.source import in_source
 if TYPE_CHECKING:
     from luthier.objects import SourceLocation
 
-MOST_CONTEXTS = 64
-"""Keys for which a function is followed apart; further ones are joined."""
 WIDEN_AFTER = 4
 """Visits of a block after which what grows is taken to be as large as can be."""
 
@@ -78,9 +79,10 @@ def successors(lifted: LiftedKernel) -> list[list[int]]:
 
 
 S = TypeVar("S")
+P = TypeVar("P", bound=Hashable)
 
 
-class Follower(Protocol[S]):
+class Follower(Protocol[S, P]):
     """What a check does with its states."""
 
     @property
@@ -91,13 +93,36 @@ class Follower(Protocol[S]):
         """Behind code that is not known."""
 
     def behind(self, block: int, state: S) -> S:
-        """Behind a block that is entered in a state."""
+        """Behind a block that is entered in a state, which may really hold there."""
 
-    def enter(self, block: int, state: S) -> tuple[S, Hashable]:
-        """The state in which a function that begins with a block is followed, and its key; None is the key for all."""
+    def through(self, block: int, state: S, *, only: bool) -> S:
+        """The same of a state that need not: a part of others, or what a function makes itself.
 
-    def leave(self, block: int, called: S, state: S) -> S:
-        """Behind a call of that function, of the states at the call and behind the function's returns."""
+        Args:
+            only: what is in `state` alone, without what the block makes.
+        """
+
+    def called(self, block: int, state: S) -> None:
+        """A function that begins with a block is called in a state."""
+
+    def enter(self, block: int, state: S) -> S:
+        """The state in which that function is followed."""
+
+    def without_facts(self, state: S) -> S:
+        """What is left of a state without all that has parts."""
+
+    def parts(self, state: S) -> Iterable[P]:
+        """The parts that a state has anything of: none if there is nothing in it that a function could change."""
+
+    def whole(self, part: P) -> S:
+        """All that may be of a part."""
+
+    def back(self, state: S, part: P, behind: S) -> S:
+        """What has become of what a state has of a part.
+
+        Args:
+            behind: what has become of all that may be of it.
+        """
 
     def merge(self, first: S, second: S) -> S:
         """What holds on either way: `first` itself if `second` adds nothing."""
@@ -106,35 +131,40 @@ class Follower(Protocol[S]):
         """For a block that is visited often."""
 
 
+_Kind = Literal["all calls", "own", "part"]
+
+
 @dataclass(eq=False)
-class _Context(Generic[S]):
-    """A function with one of the keys that it is entered with."""
+class _Context(Generic[S, P]):
+    """A function, and what it is followed for."""
 
     number: int
-    entry_block: int
+    function: int
+    kind: _Kind
+    part: P | None = None
+    """Of kind "part"."""
     exit: S | None = None
-    """Behind its returns; None: none is known yet."""
-    returns: dict[tuple[_Context[S], int, int | None], S] = field(default_factory=dict)
-    """Calls, and the state at each: the caller, the block that calls, and the one that control comes back to, or None
-    behind a tail call."""
+    """Behind its returns; None: nothing is known to come there yet."""
+    returns: dict[tuple[_Context[S, P], int, int | None], S] = field(default_factory=dict)
+    """Calls that want to know what comes back, and the state at each: the caller, the block that calls, and the one
+    that control comes back to, or None behind a tail call."""
 
 
-class Paths(Generic[S]):
+class Paths(Generic[S, P]):
     """The states of one kernel."""
 
-    def __init__(self, lifted: LiftedKernel, follower: Follower[S]) -> None:
+    def __init__(self, lifted: LiftedKernel, follower: Follower[S, P]) -> None:
         self._lifted = lifted
         self._follower = follower
         self._calls: dict[int, CallSite] = {call.index: call for one in lifted.functions for call in one.calls}
-        self._contexts: list[_Context[S]] = []
-        self._by_key: dict[tuple[int, Hashable], _Context[S]] = {}
-        self._of_function: dict[int, int] = {}
-        self.entry: dict[tuple[int, int], S] = {}
+        self._contexts: list[_Context[S, P]] = []
+        self._by_key: dict[tuple[int, _Kind, P | None], _Context[S, P]] = {}
+        self._entry: dict[tuple[int, int], S] = {}
         """(context, block) -> the state before it."""
         self._visits: dict[tuple[int, int], int] = {}
         self._heap: list[tuple[int, int]] = []
         self._waiting: set[tuple[int, int]] = set()
-        kernel = self._context(0, None)
+        kernel = self._context(0, "all calls")
         for address in lifted.hardware_entries:
             index = lifted.index_at(address)
             if index is not None:
@@ -145,70 +175,107 @@ class Paths(Generic[S]):
             self._visit(*place)
 
     def states(self) -> Iterator[tuple[int, S]]:
-        """Blocks that are reached, with a state before each; several of a block in several contexts."""
-        for (_, block), state in self.entry.items():
-            yield block, state
+        """Blocks that are reached, with what may hold before each, after all calls of its function. A block that is of
+        several functions comes several times."""
+        for (number, block), state in self._entry.items():
+            if self._contexts[number].kind == "all calls":
+                yield block, state
 
-    def _context(self, function: int, key: Hashable) -> _Context[S]:
-        found = self._by_key.get((function, key))
+    def _context(self, function: int, kind: _Kind, part: P | None = None) -> _Context[S, P]:
+        found = self._by_key.get((function, kind, part))
         if found is None:
-            if self._of_function.get(function, 0) >= MOST_CONTEXTS and key is not None:
-                return self._context(function, None)
-            entry = self._lifted.functions[function].entry_block
-            found = self._by_key[function, key] = _Context(len(self._contexts), entry)
+            found = self._by_key[function, kind, part] = _Context(len(self._contexts), function, kind, part)
             self._contexts.append(found)
-            self._of_function[function] = self._of_function.get(function, 0) + 1
         return found
 
-    def _reach(self, context: _Context[S], block: int, state: S) -> None:
+    def _reach(self, context: _Context[S, P], block: int, state: S) -> None:
         place = context.number, block
-        known = self.entry.get(place)
+        known = self._entry.get(place)
         if known is not None:
             joined = self._follower.merge(known, state)
             if joined is known:
                 return
             visits = self._visits[place] = self._visits.get(place, 0) + 1
             state = self._follower.widen(known, joined) if visits > WIDEN_AFTER else joined
-        self.entry[place] = state
+        self._entry[place] = state
         if place not in self._waiting:
             self._waiting.add(place)
             heapq.heappush(self._heap, place)
 
     def _visit(self, number: int, index: int) -> None:
         context, block = self._contexts[number], self._lifted.blocks[index]
-        state = self._follower.behind(index, self.entry[number, index])
+        state = self._entry[number, index]
+        if context.kind == "all calls":
+            state = self._follower.behind(index, state)
+        else:
+            only = context.kind == "part"
+            state = self._follower.through(index, state, only=only)
+            if only and next(iter(self._follower.parts(state)), None) is None:
+                return  # all of it has been dealt with
         call = self._calls.get(block.last)
         if call is not None:
             self._call(context, call, state)
-            return
-        if block.exit == "return":
+        elif block.exit == "return":
             self._leave(context, state)
-            return
-        for edge in block.successors:
-            self._reach(context, edge.to, state)
+        else:
+            for edge in block.successors:
+                self._reach(context, edge.to, state)
 
-    def _call(self, context: _Context[S], call: CallSite, state: S) -> None:
+    def _call(self, context: _Context[S, P], call: CallSite, state: S) -> None:
+        follower, block = self._follower, self._lifted.block_of[call.index]
         back = None if call.kind == "tail" else call.return_block
-        if not call.known:
-            self._come_back(context, back, self._follower.unknown())
+        if not call.known and context.kind != "part":
+            self._come_back(context, back, follower.unknown())
         for function in call.callees:
             entry = self._lifted.functions[function].entry_block
-            ready, key = self._follower.enter(entry, state)
-            callee = self._context(function, key)
-            callee.returns[context, self._lifted.block_of[call.index], back] = state
-            if callee.exit is not None:
-                self._come_back(context, back, self._follower.leave(entry, state, callee.exit))
-            self._reach(callee, entry, ready)
+            ready = follower.enter(entry, state)
+            parts = list(follower.parts(ready))
+            if context.kind == "all calls":
+                follower.called(entry, state)
+                self._reach(self._context(function, "all calls"), entry, ready)
+            if context.kind != "part":
+                own = self._own(function, apart=bool(parts))
+                self._returns_to(own, (context, block, back), ready)
+                if own.kind == "own":
+                    self._reach(own, entry, follower.without_facts(ready))
+            for part in parts:
+                callee = self._context(function, "part", part)
+                self._returns_to(callee, (context, block, back), ready)
+                self._reach(callee, entry, follower.whole(part))
 
-    def _leave(self, context: _Context[S], state: S) -> None:
+    def _own(self, function: int, *, apart: bool) -> _Context[S, P]:
+        """What tells what a function makes itself: as long as it is entered with no facts, that for all calls."""
+        own = self._by_key.get((function, "own", None))
+        joined = self._context(function, "all calls")
+        if own is None:
+            if not apart:
+                return joined
+            own = self._context(function, "own")
+            entry = self._lifted.functions[function].entry_block
+            for caller, state in joined.returns.items():
+                self._returns_to(own, caller, state)
+                self._reach(own, entry, self._follower.without_facts(state))
+            joined.returns.clear()
+        return own
+
+    def _returns_to(self, callee: _Context[S, P], caller: tuple[_Context[S, P], int, int | None], state: S) -> None:
+        callee.returns[caller] = state
+        if callee.exit is not None:
+            self._come_back(caller[0], caller[2], self._brought(callee, state, callee.exit))
+
+    def _brought(self, callee: _Context[S, P], called: S, behind: S) -> S:
+        """What a call in a state gets of what is behind a function's returns."""
+        return behind if callee.part is None else self._follower.back(called, callee.part, behind)
+
+    def _leave(self, context: _Context[S, P], state: S) -> None:
         joined = state if context.exit is None else self._follower.merge(context.exit, state)
         if joined is context.exit:
             return
         context.exit = joined
         for (caller, _, block), called in list(context.returns.items()):
-            self._come_back(caller, block, self._follower.leave(context.entry_block, called, joined))
+            self._come_back(caller, block, self._brought(context, called, joined))
 
-    def _come_back(self, context: _Context[S], block: int | None, state: S) -> None:
+    def _come_back(self, context: _Context[S, P], block: int | None, state: S) -> None:
         if block is None:
             self._leave(context, state)
         else:

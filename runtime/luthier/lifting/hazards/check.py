@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from luthier.isa.hazard_model import Ticks
 from luthier.isa.registers import UnitSet
@@ -15,7 +13,8 @@ from luthier.lifting.hazards.nops import unneeded_nops
 from luthier.lifting.hazards.state import Entry, State
 from luthier.lifting.hazards.steps import Step, Steps
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.paths import Place, place_of, successors
+from luthier.lifting.paths import Place, place_of
+from luthier.lifting.ways import Passed, Ways
 
 
 @dataclass(frozen=True)
@@ -94,13 +93,10 @@ class _Search:
 
     def __init__(self, lifted: LiftedKernel, steps: Steps, flow: Flow, searches: int) -> None:
         self._lifted, self._steps, self._machine = lifted, steps, flow.machine
+        self._ways = Ways(lifted)
         self._left = searches
         self.given_up = 0
         """Consumers whose producers were not all looked for."""
-
-    @cached_property
-    def _next(self) -> list[list[int]]:
-        return successors(self._lifted)
 
     def explain(self, hit: _Hit) -> Iterator[HazardFinding]:
         """A finding for each producer."""
@@ -119,7 +115,7 @@ class _Search:
                     self._left -= 1
                     way = self._way(block.index, step, Entry(number, rule.hazard.middle is None, units, tag, 0, 0), hit)
                     if way is not None:
-                        path, reached, there, needed = way
+                        path, (reached, there, needed) = way
                         yield self._finding(hit, step.at, reached, there, needed, path)
 
     def _finding(
@@ -141,15 +137,13 @@ class _Search:
             tuple(lifted.columns.address[lifted.blocks[one].first] for one in path),
         )
 
-    def _way(self, block: int, producer: Step, entry: Entry, hit: _Hit) -> tuple[tuple[int, ...], int, int, int] | None:
+    def _way(
+        self, block: int, producer: Step, entry: Entry, hit: _Hit
+    ) -> tuple[tuple[int, ...], tuple[int, int, int]] | None:
         """The shortest way in blocks from a producer to the consumer: the blocks, which units meet, how many are
         between them, how many are needed."""
-        waiting: deque[tuple[int, State, tuple[int, ...]]] = deque()
-        seen: set[tuple[int, State]] = set()
 
-        def go(
-            index: int, steps: list[Step], state: State, start: Ticks, path: tuple[int, ...]
-        ) -> tuple[tuple[int, ...], int, int, int] | None:
+        def follow(index: int, steps: list[Step], state: State, start: Ticks) -> Passed[State, tuple[int, int, int]]:
             found: list[tuple[int, int, int]] = []
 
             def report(step: Step, met: Entry, units: int, needed: int) -> None:
@@ -157,19 +151,12 @@ class _Search:
                     found.append((units, met.age, needed))
 
             after = self._machine.run(state, steps, self._steps.length(index), report, start=start, only=True)
-            if found:
-                return (path, *found[0])
-            if after:
-                for successor in self._next[index]:
-                    if (successor, after) not in seen:
-                        seen.add((successor, after))
-                        waiting.append((successor, after, (*path, successor)))
-            return None
+            return Passed(found[0] if found else None, after or None)
 
         start = Ticks(*(begin + own for begin, own in zip(producer.time, producer.own, strict=True)))
         behind = [step for step in self._steps.of(block) if step.at > producer.at]
-        way = go(block, behind, frozenset({entry}), start, (block,))
-        while way is None and waiting:
-            index, state, path = waiting.popleft()
-            way = go(index, self._steps.of(index), state, Ticks(0, 0, 0), path)
-        return way
+        return self._ways.shortest(
+            block,
+            follow(block, behind, frozenset({entry}), start),
+            lambda index, state: follow(index, self._steps.of(index), state, Ticks(0, 0, 0)),
+        )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from luthier.isa.registers import UnitSet
 from luthier.lifting.model import LiftedKernel
-from luthier.lifting.paths import place_of, successors
+from luthier.lifting.paths import place_of
 from luthier.lifting.waits.findings import Access, Finding, UnneededWait
 from luthier.lifting.waits.flow import Flow
 from luthier.lifting.waits.state import State
 from luthier.lifting.waits.steps import Step, Steps, narrowed
 from luthier.lifting.waits.unneeded import unneeded_waits
+from luthier.lifting.ways import Passed, Ways
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,7 @@ class _Search:
         self._lifted = lifted
         self._steps = steps
         self._machine = flow.machine
-
-    @cached_property
-    def _next(self) -> list[list[int]]:
-        return successors(self._lifted)
+        self._ways = Ways(lifted)
 
     def explain(self, hit: _Hit) -> Iterator[Finding]:
         """A finding for each operation; the nearest explain all units of the access."""
@@ -109,7 +105,7 @@ class _Search:
                 way = self._way(block.index, number, hit.stream, units, hit)
                 if way is None:
                     continue
-                path, reached, position = way
+                path, (reached, position) = way
                 function = lifted.functions[lifted.blocks[lifted.block_of[hit.step]].function]
                 yield Finding(
                     lifted.kernel.name,
@@ -123,41 +119,31 @@ class _Search:
                     tuple(lifted.columns.address[lifted.blocks[one].first] for one in path),
                 )
 
-    def _way(self, block: int, number: int, stream: int, units: int, hit: _Hit) -> tuple[list[int], int, int] | None:
+    def _way(
+        self, block: int, number: int, stream: int, units: int, hit: _Hit
+    ) -> tuple[tuple[int, ...], tuple[int, int]] | None:
         """The shortest way in blocks from step `number` of a block to the access: the blocks, which units are found,
         and the position."""
-        machine = self._machine
-        queues: list[tuple[int, ...]] = [()] * len(machine.model.streams)
+        machine, nothing = self._machine, self._machine.empty
+        queues = [*nothing.queues]
         queues[stream] = (units,)
-        begin = machine.empty._replace(queues=tuple(queues))
-        waiting: deque[tuple[int, State, tuple[int, ...]]] = deque()
-        seen: set[tuple[int, State]] = set()
+        at = self._lifted.block_of[hit.step]
 
-        def go(index: int, steps: list[Step], state: State, path: tuple[int, ...]) -> tuple[list[int], int, int] | None:
+        def follow(index: int, steps: list[Step], state: State) -> Passed[State, tuple[int, int]]:
             found: list[tuple[int, int]] = []
 
             def report(step: Step, where: int, position: int, some: int, writes: bool) -> None:
                 if step.first == hit.step and where == stream and writes == hit.writes:
                     found.append((some, position))
 
-            here = steps
-            if self._lifted.block_of[hit.step] == index:
-                here = [one for step in steps for one in self._steps.split(step)]
-            after = machine.run(state, here, report, only=True)._replace(most=machine.empty.most)
-            if found:
-                some = 0
-                for bits, _ in found:
-                    some |= bits
-                return [*path], some, min(position for _, position in found)
-            if any(after.queues):
-                for successor in self._next[index]:
-                    if (successor, after) not in seen:
-                        seen.add((successor, after))
-                        waiting.append((successor, after, (*path, successor)))
-            return None
+            here = [one for step in steps for one in self._steps.split(step)] if at == index else steps
+            after = machine.run(state, here, report, only=True)._replace(most=nothing.most)
+            if not found:
+                return Passed(None, after if any(after.queues) else None)
+            some = 0
+            for bits, _ in found:
+                some |= bits
+            return Passed((some, min(position for _, position in found)), None)
 
-        way = go(block, self._steps.of(block)[number + 1 :], begin, (block,))
-        while way is None and waiting:
-            index, state, path = waiting.popleft()
-            way = go(index, self._steps.of(index), state, path)
-        return way
+        first = follow(block, self._steps.of(block)[number + 1 :], nothing._replace(queues=tuple(queues)))
+        return self._ways.shortest(block, first, lambda index, state: follow(index, self._steps.of(index), state))

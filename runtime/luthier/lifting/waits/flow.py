@@ -1,20 +1,23 @@
 """What the check of waits does with its states along all paths (`luthier.lifting.paths`).
 
+A fact is a register that is outstanding in a stream, with so many younger operations; a part is that number of them:
+what a function does to such a register asks for nothing else.
+
 What a function's first instructions wait for is waited for before states are compared: functions of compilers begin
 with a wait for everything, and so are followed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import Paths
-from luthier.lifting.waits.state import Behind, Machine, Queue, State, merge
-from luthier.lifting.waits.steps import Step, Steps
+from luthier.lifting.waits.state import Behind, Machine, State, merge, trim
+from luthier.lifting.waits.steps import HALVES, Step, Steps
 
 
-class Flow(Paths[State]):
+class Flow(Paths[State, int]):
     """The states of one kernel.
 
     Args:
@@ -27,7 +30,7 @@ class Flow(Paths[State]):
         self._steps = steps
         self._walks: dict[int, tuple[State, list[Behind]]] = {}
         follower = _Follower(self.machine, steps, self._walks if keeps else None)
-        self.called: Mapping[int, State] = follower.called
+        self.called: Mapping[int, State] = follower.calls
         """First block of a function -> the state of all its calls, in which nothing was waited for there."""
         self.suspicious: Collection[int] = follower.suspicious
         """Blocks in which outstanding registers may be used."""
@@ -43,11 +46,15 @@ class Flow(Paths[State]):
         return found
 
 
+_ALL = (1 << 2 * HALVES) - 1
+"""Both halves of all units."""
+
+
 class _Follower:
     def __init__(self, machine: Machine, steps: Steps, walks: dict[int, tuple[State, list[Behind]]] | None) -> None:
         self._machine, self._steps, self._walks = machine, steps, walks
         self.empty = machine.empty
-        self.called: dict[int, State] = {}
+        self.calls: dict[int, State] = {}
         self.suspicious: set[int] = set()
 
     def unknown(self) -> State:
@@ -60,14 +67,34 @@ class _Follower:
             self._walks[block] = state, walked
         return self._machine.run(state, self._steps.of(block), lambda *_: self.suspicious.add(block), behind=walked)
 
-    def enter(self, block: int, state: State) -> tuple[State, tuple[Queue, ...]]:
-        known = self.called.get(block)
-        self.called[block] = state if known is None else merge(known, state)
-        ready = self._machine.run(state, leading_waits(self._steps, block))
-        return ready, ready.queues
+    def through(self, block: int, state: State, *, only: bool) -> State:
+        behind = self._machine.run(state, self._steps.of(block), only=only)
+        return behind._replace(most=self.empty.most) if only else behind
 
-    def leave(self, block: int, called: State, state: State) -> State:
-        return state
+    def called(self, block: int, state: State) -> None:
+        known = self.calls.get(block)
+        self.calls[block] = state if known is None else merge(known, state)
+
+    def enter(self, block: int, state: State) -> State:
+        return self._machine.run(state, leading_waits(self._steps, block))
+
+    def without_facts(self, state: State) -> State:
+        return state._replace(queues=self.empty.queues)
+
+    def parts(self, state: State) -> Iterator[int]:
+        for position in range(max(map(len, state.queues))):
+            if any(len(queue) > position and queue[position] for queue in state.queues):
+                yield position
+
+    def whole(self, part: int) -> State:
+        return self.empty._replace(queues=self._machine.all_at(part, _ALL))
+
+    def back(self, state: State, part: int, behind: State) -> State:
+        mine = [queue[part] if len(queue) > part else 0 for queue in state.queues]
+        queues = zip(behind.queues, mine, strict=True)
+        return self.empty._replace(
+            queues=tuple(trim(tuple([here & units for here in queue])) for queue, units in queues)
+        )
 
     def merge(self, first: State, second: State) -> State:
         return merge(first, second)

@@ -58,6 +58,13 @@ class Machine:
         """Behind code that is not known and waits for all that gives registers, as functions do."""
         return self.empty._replace(most=tuple(counter.most for counter in self.model.counters))
 
+    def all_at(self, position: int, units: int) -> tuple[Queue, ...]:
+        """Queues with the same units, in every stream that has such a position."""
+        return tuple(
+            (0,) * position + (units,) if position < (limit if ordered else 1) else ()
+            for limit, ordered in zip(self._limit, self._ordered, strict=True)
+        )
+
     @staticmethod
     def outstanding(state: State) -> int:
         """The units of all operations."""
@@ -105,7 +112,7 @@ class Machine:
             if step.issues:
                 for stream in step.replaced:
                     if held[stream] & step.writes:
-                        queues[stream] = _trim(tuple([here & ~step.writes for here in queues[stream]]))
+                        queues[stream] = trim(tuple([here & ~step.writes for here in queues[stream]]))
                         held[stream] = _union(queues[stream])
                 for stream, units in step.issues:
                     self._issue(stream, units, queues, most, held, only)
@@ -130,7 +137,7 @@ class Machine:
                 most[counter] = value
             for stream in self.model.streams_of[counter]:
                 if len(queues[stream]) > value:
-                    queues[stream] = _trim(queues[stream][:value])
+                    queues[stream] = trim(queues[stream][:value])
                     held[stream] = _union(queues[stream])
         if step.released is not None:
             queues[step.released], held[step.released] = (), 0
@@ -151,7 +158,7 @@ class Machine:
                     for is_write, some in ((False, bad & ~writes), (True, bad & writes)):
                         if some:
                             report(step, stream, position, some, is_write)
-            queues[stream] = _trim(tuple([here & ~units for here in queue]))
+            queues[stream] = trim(tuple([here & ~units for here in queue]))
             held[stream] &= ~units
 
     def _issue(
@@ -167,7 +174,7 @@ class Machine:
                 held[stream] |= units
                 queues[stream] = (held[stream],)
         elif queue or units:
-            queues[stream] = _trim((units, *queue[: limit - 1]))
+            queues[stream] = trim((units, *queue[: limit - 1]))
             held[stream] = held[stream] | units if len(queue) < limit else _union(queues[stream])
 
 
@@ -189,10 +196,10 @@ def _merge_queues(one: Queue, two: Queue) -> Queue:
             units |= two[position]
         queue.append(units & ~seen)
         seen |= units
-    return _trim(tuple(queue))
+    return trim(tuple(queue))
 
 
-def _trim(queue: Queue) -> Queue:
+def trim(queue: Queue) -> Queue:
     """Without what is empty at its end."""
     if not queue or queue[-1]:
         return queue
