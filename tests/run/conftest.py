@@ -44,17 +44,17 @@ class Outcome:
 
 
 @pytest.fixture(scope="session")
-def build_program() -> Callable[[str], Path]:
-    """``build_program(name)``: the program of ``programs/<name>.hip``, for all targets."""
+def build_program() -> Callable[..., Path]:
+    """``build_program(name, *flags)``: the program of ``programs/<name>.hip``, for all targets."""
     # Where there is an nvcc, hipcc would choose it.
     hipcc = ["env", "HIP_PLATFORM=amd", "hipcc"]
     command = [*hipcc, *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w", "-pthread"]
 
     @functools.cache
-    def build(name: str) -> Path:
+    def build(name: str, *flags: str) -> Path:
         source = PROGRAMS / f"{name}.hip"
-        key = version("hipcc"), *command, name, digest(source), digest(PROGRAMS / "check.h")
-        return kept(key, lambda output: run([*command, str(source), "-o", str(output)]), name)
+        key = version("hipcc"), *command, *flags, name, digest(source), digest(PROGRAMS / "check.h")
+        return kept(key, lambda output: run([*command, *flags, str(source), "-o", str(output)]), name)
 
     return build
 

@@ -27,6 +27,7 @@ from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, load_object_for
+from luthier.objects.origins import teller
 
 if TYPE_CHECKING:  # what most launches do without
     from luthier.emulator.inspection.checks import Checks, Finding
@@ -108,6 +109,7 @@ class Module:
             isa = Isa.of(replace(self.object.target, target=self.device.target.target), wave_size)
             ranges = self.object.text_as_loaded(self.image.address_of)
             found = self._codes[wave_size] = Code(isa, ranges)
+            found.origin = teller(self.object)
         return found
 
     def rewrite(self, address: int, data: bytes) -> None:

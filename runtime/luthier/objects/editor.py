@@ -178,6 +178,16 @@ class ObjectEditor:
         self._relocations[found[0]] = self._relocation(offset, type, addend, symbol)
         self._relocations_changed = True
 
+    def add_section(self, name: str, data: bytes) -> None:
+        """Add a section that is not loaded, or replace the contents of the one called so."""
+        image = self._image
+        found = next((i for i, known in enumerate(image.section_names) if known == name), None)
+        if found is None:
+            found = image.add_section(name, E.SectionHeader(0, E.SHT_PROGBITS, 0, 0, 0, 0, 0, 0, 1, 0))
+        elif image.sections[found].flags & E.SHF_ALLOC:
+            image.fail(f"section {name} is loaded")
+        image.replace(found, data)
+
     def set_metadata(self, metadata: Metadata) -> None:
         """Replace the kernel metadata, for instance by a changed deep copy of `CodeObject.metadata`."""
         self._metadata = encode_metadata(metadata)

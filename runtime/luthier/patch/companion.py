@@ -22,6 +22,7 @@ from luthier.module import LoadedModule, qualified
 from luthier.objects import CodeObject, ObjectEditor
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_RELATIVE64
+from luthier.objects.origins import SECTION, encode
 from luthier.objects.skeleton import empty_object
 from luthier.patch.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.object import reserve_tables, updated_metadata
@@ -158,6 +159,7 @@ def _write(object: CodeObject, patched: PatchedKernel, isa: Isa, blocks: Sequenc
         size = patched.size - patched.entry_offset - PREFETCH_PADDING
         editor.define_symbol(patched.name, entry, size, type="func")
     editor.set_metadata(updated_metadata(object, [(patched, descriptor)], others=False))
+    editor.add_section(SECTION, encode([patched.origins.at(base)]))
     return editor.finish()
 
 

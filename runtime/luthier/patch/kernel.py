@@ -13,6 +13,7 @@ from luthier.counts import KernelCounters
 from luthier.errors import PatchError
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import Kernel, KernelDescriptor
+from luthier.objects.origins import NO_POINT, Inserted, Origins
 from luthier.patch.address_map import AddressMap
 from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import entry_code
@@ -66,6 +67,8 @@ class PatchedKernel:
     moved: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
     """Of each of the application's instructions: byte offset in `code`, that of what was inserted before it, and the
     address it had."""
+    origins: Origins
+    """If its first byte is at virtual address 0."""
 
     def address_map(self, base: int) -> AddressMap:
         """Where its instructions are if its first byte is at virtual address `base`."""
@@ -170,7 +173,40 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         _report(task, placed, descriptor, splicer, instructions, calls),
         splicer.counting.result,
         placed.moved(),
+        _origins(lifted, splicer, placed, sizes, calls, len(entry.code), len(words) * 4),
     )
+
+
+def _origins(
+    lifted: LiftedRepresentation,
+    splicer: Splicer,
+    placed: Placement,
+    sizes: NDArray[np.int64],
+    calls: Calls,
+    entry_size: int,
+    size: int,
+) -> Origins:
+    """Whose the new code is.
+
+    Args:
+        sizes: bytes of each payload.
+        entry_size: bytes that run before the first instruction.
+        size: bytes of all.
+    """
+    addresses, _, originals = placed.moved()
+    names = splicer.names
+    where, bytes_of = np.asarray(lifted.code.addresses)[splicer.indices].tolist(), sizes.tolist()
+    pieces = [
+        (start, start + bytes_of[number], point, names[number])
+        for start, number, point in zip(placed.payloads.tolist(), splicer.numbers.tolist(), where, strict=True)
+    ]
+    bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), strict=True)
+    pieces += [(start, start + bytes_of[number], NO_POINT, names[number]) for start, number in bodies]
+    if entry_size:
+        start = placed.entry_offset
+        pieces.append((start, start + entry_size, lifted.kernel.entry, splicer.entry_name))
+    functions = tuple(sorted((function.entry, function.name) for function in lifted.functions))
+    return Origins(lifted.kernel.name, 0, size, addresses, originals, Inserted.of(pieces), functions)
 
 
 def _report(

@@ -17,6 +17,7 @@ from luthier.module import DeviceVariable, LoadedModule, qualified
 from luthier.objects import CodeObject, KernelDescriptor, Metadata, ObjectEditor
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
 from luthier.objects.metadata import KERNELS
+from luthier.objects.origins import SECTION, encode, origins_of
 from luthier.patch.address_map import AddressMap
 from luthier.patch.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.placement import ENTRY_ALIGNMENT, PREFETCH_PADDING
@@ -259,6 +260,8 @@ def _place_code(
             editor.move_symbol(original.name, entry, kernel.size - kernel.entry_offset - PREFETCH_PADDING)
         rows.append((kernel, descriptor))
     editor.set_metadata(updated_metadata(object, rows, others=True))
+    origins = [kernel.origins.at(base + offset) for kernel, offset in zip(patched, offsets, strict=True)]
+    editor.add_section(SECTION, encode([*origins_of(object), *origins]))
     return tuple(kernel.address_map(base + offset) for kernel, offset in zip(patched, offsets, strict=True))
 
 

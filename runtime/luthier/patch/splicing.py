@@ -15,6 +15,7 @@ from luthier.edits import Edit, Edited, highest
 from luthier.errors import LuthierError, PatchError
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
 from luthier.lifting.waits import Outstanding
+from luthier.module import Hook
 from luthier.patch import slices
 from luthier.patch.binder import Binder, Payloads, TooFewRegisters
 from luthier.patch.budget import budget_of, named_registers, used_agprs
@@ -74,6 +75,12 @@ def _named_by(task: InstrumentationTask, templates: Templates) -> int:
             registers = (unit_of(call, taken.source) for taken in template.inputs if not taken.source.state)
             units |= mask_of(registers) | template.destinations
     return units
+
+
+def _name_of(hook: Hook) -> str:
+    """What people call a hook: its name, where its source is, and its tool's module."""
+    location = f" [{hook.location}]" if hook.location else ""
+    return f"hook {hook.name}{location} of {hook.module.name}"
 
 
 class Splicer:
@@ -197,6 +204,15 @@ class Splicer:
         """Every payload that is spliced in somewhere, or called."""
         return self._payloads.all
 
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """What people call each of `payloads`."""
+        names = [" and ".join(self._hooks.get(number, ())) for number in range(len(self._payloads.all))]
+        for number, body in self._payloads.called.items():
+            if names[number] and names[number] not in names[body]:
+                names[body] += f" and {names[number]}" if names[body] else names[number]
+        return [name or "code that counts, or that a tool added" for name in names]
+
     @property
     def called(self) -> Mapping[int, int]:
         """Of payloads that call another one: position in `payloads` -> that of the other."""
@@ -239,6 +255,14 @@ class Splicer:
         """Payloads of hooks, instructions that are added and counters, each at its place."""
         payloads = self._payloads
         self.entries = [payloads.all[number].with_numbers(site.numbers) for site, number in bound if site.zone is None]
+        self._hooks: dict[int, dict[str, None]] = {}
+        for site, number in bound:
+            if site.insertion is not None:
+                self._hooks.setdefault(number, {})[_name_of(site.insertion.call.hook)] = None
+        at_entry = dict.fromkeys(
+            _name_of(site.insertion.call.hook) for site, _ in bound if site.zone is None and site.insertion is not None
+        )
+        self.entry_name = " and ".join(["what Luthier does when the kernel begins", *at_entry])
         spliced: list[_Placement] = [
             (site.at, site.zone, number, site.numbers, True) for site, number in bound if site.zone is not None
         ]

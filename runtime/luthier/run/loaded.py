@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from luthier.objects import CodeObject, Kernel
+from luthier.objects.origins import teller
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class LoadedCompanion:
         """The patched kernel, at its address."""
         (kernel,) = self.object.kernels.values()
         return replace(kernel, descriptor_address=kernel.descriptor_address + self.delta)
+
+    @cached_property
+    def origin(self) -> Callable[[int], str]:
+        """Says of an address whose code is there."""
+        return teller(self.object, self.original, self.delta, self.original_delta)
 
     def code(self) -> list[tuple[int, bytes]]:
         """Addresses and bytes of all code that it can reach, as the loader has written it.

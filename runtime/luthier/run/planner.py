@@ -20,6 +20,7 @@ from luthier.errors import DeviceError, LuthierError, ObjectError
 from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, KernelDescriptor
+from luthier.objects.origins import teller
 from luthier.run.space import SharedSpace
 
 
@@ -110,6 +111,7 @@ class Planner:
             place = (load_address,) if object.text_relocations else ()
             ranges = object.text_as_loaded(address_of)
             code = self._code((target, digest, kernel.wave_size, *place), target, kernel.wave_size, ranges, object)
+            code.code.origin = teller(object)
             plan = self._plans[target, digest, virtual, *place] = self._make(target, kernel, object.name, code)
             return plan
 

@@ -188,6 +188,7 @@ class Service:
         plan: Plan | None
         if patched and is_file and patched.kernel.descriptor_address == address:
             plan = self._planner.plan_code(target, patched.kernel, f"{patched.object.name}, patched", patched.code())
+            plan.code.code.origin = patched.origin
         elif is_file:
             plan = self._planner.plan_file(target, address, load_address, uri, contents)
         else:

@@ -138,6 +138,8 @@ class Code:
             machine_code().address(Variant(name, isa.wave_size, isa.target.target.major))
             for name in ("luthier_unbound", "luthier_unsupported")
         )
+        self.origin: Callable[[int], str] = lambda address: ""
+        """Says of an address whose code is there, in words; empty if nothing is known."""
         self.watcher: Watcher | None = None
         self.decoded: Forgetful | None = None
         """Its instructions as checks look at them (`inspection.decoded`)."""

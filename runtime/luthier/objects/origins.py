@@ -1,0 +1,179 @@
+"""Where the code of patched kernels comes from, as patched objects tell it: the application, by addresses of the
+original, or a hook. What goes wrong in a patched kernel is told by it.
+
+It is kept in a section of the object that is not loaded, so that it is there wherever the object is. A damaged section
+is as if there were none.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luthier.objects.code_object import CodeObject
+from luthier.objects.source import in_source
+
+SECTION = ".luthier.origins"
+_MOST = 1 << 28
+"""Bytes that a section is decompressed to at most."""
+NO_POINT = -1
+"""`Inserted.point` of code that belongs to no single instruction."""
+_Columns = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Inserted:
+    """Code that is not the application's, one row a piece, by ascending addresses."""
+
+    starts: _Columns
+    ends: _Columns
+    points: _Columns
+    """Virtual address, in the original, of the instruction it was inserted at; `NO_POINT` where there are several."""
+    labels: _Columns
+    """Which of `names` it is."""
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pieces: Iterable[tuple[int, int, int, str]]) -> Inserted:
+        """Of pieces in any order: start, end, point and name."""
+        rows = sorted(pieces)
+        names = {name: number for number, name in enumerate(dict.fromkeys(row[3] for row in rows))}
+        columns = np.array([(*row[:3], names[row[3]]) for row in rows], np.int64).reshape(-1, 4).T
+        starts, ends, points, labels = columns
+        return cls(starts, ends, points, labels, tuple(names))
+
+
+@dataclass(frozen=True, eq=False)
+class Origins:
+    """The code of one patched kernel."""
+
+    kernel: str
+    start: int
+    size: int
+    """Bytes of the new code, from virtual address `start` on."""
+    addresses: _Columns
+    """[n] of the application's instructions, ascending."""
+    originals: _Columns
+    """[n] what they were in the original."""
+    inserted: Inserted
+    functions: tuple[tuple[int, str], ...]
+    """Where functions begin in the original, ascending, and their names."""
+
+    def at(self, base: int) -> Origins:
+        """The same with all of the new code so many bytes further up."""
+        inserted = self.inserted
+        moved = replace(inserted, starts=inserted.starts + base, ends=inserted.ends + base)
+        return replace(self, start=self.start + base, addresses=self.addresses + base, inserted=moved)
+
+    def describe(self, address: int, original: CodeObject) -> str:
+        """Whose code is at a virtual address in the new code, and where that is in the original and its source.
+
+        Args:
+            original: the application's object, or any that has its debug information.
+        """
+        at = int(np.searchsorted(self.addresses, address, "right")) - 1
+        if at >= 0 and self.addresses[at] == address:
+            return f"the program's own, {self._place(int(self.originals[at]), original)}"
+        inserted = self.inserted
+        piece = int(np.searchsorted(inserted.starts, address, "right")) - 1
+        if piece < 0 or address >= inserted.ends[piece]:
+            return "a jump that Luthier inserted, none of the program's own"
+        point = int(inserted.points[piece])
+        where = "that several points share" if point == NO_POINT else f"inserted at {self._place(point, original)}"
+        return f"in {inserted.names[int(inserted.labels[piece])]}, {where}"
+
+    def _place(self, address: int, original: CodeObject) -> str:
+        number = bisect_right(self.functions, address, key=lambda one: one[0]) - 1
+        inside = ""
+        if number >= 0:
+            entry, name = self.functions[number]
+            inside = f" in {name}+{address - entry:#x}"
+        return f"{address:#x}{inside}{in_source(original.source.at(address))}"
+
+
+def encode(kernels: Sequence[Origins]) -> bytes:
+    """The section's contents."""
+    head, columns = [], []
+    for one in kernels:
+        inserted = one.inserted
+        parts = (one.addresses, one.originals, inserted.starts, inserted.ends, inserted.points, inserted.labels)
+        sizes = len(one.addresses), len(inserted.starts)
+        head.append([one.kernel, one.start, one.size, *sizes, list(inserted.names), list(one.functions)])
+        columns += [np.diff(part, prepend=0).astype("<i8").tobytes() for part in parts]
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return zlib.compress(len(text).to_bytes(8, "little") + text + b"".join(columns), 1)
+
+
+def decode(data: bytes) -> tuple[Origins, ...]:
+    """What `encode` was given; nothing if these are other bytes."""
+    unpacking = zlib.decompressobj()
+    try:
+        plain = unpacking.decompress(data, _MOST)
+        if not unpacking.eof:
+            return ()
+        size = int.from_bytes(plain[:8], "little")
+        place, found = 8 + size, []
+        for kernel, start, code_size, count, pieces, names, functions in json.loads(plain[8:place]):
+            if min(count, pieces) < 0:
+                return ()
+            columns = []
+            for length in (count, count, pieces, pieces, pieces, pieces):
+                columns.append(np.frombuffer(plain, "<i8", length, place).cumsum())
+                place += 8 * length
+            addresses, originals, *rows = columns
+            if pieces and not 0 <= rows[3].min() <= rows[3].max() < len(names):
+                return ()
+            starts, ends, points, labels = rows
+            inserted = Inserted(starts, ends, points, labels, tuple(map(str, names)))
+            named = tuple((int(entry), str(name)) for entry, name in functions)
+            found.append(Origins(str(kernel), int(start), int(code_size), addresses, originals, inserted, named))
+    except (zlib.error, ValueError, TypeError, RecursionError):
+        return ()
+    return tuple(found)
+
+
+def teller(
+    object: CodeObject, original: CodeObject | None = None, delta: int = 0, original_delta: int = 0
+) -> Callable[[int], str]:
+    """What says of an address whose code is there: in words, empty if nothing is known.
+
+    Args:
+        object: that is loaded, patched or not.
+        original: of which the patched one is, where the program's code is not in that.
+        delta: what is added to its virtual addresses.
+        original_delta: to those of the original.
+    """
+    known: tuple[Origins, ...] | None = None
+
+    def tell(address: int) -> str:
+        nonlocal known
+        if known is None:
+            known = origins_of(object)
+        virtual = address - delta
+        for one in known:
+            if one.start <= virtual < one.start + one.size:
+                return one.describe(virtual, original or object)
+        if original is not None:
+            return _unpatched(original, address - original_delta)
+        return _unpatched(object, virtual)
+
+    return tell
+
+
+def origins_of(object: CodeObject) -> tuple[Origins, ...]:
+    """Of the patched kernels of an object."""
+    return decode(object.section_data(SECTION) or b"")
+
+
+def _unpatched(object: CodeObject, address: int) -> str:
+    """Where code is that nobody has changed."""
+    for symbol in object.symbols:
+        if symbol.type == "func" and symbol.defined and symbol.address <= address < symbol.address + symbol.size:
+            return f"in {symbol.name}+{address - symbol.address:#x}{in_source(object.source.at(address))}"
+    return in_source(object.source.at(address)).strip()

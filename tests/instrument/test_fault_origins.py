@@ -1,0 +1,166 @@
+"""A fault in a patched kernel is told by the original's instruction, its source line, and whose code did it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import luthier
+import numpy as np
+import pytest
+from luthier import InstrumentationTask, ToolModule
+from luthier.errors import EmulationError
+from luthier.lifting import lift
+from luthier.objects import CodeObject, load_object
+from luthier.objects.origins import SECTION, decode, encode, origins_of
+from luthier.patch import patch_object
+
+TARGETS = ("gfx90a", "gfx1100")
+APPLICATION = """
+#include <hip/hip_runtime.h>
+__device__ inline void put(int *to, int value) {
+  *to = value; // PUT
+}
+__device__ __attribute__((noinline)) void callee(int *to, int value) {
+  *to = value + 7; // CALLEE
+}
+extern "C" __global__ void k(int *to, int how, long far) {
+  int own = threadIdx.x * 3;
+  if (how == 1)
+    put(to + own + far, own); // OUTER
+  if (how == 2)
+    callee(to + own + far, own);
+  if (how == 3)
+    __builtin_trap(); // TRAP
+  to[threadIdx.x] = own; // LAST
+}
+"""
+HOOKS = """
+__device__ uint64_t seen = 0;
+__device__ int *nowhere = nullptr;
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&seen, 1); }
+LUTHIER_HOOK_ANNOTATE heavy() {
+  uint32_t v = __lane_id();
+  for (int i = 0; i < 16; ++i) v = v * 2654435761u ^ v >> (i + 1);
+  if (v == 12345) atomicAdd((unsigned long long *)&seen, 1ull);
+}
+LUTHIER_HOOK_ANNOTATE bad() { *nowhere = 1; }
+LUTHIER_HOOK_ANNOTATE bad_and_heavy() {
+  uint32_t v = __lane_id();
+#pragma unroll
+  for (int i = 0; i < 40; ++i) v = v * (v >> 3) ^ v >> (i % 7 + 1);
+  if (v != 12345) *nowhere = v;
+}
+"""
+
+
+def line_of(mark: str) -> str:
+    number = next(at for at, line in enumerate(APPLICATION.splitlines(), 1) if line.endswith(f"// {mark}"))
+    return f"source.hip:{number}"
+
+
+@pytest.fixture(scope="module")
+def hooks(make_module: Callable[..., ToolModule]) -> ToolModule:
+    return make_module(HOOKS, *TARGETS)
+
+
+def told(object: CodeObject | bytes, target: str, how: int) -> str:
+    """What a launch that goes wrong says, without the program's original."""
+    module = luthier.open_device(f"emu:{target}", threads=1).load(object)
+    out = np.zeros(64, np.uint32)
+    with pytest.raises(EmulationError) as failed:
+        module.kernel("k").launch(out, np.int32(how), np.int64(1 << 40), grid=(1, 1, 1), block=(64, 1, 1))
+    return str(failed.value)
+
+
+def patched(object: CodeObject, hooks: ToolModule, name: str, *, last: bool = False) -> bytes:
+    """With a hook before every instruction, or those of the kernel's last lines."""
+
+    def instrument(task: InstrumentationTask) -> None:
+        lines = [int(line_of("LAST").split(":")[1]) + more for more in (0, 1)]
+        for one in task.select(source=[f":{line}" for line in lines]) if last else task.instructions:
+            if not task.lifted.restrictions.get(one.index):
+                task.insert_hook_before(one, hooks.hook(name))
+
+    return patch_object(object, instrument, hoist=False).data
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("hook", ["", "count", "heavy"])
+def test_the_programs_own(compile_object: Callable[..., Path], hooks: ToolModule, hook: str, target: str) -> None:
+    plain = load_object(compile_object(APPLICATION, target, "-g"))
+    object = load_object(patched(plain, hooks, hook)) if hook else plain
+    inlined = told(object, target, 1)
+    assert f"{line_of('PUT')}:" in inlined
+    assert f"inlined at {inlined.partition(', inlined at ')[2].split(':')[0]}" in inlined
+    assert f"{line_of('OUTER')}:" in inlined
+    called = told(object, target, 2)
+    assert f"{line_of('CALLEE')}:" in called
+    assert "callee" in called
+    assert f"{line_of('TRAP')}:" in told(object, target, 3)
+    if hook:
+        for text in (inlined, called):
+            assert "the program's own, 0x" in text
+            assert "hook" not in text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_without_debug_information(compile_object: Callable[..., Path], hooks: ToolModule, target: str) -> None:
+    """Functions and offsets; and the address is that of the original."""
+    plain = load_object(compile_object(APPLICATION, target))
+    before, after = (told(object, target, 1) for object in (plain, load_object(patched(plain, hooks, "heavy"))))
+    place = before.partition(" in k+")[2].split(",")[0]
+    assert place
+    assert f" in k+{place}" in after
+    address = before.partition(" at 0x")[2]
+    original = address[address.index("at 0x") + 3 :].split()[0] if "at 0x" in address else address
+    assert f"the program's own, {original} in k+{place}" in after
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_hook(compile_object: Callable[..., Path], hooks: ToolModule, target: str) -> None:
+    plain = load_object(compile_object(APPLICATION, target, "-g"))
+    lifted = lift(plain, "k")
+    store = max(one.index for one in lifted.instructions if one.is_store and not lifted.blocks[one.block].function)
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.insert_hook_before(store, hooks.bad)
+
+    text = told(patch_object(plain, instrument).data, target, 0)
+    assert "in hook bad " in text
+    assert f"of {hooks.name}, inserted at 0x" in text
+    assert f"{line_of('LAST')}:" in text
+    assert "null pointer" in text
+    assert "the program's own" not in text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_hook_that_points_share(compile_object: Callable[..., Path], hooks: ToolModule, target: str) -> None:
+    plain = load_object(compile_object(APPLICATION, target, "-g"))
+    text = told(patched(plain, hooks, "bad_and_heavy", last=True), target, 0)
+    assert "in hook bad_and_heavy " in text
+    assert "that several points share" in text
+
+
+def test_what_is_written_is_read(
+    compile_object: Callable[..., Path], hooks: ToolModule, make_module: Callable[..., ToolModule]
+) -> None:
+    data = patched(load_object(compile_object(APPLICATION, "gfx90a")), hooks, "heavy")
+    (origins,) = origins_of(load_object(data))
+    assert origins.kernel == "k"
+    assert np.all(np.diff(origins.addresses) > 0)
+    section = load_object(data).section_data(SECTION)
+    assert section == encode(decode(section))
+    other = make_module("LUTHIER_HOOK_ANNOTATE other() {}", "gfx90a")
+    again = patched(load_object(data), other, "other")  # and patched once more, both are there
+    assert [one.kernel for one in origins_of(load_object(again))] == ["k", "k"]
+
+
+def test_damage_is_as_if_there_were_nothing(compile_object: Callable[..., Path], hooks: ToolModule) -> None:
+    data = patched(load_object(compile_object(APPLICATION, "gfx90a")), hooks, "heavy")
+    section = load_object(data).section_data(SECTION)
+    assert section is not None
+    for place in range(0, len(section), 3):
+        damaged = section[:place] + bytes([section[place] ^ 0x5A]) + section[place + 1 :]
+        assert decode(damaged) == ()  # zlib's checksum
+        assert decode(section[:place]) == ()

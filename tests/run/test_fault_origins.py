@@ -1,0 +1,97 @@
+"""A fault under a tool is told by the program's instruction, its source line, and whose code did it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from luthier import InstrumentationTask, Tool, ToolModule
+
+from .conftest import PROGRAMS, Outcome, RunUnderTools
+
+Build = Callable[..., Path]
+UnderTools = Callable[..., RunUnderTools]
+HOOKS = """
+__device__ uint64_t seen = 0;
+__device__ int *nowhere = nullptr;
+LUTHIER_HOOK_ANNOTATE heavy() {
+  uint32_t v = __lane_id();
+  for (int i = 0; i < 16; ++i) v = v * 2654435761u ^ v >> (i + 1);
+  if (v == 12345) atomicAdd((unsigned long long *)&seen, 1ull);
+}
+LUTHIER_HOOK_ANNOTATE bad() { *nowhere = 1; }
+"""
+
+
+class Everywhere(Tool):
+    """A hook before every instruction."""
+
+    def __init__(self, module: ToolModule, hook: str) -> None:
+        super().__init__()
+        self.hook = module.hook(hook)
+
+    def instrument(self, task: InstrumentationTask) -> None:
+        for one in task.instructions:
+            if not task.lifted.restrictions.get(one.index):
+                task.insert_hook_before(one, self.hook)
+
+
+def told(err: str) -> str:
+    """The one line that says what stopped the kernel."""
+    (line,) = (line for line in err.splitlines() if line.startswith("luthier: ") and "wave 0 of work-group 0" in line)
+    return line
+
+
+def line_of(text: str) -> str:
+    lines = (PROGRAMS / "faults.hip").read_text().splitlines()
+    return f"faults.hip:{next(at for at, line in enumerate(lines, 1) if text in line)}:"
+
+
+FAULTS = [
+    ("address", "outside", "void outside("),
+    ("trap", "trap", "__builtin_trap()"),
+    ("jump", "jump", "void jump("),
+]
+
+
+@pytest.mark.parametrize(("what", "kernel", "text"), FAULTS)
+def test_without_tools(
+    build_program: Build, luthier_run: Callable[..., Outcome], what: str, kernel: str, text: str
+) -> None:
+    assert line_of(text) in told(luthier_run("emu:gfx90a", build_program("faults", "-g"), what).err)
+    assert f"{kernel}" in told(luthier_run("emu:gfx90a", build_program("faults"), what).err).partition("+0x")[0]
+
+
+@pytest.mark.parametrize(("what", "kernel", "text"), FAULTS)
+def test_under_tools(
+    build_program: Build,
+    under_tools: UnderTools,
+    make_module: Callable[..., ToolModule],
+    counter: type[Tool],
+    what: str,
+    kernel: str,
+    text: str,
+) -> None:
+    """Also of kernels that were patched before, and come from the cache."""
+    for tool in (counter(), counter(), Everywhere(make_module(HOOKS, "gfx90a"), "heavy")):
+        ran = under_tools("emu:gfx90a", [tool], build_program("faults", "-g"), what)
+        assert ran.code == -signal.SIGABRT
+        line = told(ran.err)
+        assert "the program's own, 0x" in line
+        assert line_of(text) in line
+        assert "hook" not in line
+    plain = told(under_tools("emu:gfx90a", [counter()], build_program("faults"), what).err)
+    assert "the program's own, 0x" in plain
+    assert kernel in plain.partition("the program's own")[2].partition("+0x")[0]
+
+
+def test_a_hook(build_program: Build, under_tools: UnderTools, make_module: Callable[..., ToolModule]) -> None:
+    module = make_module(HOOKS, "gfx90a")
+    for _ in range(2):
+        line = told(under_tools("emu:gfx90a", [Everywhere(module, "bad")], build_program("faults", "-g"), "trap").err)
+        assert "in hook bad " in line
+        assert f"of {module.name}, inserted at 0x" in line
+        assert "faults.hip:" in line
+        assert "the program's own" not in line
