@@ -170,7 +170,8 @@ class _Maker:
             block = lifted.block_of[first]
             place = Place("within", first, last)
             ways.append(_Way(at[first], at[first] + 1, place, heat[block], once and not nest.depth(block)))
-        pooled = self._from_pools(function, at, nest, heat) if regular and self.lanes else None
+        followed = regular and self.lanes and not self.lifted.unknown  # what is unknown may change EXEC
+        pooled = self._from_pools(function, at, nest, heat) if followed else None
         if pooled is not None:
             outside, more = pooled
             ways += more

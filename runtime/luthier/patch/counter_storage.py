@@ -157,12 +157,19 @@ class Storage:
 
 
 def store(
-    counters: Sequence[Counter], scalars: Sequence[int], vectors: Sequence[int], wave_size: int, code: CounterCode
+    counters: Sequence[Counter],
+    scalars: Sequence[int],
+    vectors: Sequence[int],
+    wave_size: int,
+    code: CounterCode,
+    *,
+    in_lanes: bool = False,
 ) -> Storage:
     """Choose registers: SGPRs for all if they are enough; else the hottest ones get them, and others lanes of VGPRs.
 
     Args:
         scalars, vectors: units that nothing else uses.
+        in_lanes: whether no counter is to be in an SGPR.
     """
     storage = Storage(wave_size)
     counters = [counter for counter in counters if not counter.known]
@@ -172,13 +179,15 @@ def store(
     others = sorted((counter for counter in counters if not counter.once), key=lambda counter: -counter.heat)
     words = -(-len(once) // WORD_BITS)
     wanted = needed + words + sum(1 + counter.wide for counter in others)
-    if wanted > len(free):
+    if in_lanes or wanted > len(free):
         needed = max((_temporaries(counter, code, lane=0) for counter in counters), default=0)
     if needed > len(free):
         needed = 0  # only what needs none can have a register
     if code.keeps_pairs:
         needed += needed & 1
     storage.temporaries = storage.take(free, needed)
+    if in_lanes:
+        free.clear()
     for start in range(0, len(once), WORD_BITS):
         word = once[start : start + WORD_BITS]
         if any(_temporaries(counter, code, lane=None) > needed for counter in word) or not free:

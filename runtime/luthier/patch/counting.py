@@ -34,6 +34,7 @@ from luthier.patch.counter_storage import Counter, NoRoom, Storage, store
 from luthier.patch.emission import BoundPayload, join
 from luthier.patch.hazards import Seams
 from luthier.patch.layout import Zone
+from luthier.patch.leaving import LeavingCode, LeavingRegisters, can_leave, may_tail
 from luthier.patch.neighbours import Neighbours, begins_with
 from luthier.patch.state import StatePlan
 from luthier.patch.wanted_counts import WantedCounts
@@ -76,6 +77,8 @@ class CountingPlan:
     """Numbers that each wave counts."""
     result: KernelCounters | None = None
     """What the counters of profiles say."""
+    leaving: LeavingCode | None = None
+    """What goes on to code that nobody knows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +167,23 @@ def plan_counting(
     return plan
 
 
+def _named_units(lifted: LiftedRepresentation) -> int:
+    """Bit set of the units that instructions read or write. A trap handler, which may look at all of them, is none of
+    the kernel."""
+    native, units = lifted.effect_table.code(lifted.columns), 0
+    pseudos, opcodes = lifted.effect_table.pseudos, lifted.columns.opcode
+    traps = {number for number in lifted.columns.opcodes if number >= 0 and pseudos[number] == "S_TRAP"}
+    for block in lifted.blocks:
+        first = block.first
+        within = range(block.first, block.last + 1) if traps else ()
+        for last in (*(index for index in within if opcodes[index] in traps), block.last + 1):
+            if first < last:
+                reads, writes, _ = native.together(first, last - 1)
+                units |= reads | writes
+            first = last + 1
+    return units
+
+
 class _Planner:
     def __init__(
         self,
@@ -184,11 +204,7 @@ class _Planner:
         self.code = CounterCode(lifted.isa)
         self.symbol = cells_symbol(lifted.kernel.name)
         self.in_clause = {index for clause in lifted.clauses for index in range(clause.first, clause.last + 1)}
-        native = lifted.effect_table.code(lifted.columns)
-        self.touched = hooks.units | hooks.state.reserved
-        for block in lifted.blocks:
-            reads, writes, _ = native.together(block.first, block.last)
-            self.touched |= reads | writes
+        self.touched = hooks.units | hooks.state.reserved | _named_units(lifted)
         self.loaded = self._loaded()
         self.exits = dict(self._exits())
         self.flush_before = {block: index for index, block in self.exits.items()}
@@ -216,14 +232,18 @@ class _Planner:
             counter.scalar = not all(point is None or self._takes_vectors(point) for point in counter.places)
         ends = self._ends(counters)
         scalars, vectors = self._free()
-        storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code)
-        storage.reserved |= self.hooks.state.reserved
+        leaving = self._leaving_registers(scalars, vectors)
+        tails = bool(self.lifted.unknown) and may_tail(self.lifted)
+        storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code, in_lanes=tails)
+        storage.reserved |= self.hooks.state.reserved | (leaving.units if leaving is not None else 0)
         plan.counters = len(counters)
         plan.reserved = storage.reserved
         groups = storage.groups(counters)
         self._add(plan, counters, storage)
         flushed = self._flush(plan, groups, storage, ends)
         rows = self._rows(plan, counters, storage)
+        if leaving is not None and groups:
+            plan.leaving = self._leave(groups, storage, leaving)
         if groups:
             # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
             released = [index for index in self.exits if index in self.lifted.releases]
@@ -302,11 +322,11 @@ class _Planner:
 
     @property
     def _cannot_end(self) -> bool:
-        """Whether nothing can be counted until a wave ends: what a callee that nobody knows leaves alone, nobody knows;
-        and where a wave ends, counters must get away."""
+        """Whether nothing can be counted until a wave ends: counters must get away there, and before all that a callee
+        does that nobody knows."""
         lifted = self.lifted
         restricted = any(index in lifted.restrictions or index in lifted.index_mode for index in self.exits)
-        return bool(lifted.unknown) or restricted
+        return restricted or not can_leave(lifted)
 
     def _free(self) -> tuple[list[int], list[int]]:
         """SGPR and VGPR units that counters may have: nothing else ever uses them."""
@@ -322,8 +342,28 @@ class _Planner:
         scalars = [u for u in SGPRS[: self.budget.sgpr_limit] if not used >> u & 1]
         # Where upper bits of VGPR numbers are not always 0, additions to a VGPR would not always find it.
         named = VGPRS[: 0 if lifted.vgpr_bits else self.budget.vgpr_limit]
+        if lifted.unknown:  # code that nobody knows may use all that the kernel has
+            named = named[self.budget.vgprs :]
         vectors = [u for u in named if not self.touched >> u & 1]
         return scalars[: self.limits.sgprs], vectors[: self.limits.vgprs]
+
+    def _leaving_registers(self, scalars: list[int], vectors: list[int]) -> LeavingRegisters | None:
+        """What is needed on the way to code that nobody knows, taken from free units: of these none is left if there is
+        too little. None as well if no way leads there."""
+        if not self.lifted.unknown:
+            return None
+        found = LeavingRegisters.take(scalars, vectors)
+        if found is None:
+            scalars.clear()
+            vectors.clear()
+        return found
+
+    def _leave(
+        self, groups: Sequence[Sequence[Counter]], storage: Storage, registers: LeavingRegisters
+    ) -> LeavingCode:
+        batches = [batch for group in groups if (batch := storage.batch(group, {}, whole=False)) is not None]
+        units = [unit for held in storage.held.values() for unit in (held.low, held.high) if unit is not None]
+        return LeavingCode(self.lifted, self.code, registers, batches, mask_of(units), self._between)
 
     # Code
 
@@ -393,7 +433,8 @@ class _Planner:
     def _ends(self, counters: Sequence[Counter]) -> list[WaveEnd]:
         """Where counters go to memory; notes which of them need no register for that."""
         lifted = self.lifted
-        if self._cannot_end or self.room is not None:  # rows say what registers hold
+        # Rows say what registers hold; and in code that nobody knows waves may end anyhow.
+        if self._cannot_end or self.room is not None or lifted.unknown:
             return [WaveEnd(index, Zone.BEFORE, index, {}) for index in self.exits]
         ends = find_ends(lifted, self.exits, counters, apart=self.hooks.alone)
         for counter in counters:
@@ -442,6 +483,8 @@ class _Planner:
         """
         if self.room is None:
             return None
+        if self.lifted.unknown:
+            raise NoRoom
         name, state = self.lifted.kernel.name, self.hooks.state
         for wanted in states_for_rows(self.lifted.target):
             if reason := state.missing.get(wanted):

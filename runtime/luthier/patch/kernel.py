@@ -107,7 +107,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
     entry = entry_code(lifted, at_entry)
     sizes = np.array([len(payload.code) for payload in splicer.payloads], np.int64)
     calls = calls_of(splicer)
-    by_pointer = dispatchers(lifted)
+    by_pointer = dispatchers(lifted, splicer.counting.leaving)
     replaced = replacements(lifted, splicer.edited.replaced)
     placed = Placement(
         lifted,

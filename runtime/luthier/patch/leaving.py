@@ -1,0 +1,154 @@
+"""The way out of a kernel to code that nobody knows, which may use every register that the kernel has, and in which a
+wave may end: what counters hold goes to memory before it, and they begin anew behind it.
+
+The counters of a kernel stay in registers in its copies of the functions that pointers lead to, so what is here runs
+only where a dispatcher (`luthier.patch.pointers`) finds none of them. What must outlast the unknown code is in VGPRs
+above those that the original has: no code that ran beside it can have used them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from luthier.isa.registers import SGPRS, VCC_LO, bits_of
+from luthier.lifting import LiftedRepresentation
+from luthier.patch.copies import unit_text
+from luthier.patch.counter_code import Batch, CounterCode
+from luthier.patch.emission import BoundPayload, join
+from luthier.patch.hazards import Seams, wait_states, waits_around_outputs
+
+_STATES = 16
+"""Wait states after which nothing meets an instruction before them, but for matrix instructions, which `Seams` knows."""
+
+
+@dataclass(frozen=True)
+class LeavingRegisters:
+    """Registers that nothing else uses."""
+
+    scc: int
+    """SGPR unit."""
+    exec: int
+    """First unit of two aligned SGPRs."""
+    address: int
+    """The same."""
+    vectors: tuple[int, int, int, int]
+    """VGPR units above those of the original: twice two neighbours."""
+    link: int
+    """VGPR unit above those of the original."""
+
+    @staticmethod
+    def take(scalars: list[int], vectors: list[int]) -> LeavingRegisters | None:
+        """Take them from free units; None if these are too few."""
+        pairs = [low for low in scalars if low % 2 == 0 and low + 1 in scalars][:3]
+        fours = [low for low in vectors if low % 2 == 0 and low + 1 in vectors][:2]
+        others = [unit for unit in vectors if unit - unit % 2 not in fours]
+        if len(pairs) < 3 or len(fours) < 2 or not others:
+            return None
+        found = LeavingRegisters(
+            pairs[0], pairs[1], pairs[2], (fours[0], fours[0] + 1, fours[1], fours[1] + 1), others[0]
+        )
+        for units in (scalars, vectors):
+            units[:] = [unit for unit in units if not found.units >> unit & 1]
+        return found
+
+    @property
+    def units(self) -> int:
+        """Bit set of all."""
+        pairs = (self.scc, self.exec, self.address)
+        return sum(1 << unit for low in pairs for unit in (low, low + 1)) | sum(
+            1 << unit for unit in (*self.vectors, self.link)
+        )
+
+
+def can_leave(lifted: LiftedRepresentation) -> bool:
+    """Whether all that leads to code that nobody knows goes by dispatchers, and nothing leads back but returns."""
+    calls = {call.index: call for function in lifted.functions for call in function.calls}
+    known = lifted.code_tables or lifted.vgpr_bits  # copied tables hold addresses that unknown code might get, and call
+    return not known and all(
+        one.index in calls
+        and calls[one.index].pointer is not None
+        and one.index not in lifted.index_mode
+        and one.index not in lifted.skipped
+        and one.index not in lifted.restrictions
+        for one in lifted.unknown
+    )
+
+
+def may_tail(lifted: LiftedRepresentation) -> bool:
+    """Whether code that nobody knows may be jumped to, so that it returns to where nobody knows."""
+    tails = {call.index for function in lifted.functions for call in function.calls if call.kind == "tail"}
+    return any(one.index in tails for one in lifted.unknown)
+
+
+class LeavingCode:
+    """Makes that way.
+
+    Args:
+        registers: for it alone.
+        batches: the counters.
+        counters: units of registers that they are in.
+        between: what to wait for before registers are overwritten that a memory instruction takes.
+    """
+
+    def __init__(
+        self,
+        lifted: LiftedRepresentation,
+        code: CounterCode,
+        registers: LeavingRegisters,
+        batches: Sequence[Batch],
+        counters: int,
+        between: Sequence[str],
+    ) -> None:
+        self._lifted, self._code, self._registers = lifted, code, registers
+        self._batches, self._counters, self._between = batches, counters, between
+        self._seams = Seams(lifted)
+        target = lifted.target
+        self._settle, self._read = waits_around_outputs(target)
+        self._waits = [*between, *target.wait_for_every_load]
+        self._move = f"s_mov_b{lifted.wave_size}"
+        self._exec = "exec" if lifted.wave_size == 64 else "exec_lo"
+
+    def code(self, pair: int, link: int | None, callers: Sequence[int]) -> BoundPayload:
+        """What goes on to where a pointer leads.
+
+        Args:
+            pair: first unit of the SGPRs that it is in.
+            link: the same of those that hold where control is to come back to; None where nobody knows, and no counter
+                is in an SGPR.
+            callers: the instructions it is gone by.
+        """
+        mine = self._registers
+        scc, kept = unit_text(mine.scc), self._pair(mine.exec)
+        seams = {line: None for index in callers for line in self._seams.at(index, index)[0]}
+        begin = [*seams, *wait_states(_STATES), f"s_cselect_b32 {scc}, 1, 0"]
+        begin += [f"{self._move} {kept}, {self._exec}", *self._waits, *self._settle]
+        pieces = [self._code.assemble(begin)]
+        waits: Sequence[str] = ()
+        for batch in self._batches:
+            pieces.append(self._code.flush(batch, mine.vectors, mine.address, waits, fresh=False))
+            waits = [*self._between, *self._settle]
+        vectors = [unit for unit in bits_of(self._counters) if unit not in SGPRS]
+        lines = [f"{self._move} {self._exec}, -1", *(f"v_mov_b32 {unit_text(unit)}, 0" for unit in vectors)]
+        lines += [*self._settle, f"{self._move} {self._exec}, {kept}"]
+        goal = "vcc" if pair == VCC_LO else f"s[{pair}:{pair + 1}]"
+        if link is None:
+            pieces.append(self._code.assemble([*lines, *self._scc_again(), f"s_setpc_b64 {goal}"]))
+            return join(pieces)
+        halves = [(unit_text(link + half), half) for half in range(2)]
+        back = f"s[{link}:{link + 1}]"
+        saved = unit_text(mine.link)
+        lines += [f"v_writelane_b32 {saved}, {half}, {lane}" for half, lane in halves]
+        lines += [*self._settle, *self._scc_again(), f"s_swappc_b64 {back}, {goal}"]
+        lines += [f"s_cselect_b32 {scc}, 1, 0", *wait_states(_STATES), *self._waits, *self._settle]
+        scalars = [unit for unit in bits_of(self._counters) if unit in SGPRS]
+        lines += [f"s_mov_b32 {unit_text(unit)}, 0" for unit in scalars]
+        lines += [f"v_readlane_b32 {half}, {saved}, {lane}" for half, lane in halves]
+        lines += [*self._read, *self._scc_again(), f"s_setpc_b64 {back}"]
+        return join([*pieces, self._code.assemble(lines)])
+
+    def _scc_again(self) -> list[str]:
+        return [f"s_cmp_lg_u32 {unit_text(self._registers.scc)}, 0"]
+
+    def _pair(self, low: int) -> str:
+        return f"s[{low}:{low + 1}]" if self._lifted.wave_size == 64 else unit_text(low)
