@@ -193,12 +193,18 @@ extern "C" __global__ void k(const int *in, int *out, int n) {
 """
 
 
+CALLS_PLAN = LaunchPlan(
+    "k",
+    (2, 1, 1),
+    (64, 1, 1),
+    ({"buffer": "int32", "count": 128, "fill": "random"}, {"buffer": "int32", "count": 128}, 99),
+)
+
+
 @pytest.mark.parametrize("target", FAMILIES)
-def test_calls_of_functions_that_nobody_knows(compile_object, target: str) -> None:
-    """Registers are not safe there, and the functions themselves are not counted."""
+def test_calls_that_may_lead_where_nobody_knows(compile_object, target: str) -> None:
     object = load_object(compile_object(CALLS, target, "-fvisibility=default"))
-    buffers = {"buffer": "int32", "count": 128, "fill": "random"}, {"buffer": "int32", "count": 128}
-    plan = LaunchPlan("k", (2, 1, 1), (64, 1, 1), (*buffers, 99))
+    plan = CALLS_PLAN
     lifted = lift(object, "k")
     assert lifted.unknown
     patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)

@@ -202,16 +202,24 @@ class CounterCode:
     # At the end of a wave
 
     def flush(
-        self, batch: Batch, vectors: tuple[int, int, int, int], scalars: int, waits: Sequence[str], *, fresh: bool
+        self,
+        batch: Batch,
+        vectors: tuple[int, int, int, int],
+        scalars: int,
+        waits: Sequence[str],
+        *,
+        fresh: bool,
+        take_back: bool = False,
     ) -> BoundPayload:
-        """Add counters to cells in memory, all by one atomic operation. Nothing but the end of the wave follows: EXEC,
-        SCC and all other registers are free.
+        """Add counters to cells in memory, all by one atomic operation. EXEC and SCC are overwritten, and VCC if a
+        counter's value is known.
 
         Args:
             vectors: VGPR units: twice two neighbours.
             scalars: first unit of two aligned SGPRs.
             waits: assembly to begin with.
             fresh: whether nothing but scalar instructions has ever used `scalars`.
+            take_back: whether to subtract them.
         """
         forms = [self._flush_together(batch, vectors, scalars, fresh=fresh)]
         in_lanes = batch.bits is not None or any(
@@ -220,7 +228,10 @@ class CounterCode:
         near = max(batch.offsets) - min(batch.offsets) <= _LARGEST_OFFSET
         if len(batch.held) == 1 or (near and not in_lanes):
             forms.append(self._flush_each(batch, vectors))
-        return self.assemble([*waits, *min(forms, key=len)], {"luthier_cell": batch.symbol})
+        lines = min(forms, key=len)
+        if take_back:
+            lines = [line.replace("global_atomic_add_x2", "global_atomic_sub_x2") for line in lines]
+        return self.assemble([*waits, *lines], {"luthier_cell": batch.symbol})
 
     def _flush_together(
         self, batch: Batch, vectors: tuple[int, int, int, int], scalars: int, *, fresh: bool

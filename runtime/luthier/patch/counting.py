@@ -34,7 +34,7 @@ from luthier.patch.counter_storage import Counter, NoRoom, Storage, store
 from luthier.patch.emission import BoundPayload, join
 from luthier.patch.hazards import Seams
 from luthier.patch.layout import Zone
-from luthier.patch.leaving import LeavingCode, LeavingRegisters, can_leave, may_tail
+from luthier.patch.leaving import LeavingCode, LeavingRegisters, can_leave, lanes_for, may_tail
 from luthier.patch.neighbours import Neighbours, begins_with
 from luthier.patch.state import StatePlan
 from luthier.patch.wanted_counts import WantedCounts
@@ -156,7 +156,8 @@ def plan_counting(
         planner.run(plan, each=False)
     except NoRoom:
         if rows:
-            why = "it calls functions that nobody knows" if lifted.unknown else "it leaves too few registers"
+            unknown = lifted.unknown and not can_leave(lifted)
+            why = "control goes where nobody knows" if unknown else "it leaves too few registers"
             raise PatchError(f"nothing can be counted for each wave: {why}", kernel=lifted.kernel.name) from None
         # Ways between blocks want registers. Each block by itself can be counted in memory directly.
         plan = CountingPlan([[] for _ in lifted.hardware_entries])
@@ -233,17 +234,23 @@ class _Planner:
         ends = self._ends(counters)
         scalars, vectors = self._free()
         leaving = self._leaving_registers(scalars, vectors)
-        tails = bool(self.lifted.unknown) and may_tail(self.lifted)
+        tails = may_tail(self.lifted)
+        if tails and self.room is not None:
+            raise PatchError(
+                "nothing can be counted for each wave: it jumps to functions that nobody knows, behind which a wave "
+                "does not come back to where it can go on counting",
+                kernel=self.lifted.kernel.name,
+            )
         storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code, in_lanes=tails)
         storage.reserved |= self.hooks.state.reserved | (leaving.units if leaving is not None else 0)
         plan.counters = len(counters)
-        plan.reserved = storage.reserved
         groups = storage.groups(counters)
         self._add(plan, counters, storage)
         flushed = self._flush(plan, groups, storage, ends)
         rows = self._rows(plan, counters, storage)
         if leaving is not None and groups:
             plan.leaving = self._leave(groups, storage, leaving)
+        plan.reserved = storage.reserved
         if groups:
             # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
             released = [index for index in self.exits if index in self.lifted.releases]
@@ -362,8 +369,14 @@ class _Planner:
         self, groups: Sequence[Sequence[Counter]], storage: Storage, registers: LeavingRegisters
     ) -> LeavingCode:
         batches = [batch for group in groups if (batch := storage.batch(group, {}, whole=False)) is not None]
-        units = [unit for held in storage.held.values() for unit in (held.low, held.high) if unit is not None]
-        return LeavingCode(self.lifted, self.code, registers, batches, mask_of(units), self._between)
+        units = mask_of(unit for held in storage.held.values() for unit in (held.low, held.high) if unit is not None)
+        keeping: list[int] = []
+        if self.room is not None:
+            needed = lanes_for(units, self.lifted.wave_size)
+            keeping = storage.take([unit for unit in self._free()[1] if not storage.reserved >> unit & 1], needed)
+            if len(keeping) < needed:
+                raise NoRoom
+        return LeavingCode(self.lifted, self.code, registers, batches, units, self._between, keeping)
 
     # Code
 
@@ -483,8 +496,6 @@ class _Planner:
         """
         if self.room is None:
             return None
-        if self.lifted.unknown:
-            raise NoRoom
         name, state = self.lifted.kernel.name, self.hooks.state
         for wanted in states_for_rows(self.lifted.target):
             if reason := state.missing.get(wanted):

@@ -27,7 +27,7 @@ class LeavingRegisters:
     """Registers that nothing else uses."""
 
     scc: int
-    """SGPR unit."""
+    """First unit of two aligned SGPRs."""
     exec: int
     """First unit of two aligned SGPRs."""
     address: int
@@ -81,6 +81,11 @@ def may_tail(lifted: LiftedRepresentation) -> bool:
     return any(one.index in tails for one in lifted.unknown)
 
 
+def lanes_for(counters: int, wave_size: int) -> int:
+    """How many VGPRs have room for the SGPRs among some units."""
+    return -(-len([unit for unit in bits_of(counters) if unit in SGPRS]) // wave_size)
+
+
 class LeavingCode:
     """Makes that way.
 
@@ -89,6 +94,8 @@ class LeavingCode:
         batches: the counters.
         counters: units of registers that they are in.
         between: what to wait for before registers are overwritten that a memory instruction takes.
+        keeping: units of VGPRs, above those of the original too, in which counters are kept meanwhile (`lanes_for`):
+            a wave that comes back says what it counted in all, and takes from memory what it gave there.
     """
 
     def __init__(
@@ -99,9 +106,15 @@ class LeavingCode:
         batches: Sequence[Batch],
         counters: int,
         between: Sequence[str],
+        keeping: Sequence[int] = (),
     ) -> None:
         self._lifted, self._code, self._registers = lifted, code, registers
-        self._batches, self._counters, self._between = batches, counters, between
+        self._batches, self._between = batches, between
+        self._scalars = [unit for unit in bits_of(counters) if unit in SGPRS]
+        self._vectors = [unit for unit in bits_of(counters) if unit not in SGPRS]
+        size = lifted.wave_size
+        self._kept = {unit: (keeping[at // size], at % size) for at, unit in enumerate(self._scalars) if keeping}
+        self._keeps = bool(keeping)
         self._seams = Seams(lifted)
         target = lifted.target
         self._settle, self._read = waits_around_outputs(target)
@@ -124,13 +137,12 @@ class LeavingCode:
         begin = [*seams, *wait_states(_STATES), f"s_cselect_b32 {scc}, 1, 0"]
         begin += [f"{self._move} {kept}, {self._exec}", *self._waits, *self._settle]
         pieces = [self._code.assemble(begin)]
-        waits: Sequence[str] = ()
-        for batch in self._batches:
-            pieces.append(self._code.flush(batch, mine.vectors, mine.address, waits, fresh=False))
-            waits = [*self._between, *self._settle]
-        vectors = [unit for unit in bits_of(self._counters) if unit not in SGPRS]
-        lines = [f"{self._move} {self._exec}, -1", *(f"v_mov_b32 {unit_text(unit)}, 0" for unit in vectors)]
+        pieces += self._flush(take_back=False)
+        lines = [f"{self._move} {self._exec}, -1"]
+        lines += [f"v_mov_b32 {unit_text(unit)}, 0" for unit in self._vectors if not self._keeps]
         lines += [*self._settle, f"{self._move} {self._exec}, {kept}"]
+        for unit, (to, lane) in self._kept.items():
+            lines.append(f"v_writelane_b32 {unit_text(to)}, {unit_text(unit)}, {lane}")
         goal = "vcc" if pair == VCC_LO else f"s[{pair}:{pair + 1}]"
         if link is None:
             pieces.append(self._code.assemble([*lines, *self._scc_again(), f"s_setpc_b64 {goal}"]))
@@ -138,14 +150,32 @@ class LeavingCode:
         halves = [(unit_text(link + half), half) for half in range(2)]
         back = f"s[{link}:{link + 1}]"
         saved = unit_text(mine.link)
-        lines += [f"v_writelane_b32 {saved}, {half}, {lane}" for half, lane in halves]
-        lines += [*self._settle, *self._scc_again(), f"s_swappc_b64 {back}, {goal}"]
+        # By way of another register: the call writes these, and GFX12 has hazards where vector instructions read them.
+        other = unit_text(mine.scc + 1)
+        for half, lane in halves:
+            lines += [f"s_mov_b32 {other}, {half}", *self._settle]
+            lines += [f"v_writelane_b32 {saved}, {other}, {lane}", *self._settle]
+        lines += [*self._scc_again(), f"s_swappc_b64 {back}, {goal}"]
         lines += [f"s_cselect_b32 {scc}, 1, 0", *wait_states(_STATES), *self._waits, *self._settle]
-        scalars = [unit for unit in bits_of(self._counters) if unit in SGPRS]
-        lines += [f"s_mov_b32 {unit_text(unit)}, 0" for unit in scalars]
+        lines += [f"s_mov_b32 {unit_text(unit)}, 0" for unit in self._scalars if not self._keeps]
+        for unit, (of, lane) in self._kept.items():
+            lines.append(f"v_readlane_b32 {unit_text(unit)}, {unit_text(of)}, {lane}")
+        if self._keeps:
+            lines += [f"{self._move} {kept}, {self._exec}", *self._read]
+            pieces += [self._code.assemble(lines), *self._flush(take_back=True)]
+            lines = [*self._settle, f"{self._move} {self._exec}, {kept}"]
         lines += [f"v_readlane_b32 {half}, {saved}, {lane}" for half, lane in halves]
         lines += [*self._read, *self._scc_again(), f"s_setpc_b64 {back}"]
         return join([*pieces, self._code.assemble(lines)])
+
+    def _flush(self, *, take_back: bool) -> list[BoundPayload]:
+        """What adds all counters to memory, or takes them from there."""
+        pieces: list[BoundPayload] = []
+        for batch in self._batches:
+            waits = [*self._between, *self._settle] if pieces else []
+            vectors, address = self._registers.vectors, self._registers.address
+            pieces.append(self._code.flush(batch, vectors, address, waits, fresh=False, take_back=take_back))
+        return pieces
 
     def _scc_again(self) -> list[str]:
         return [f"s_cmp_lg_u32 {unit_text(self._registers.scc)}, 0"]

@@ -1,0 +1,245 @@
+"""Counters where a kernel calls by pointers: functions of the object, and code that nobody knows, which uses all
+registers that the kernel has, ends waves, calls back, or comes back late."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from assembly import assembled, function, kernel_text
+from effort import EVERYTHING
+from luthier.devices import open_device
+from luthier.errors import PatchError
+from luthier.isa.targets import target_named
+from luthier.lifting import lift
+from luthier.lifting.hazards import check_hazards
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
+from luthier.task import InstrumentationTask
+from test_calls import call
+
+TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
+GROUPS, WAVES, SLOTS = 5, 2, 24
+KEPT = {30, 31, 38, *range(40, 48)}
+"""SGPRs that code nobody knows must not lose: those of the kernel, and where it comes back to."""
+SGPRS, VGPRS = 102, 8
+
+
+class Source:
+    """A kernel that calls all pointers of a table. s[40:41] is the table, s42 the place in it, s47 what is computed."""
+
+    def __init__(self, target: str, *, tail: bool) -> None:
+        self.target, self.tail = target, tail
+        family = target_named(target)
+        self.major, self.wide = family.major, family.default_wave_size == 64
+        self.b = "b64" if self.wide else "b32"
+        self.exec, self.saved = ("exec", "s[20:21]") if self.wide else ("exec_lo", "s20")
+        self.load = "s_load_b64" if self.major >= 11 else "s_load_dwordx2"
+        self.wait = "s_wait_kmcnt 0x0" if self.major >= 12 else "s_waitcnt lgkmcnt(0)"
+        self.add = "v_add_u32_e32" if self.major == 9 else "v_add_nc_u32_e32"
+
+    def slot(self, pair: int) -> list[str]:
+        """The next pointer."""
+        return [
+            "s_lshl_b32 s43, s42, 3",
+            *("s_add_u32 s44, s40, s43", "s_addc_u32 s45, s41, 0", "s_add_u32 s42, s42, 1"),
+            *(f"{self.load} s[{pair}:{pair + 1}], s[44:45], 0x0", self.wait),
+        ]
+
+    def note(self, *numbers: int) -> list[str]:
+        """SCC goes into the result."""
+        return ["s_cselect_b32 s46, {}, {}".format(*numbers), "s_mul_i32 s47, s47, 3", "s_add_u32 s47, s47, s46"]
+
+    def kernel(self) -> list[str]:
+        size = 4 * (64 if self.wide else 32)
+        lines = [f"{self.load} s[40:41], s[0:1], 0x0"]
+        lines += ["s_mov_b32 s39, ttmp9" if self.major >= 12 else "s_mov_b32 s39, s2", self.wait]
+        lines += ["v_mov_b32_e32 v2, v0", "v_mbcnt_lo_u32_b32 v0, -1, 0"]
+        lines += ["v_mbcnt_hi_u32_b32 v0, -1, v0"] if self.wide else []
+        lines += ["v_readfirstlane_b32 s47, v2", "s_and_b32 s47, s47, 0x3ff", f"s_lshr_b32 s47, s47, {5 + self.wide}"]
+        lines += [f"s_mul_i32 s38, s39, {WAVES}", "s_add_u32 s38, s38, s47", "s_mov_b32 s47, s38", "v_mov_b32 v3, 0"]
+        lines += ["s_mov_b32 s42, 0", "next:", "s_bitcmp1_b32 s42, 1", "s_cbranch_scc0 itself", *call(self.target, "f1")]
+        lines += ["itself:", *self.slot(4), "s_cmp_eq_u64 s[4:5], 0", "s_cbranch_scc1 done"]
+        lines += ["s_bitcmp1_b32 s42, 1", "s_cbranch_scc0 all", "s_mov_b32 exec_lo, 0xffff", "all:"]
+        lines += ["s_bitcmp1_b32 s47, 2", "s_swappc_b64 s[30:31], s[4:5]", *self.note(1, 2)]
+        lines += [f"s_mov_{self.b} {self.exec}, -1", "s_branch next", "done:"]
+        store = "global_store_b32" if self.major >= 11 else "global_store_dword"
+        lines += [f"s_mul_i32 s38, s38, {size}", "v_lshlrev_b32 v1, 2, v0", f"{self.add} v1, s38, v1"]
+        return [*lines, f"{self.add} v3, s47, v3", f"{store} v1, v3, s[40:41] offset:{8 * SLOTS}", "s_endpgm"]
+
+    def known(self) -> str:
+        """Functions to which there are pointers in memory, one with ways through it; and one that is called, and calls
+        or jumps on."""
+        first = [*self.note(3, 4), f"{self.add} v3, 1, v3", "s_bitcmp1_b32 s47, 1", "s_cbranch_scc1 f0_2"]
+        first += ["s_bitcmp1_b32 s47, 3", "s_cbranch_scc1 f0_1", "s_add_u32 s47, s47, 5", "f0_1:", "s_add_u32 s47, s47, 1"]
+        first += ["f0_2:", "s_bitcmp1_b32 s47, 4", "s_setpc_b64 s[30:31]"]
+        settle = ["s_wait_alu 0x0"] if self.major >= 12 else []
+        second = [*self.slot(6), f"{self.add} v3, 2, v3", "s_cmp_eq_u64 s[6:7], 0", "s_cbranch_scc1 f1_1"]
+        if self.tail:
+            second += ["s_setpc_b64 s[6:7]", "f1_1:", "s_setpc_b64 s[30:31]"]
+        else:
+            # On GFX12 what vector instructions have read must not be overwritten by a call without a wait.
+            saved = ["s_mov_b64 s[34:35], s[30:31]", *settle]
+            saved += [f"v_writelane_b32 v4, s{34 + lane}, {lane}" for lane in range(2)]
+            second = [*saved, *second, "s_swappc_b64 s[30:31], s[6:7]", *self.note(5, 6), "f1_1:"]
+            second += [f"v_readlane_b32 s{30 + lane}, v4, {lane}" for lane in range(2)]
+            second += ["s_nop 4", *settle, "s_setpc_b64 s[30:31]"]
+        third = [*self.note(11, 12), "s_bitcmp1_b32 s47, 2", "s_setpc_b64 s[30:31]"]
+        code = function("f0", first) + function("f1", second) + function("f2", third)
+        return code + ".data\n.p2align 3\n.quad f0, f2\n.text\n"
+
+    def unknown(self) -> str:
+        """Functions that no pointer in the object leads to: the first uses all registers, the second ends some waves,
+        the third calls back."""
+        fill = [f"s_mov_b32 s{one}, {hex(0xABC000 + one)}" for one in range(SGPRS) if one not in {*KEPT, 20, 21}]
+        fill += [f"v_mov_b32 v{one}, {hex(0xABC000 + one)}" for one in range(VGPRS) if one not in (0, 3, 4)]
+        g = [*self.note(7, 8), f"s_mov_{self.b} {self.saved}, {self.exec}", f"s_mov_{self.b} {self.exec}, -1", *fill]
+        g += [f"s_mov_{self.b} {self.exec}, {self.saved}", "s_mov_b32 vcc_lo, 77", "s_mov_b32 m0, 78"]
+        g += [f"{self.load} s[60:61], s[40:41], 0x0", "s_bitcmp1_b32 s47, 1", "s_setpc_b64 s[30:31]"]
+        ends = [*self.note(9, 10), "s_and_b32 s46, s47, 3", "s_cmp_eq_u32 s46, 0", "s_cbranch_scc0 stay", "s_endpgm"]
+        ends += ["stay:", "s_branch g"]
+        back = ["s_mov_b64 s[48:49], s[30:31]", *call(self.target, "f0"), "s_mov_b64 s[30:31], s[48:49]", "s_branch g"]
+        return function("g", g) + function("h", ends) + function("c", back)
+
+    def object(self) -> CodeObject:
+        local = "".join(f".protected {name}\n" for name in ("f0", "f1", "f2", "g", "h", "c"))
+        code = local + function("k", self.kernel()) + self.known() + self.unknown()
+        return assembled(kernel_text(code, self.target, sgprs=SGPRS, vgprs=VGPRS), self.target)
+
+
+CALLED = {
+    "known alone": ["f0", "f2", "f0", "f0", "f2", "f0", "f0", "f2"],
+    "all registers": ["f0", "g", "f2", "g", "g", "f0", "f0", "g", "f0", "f2", "g", "g", "f2"],
+    "ends": ["f0", "h", "f2", "h", "f0", "h", "f2", "h", "f0", "h", "f2"],
+    "calls back": ["c", "f0", "f0", "c", "c", "f2", "c", "g", "h", "f0", "c", "h", "f2", "h"],
+}
+
+
+def launch(object: CodeObject, data: bytes, names: list[str]):
+    return launch_on(open_device(f"emu:{object.target.target.name}"), object, data, names)
+
+
+def launch_on(device, object: CodeObject, data: bytes, names: list[str], trace=None):
+    module = device.load(data)
+    addresses = {one.name: one.address for one in object.symbols if one.type == "func"}
+    lanes = object.kernels["k"].wave_size
+    buffer = np.zeros(SLOTS + GROUPS * WAVES * lanes // 2, np.uint64)
+    buffer[: len(names)] = [module.image.host(addresses[name]) for name in names]
+    module.kernel("k").launch(buffer, grid=(GROUPS, 1, 1), block=(WAVES * lanes, 1, 1), trace=trace)
+    return buffer[SLOTS:].tolist(), module, device.stats
+
+
+ROUNDS = """
+#include <hip/hip_runtime.h>
+__device__ __attribute__((noinline)) unsigned f0(unsigned x) { return x * 3 + 1; }
+__device__ __attribute__((noinline)) unsigned f1(unsigned x) { return x & 1 ? x ^ 0x55 : x * x; }
+__device__ __attribute__((noinline)) unsigned f2(unsigned x) {
+  for (unsigned k = 0; k < (x & 3); k++) x += x >> 3;
+  return x;
+}
+__device__ unsigned (*writable[4])(unsigned) = {f0, f1, f2, f0};
+extern "C" __global__ void rounds(unsigned *out, const unsigned *in, unsigned n) {
+  unsigned i = threadIdx.x, x = in[i];
+  for (unsigned k = 0; k < n; k++) x = writable[(x + k) & 3](x) + (x >> 7);
+  out[i] = x;
+}
+"""
+
+
+@pytest.mark.parametrize(("level", "most"), [("-O0", 1.1), ("-O3", 1.3)])
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_cost(compile_object, target: str, level: str, most: float) -> None:
+    """Wave-instructions of a kernel that does little but call by pointers: each is looked up, and counted."""
+    object = load_object(compile_object(ROUNDS, target, level))
+    patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)
+    spent = []
+    for data in (object.data, patched.data):
+        device = open_device(f"emu:{target}")
+        module = device.load(data)
+        out, given = np.zeros(64, np.uint32), np.arange(64, dtype=np.uint32) * 0x9E3779B1
+        module.kernel("rounds").launch(out, given, 50, grid=(1, 1, 1), block=(64, 1, 1))
+        spent.append((out.tolist(), device.stats))
+    assert spent[0][0] == spent[1][0]
+    before = spent[0][1]
+    counts = patched.counters["rounds"].read(module, before.waves)
+    assert counts.executions.tolist() == counts_at(lift(object, "rounds"), before)[0].tolist()
+    assert spent[1][1].instructions <= most * before.instructions
+
+
+def counts_at(lifted, stats) -> tuple[np.ndarray, np.ndarray]:
+    """Executions and active lanes of the lifted instructions."""
+    found = np.zeros((2, len(lifted.code)), np.int64)
+    at = np.searchsorted(lifted.code.addresses, stats.by_address.addresses)
+    at = np.minimum(at, len(lifted.code) - 1)
+    mine = (lifted.code.addresses[at] == stats.by_address.addresses) & lifted.reached[at]
+    found[0, at[mine]] = stats.by_address.executions[mine]
+    found[1, at[mine]] = stats.by_address.active_lanes[mine]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("tail", [False, True], ids=["calls", "jumps"])
+@pytest.mark.parametrize("names", CALLED)
+@pytest.mark.parametrize("target", TARGETS if EVERYTHING else TARGETS[1:])
+def test_counts_are_the_truth(target: str, names: str, tail: bool, given: bool) -> None:
+    object = Source(target, tail=tail).object()
+    lifted = lift(object, "k")
+    assert len(lifted.unknown) == 2
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.waves_given = given
+        task.count(task.instructions)
+        task.count(task.instructions, per="lane")
+
+    patched = patch_object(object, instrument, strict=True)
+    assert not check_hazards(lift(load_object(patched.data), "k")).findings
+    was, _, before = launch(object, object.data, CALLED[names])
+    now, module, after = launch(object, patched.data, CALLED[names])
+    assert now == was
+    counts = patched.counters["k"].read(module, before.waves)
+    # What code that nobody knows calls itself are the originals.
+    expected = [one - other for one, other in zip(counts_at(lifted, before), counts_at(lifted, after), strict=True)]
+    assert counts.executions.tolist() == expected[0].tolist()
+    assert counts.active_lanes.tolist() == expected[1].tolist()
+    assert sum(expected[0]) > 0
+
+
+@pytest.mark.parametrize("names", ["known alone", "all registers", "ends"])
+@pytest.mark.parametrize("target", TARGETS if EVERYTHING else TARGETS[1:])
+def test_each_wave_has_its_row(target: str, names: str) -> None:
+    """But those that end in code that nobody knows: what they did is in the sums alone."""
+    object = Source(target, tail=False).object()
+    lifted = lift(object, "k")
+
+    def instrument(task: InstrumentationTask) -> None:
+        task.wave_rows = 100
+        task.count(task.instructions, granularity="wave")
+
+    patched = patch_object(object, instrument, strict=True)
+    assert not check_hazards(lift(load_object(patched.data), "k")).findings
+    truth: dict[tuple[int, int], Counter[int]] = {}
+
+    def see(step) -> None:
+        truth.setdefault((step.workgroup, step.wave), Counter())[step.address] += 1
+
+    was, _, before = launch_on(open_device(f"emu:{target}"), object, object.data, CALLED[names], see)
+    now, module, _ = launch(object, patched.data, CALLED[names])
+    assert now == was
+    counts = patched.counters["k"].read(module, before.waves)
+    assert counts.executions.tolist() == counts_at(lifted, before)[0].tolist()
+    waves = counts.waves
+    assert waves is not None
+    whose = [(row[0], row[3]) for row in waves.identity.tolist()]
+    assert len(set(whose)) == len(whose) <= GROUPS * WAVES
+    ended = GROUPS * WAVES - len(whose)
+    assert 0 < ended < GROUPS * WAVES if names == "ends" else not ended
+    for index, address in enumerate(lifted.code.addresses.tolist()):
+        if lifted.reached[index]:
+            assert waves.executions(index).tolist() == [truth[who][address] for who in whose]
+
+
+def test_rows_of_waves_that_are_sent_away_are_refused() -> None:
+    object = Source("gfx1100", tail=True).object()
+    with pytest.raises(PatchError, match="jumps to functions that nobody knows"):
+        patch_object(object, lambda task: task.count(0, granularity="wave") and None, strict=True)
