@@ -27,7 +27,13 @@ SOURCES = {
 
 
 def everything(
-    nodes: object, steps: Mapping[int, list[Step]], roots: object, called: bool, finished: bool, kinds: Kinds
+    nodes: object,
+    steps: Mapping[int, list[Step]],
+    roots: object,
+    called: bool,
+    finished: bool,
+    kinds: Kinds,
+    effort: object,
 ) -> set[int]:
     """All that may be followed, in place of `relevant_steps`."""
     return {

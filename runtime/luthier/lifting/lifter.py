@@ -18,6 +18,7 @@ from luthier.isa import registers as r
 from luthier.lifting.addresses.analysis import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
 from luthier.lifting.addresses.pointers import MOST_POINTED, pointed_functions
 from luthier.lifting.addresses.slots import CodeSlots
+from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Explorer, Resolution
 from luthier.lifting.code.graph import Graph, build_graph, leaves_function
 from luthier.lifting.code.regions import Regions, find_regions
@@ -66,9 +67,14 @@ def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> Li
         raise LiftError(
             f"no kernel {kernel!r}; there are: {', '.join(code_object.kernels) or 'none'}", object=code_object.name
         )
+    effort = Effort(
+        lambda message: LiftError(
+            message, object=code_object.name, kernel=kernel, offset=found.entry, target=code_object.target.target.name
+        )
+    )
     left_out: dict[int, str] = {}
     while True:
-        lifter = _Lifter(code_object, found, left_out)
+        lifter = _Lifter(code_object, found, left_out, effort)
         try:
             return lifter.run()
         except LiftError as problem:
@@ -86,13 +92,15 @@ class _Lifter:
     """
     Args:
         left_out: functions of the object to which pointers are not followed, and why.
+        effort: counts what is done.
 
     Attributes:
         pointed: functions that some jump may go to by a pointer.
     """
 
-    def __init__(self, object: CodeObject, kernel: Kernel, left_out: Mapping[int, str]) -> None:
+    def __init__(self, object: CodeObject, kernel: Kernel, left_out: Mapping[int, str], effort: Effort) -> None:
         self.left_out = left_out
+        self.effort = effort
         self.pointed: frozenset[int] = frozenset()
         self.object = object
         self.kernel = kernel
@@ -120,8 +128,9 @@ class _Lifter:
             explorer.reach(address, self.kernel.entry)
         for _ in range(MOST_ROUNDS):
             code, columns, control, stops = explorer.code()
+            self.effort.allow(len(control))
             roots = {self.kernel.entry: self.hardware_entries}
-            graph = build_graph(explorer, columns, control, stops, self.resolutions, roots)
+            graph = build_graph(explorer, columns, control, stops, self.resolutions, roots, self.effort)
             if self.object.target.target.addressable_vgprs > self.object.target.target.named_vgprs:
                 banks = VgprBanks(self.isa, columns, graph, self.hardware_entries, explorer.fail)
                 code = banks.meant(code)
@@ -151,7 +160,7 @@ class _Lifter:
         effects = _remember(lambda index: self.table.of(columns, index))
         filled = frozenset(self.text.filled)
         world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code, filled)
-        analysis = AddressAnalysis(columns, graph, self.table, effects, world)
+        analysis = AddressAnalysis(columns, graph, self.table, effects, world, self.effort)
         changed = False
         before = len(self.explorer.leaders), {entry: set(links) for entry, links in self.explorer.entries.items()}
         every = list(reversed(self.explorer.entries.items()))  # callees mostly before their callers
@@ -168,6 +177,7 @@ class _Lifter:
                 for number in members
             ):
                 continue
+            self.effort.spend(1 + len(members) // 4)
             found = self.found[entry] = self._addresses(entry, links, analysis, columns, graph)
             clobbers = found.clobbers
             if clobbers != self._clobbered(entry):
@@ -249,7 +259,8 @@ class _Lifter:
 
     def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
         """Explore the targets of a register jump or call."""
-        node = next(node for node in graph.nodes if columns.address[node.last] == address)
+        number = bisect.bisect_right(graph.nodes, _index_of(columns, address), key=lambda node: node.first) - 1
+        node = graph.nodes[number]
         is_call = self.table.opcode(columns.opcode[node.last]).control == Control.CALL_REGISTER
         for target in resolution.targets:
             if is_call:
@@ -257,7 +268,7 @@ class _Lifter:
             elif leaves_function(self.explorer, address, target):
                 # A tail call: the callee returns with the caller's own return address.
                 for entry, members in graph.members.items():
-                    if any(graph.nodes[member] is node for member in members):
+                    if number in members:
                         for link in [None, *self.explorer.entries[entry]]:
                             self.explorer.add_function(target, link, address)
             else:

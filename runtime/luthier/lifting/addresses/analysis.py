@@ -34,6 +34,7 @@ from luthier.lifting.addresses.values import (
     State,
     Value,
 )
+from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Resolution
 from luthier.lifting.code.graph import Graph, reach
 from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, register_lists
@@ -94,6 +95,8 @@ class Part(NamedTuple):
     steps: list[Step]
 
 
+_PART, _UNIT = 16, 64
+"""In values and program counters of a state: what a part costs besides those, and what a unit of `Effort` is."""
 _ANY_VECTOR = ("relative vector", "everything")
 _BY_REGISTER = (Control.CALL_REGISTER, Control.JUMP_REGISTER)
 _LEAVING = (Control.CALL, Control.CALL_REGISTER, Control.JUMP_REGISTER)
@@ -103,13 +106,20 @@ class AddressAnalysis:
     """Runs functions of one graph."""
 
     def __init__(
-        self, columns: Columns, graph: Graph, table: EffectTable, effects: Callable[[int], Effects], world: World
+        self,
+        columns: Columns,
+        graph: Graph,
+        table: EffectTable,
+        effects: Callable[[int], Effects],
+        world: World,
+        effort: Effort,
     ) -> None:
         self.columns = columns
         self.graph = graph
         self.table = table
         self.effects = effects
         self.world = world
+        self._effort = effort
         self._starts = [node.first for node in graph.nodes]
         self._operations = Operations(columns, *register_lists(table.isa), world.filled)
         self._native = table.code(columns)
@@ -156,7 +166,7 @@ class AddressAnalysis:
             number = heapq.heappop(work)
             if work and work[0] == number:
                 continue
-            after = self._block(number, states[number].copy())
+            after = self._block(number, self._held(number, states[number]))
             taken = False
             for _, successor in nodes[number].successors:
                 known = states.get(successor)
@@ -167,6 +177,11 @@ class AddressAnalysis:
                     continue
                 heapq.heappush(work, successor)
         return self._collect(states, links)
+
+    def _held(self, number: int, state: State) -> State:
+        """A copy of the state before a block, with which the block is gone through."""
+        self._effort.spend(1 + (1 + len(self._parts[number])) * (_PART + state.size) // _UNIT)
+        return state.copy()
 
     def _block(self, number: int, state: State) -> State:
         for part in self._parts[number]:
@@ -185,7 +200,7 @@ class AddressAnalysis:
             for number in reach(nodes, roots)
         }
         # Who calls a function must know which registers it puts back. Nobody calls a kernel.
-        relevant = relevant_steps(nodes, steps, roots, called, finished, self._kinds)
+        relevant = relevant_steps(nodes, steps, roots, called, finished, self._kinds, self._effort)
         self._parts = {number: self._cut(own, relevant) for number, own in steps.items()}
 
     def _cut(self, steps: list[Step], relevant: set[int]) -> list[Part]:
@@ -232,12 +247,13 @@ class AddressAnalysis:
 
     def _collect(self, states: dict[int, State], links: tuple[int, ...]) -> FunctionAddresses:
         found = FunctionAddresses(asked=self._asked)
-        notes = Notes()
+        notes = Notes(self._leaves_at)
         for number, before in states.items():
-            state = before.copy()
+            state = self._held(number, before)
             for part in self._parts[number]:
                 index = part.at
                 if index < 0:
+                    self._effort.spend(len(part.steps) // _UNIT)
                     self._pass(part, state, notes)
                     continue
                 effects = self.effects(index)
@@ -249,10 +265,9 @@ class AddressAnalysis:
         finished = {reference.low for reference in notes.references}
         found.references = notes.references
         # A low half that no add of a high half follows is only right if nothing retargets it.
-        found.values = {getpc for getpc, place in notes.other_uses if not self._leaves_at(place)}
+        found.values = notes.values
         found.computed = notes.computed | {getpc for low, getpc in notes.low_adds.items() if low not in finished}
-        found.escapes = {getpc for getpc, _ in notes.raw_uses}
-        found.escapes |= {getpc for getpc, _ in notes.other_uses if getpc in found.computed}
+        found.escapes = notes.raw_uses | notes.other_uses & found.computed
         return found
 
     def _leaves_at(self, address: int) -> bool:

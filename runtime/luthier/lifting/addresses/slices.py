@@ -15,7 +15,12 @@ from operator import or_
 from typing import NamedTuple
 
 from luthier.isa import registers as r
+from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.graph import Node
+
+
+_STEPS = 16
+"""How many are looked at with one unit of `Effort`."""
 
 
 class Step(NamedTuple):
@@ -61,6 +66,7 @@ def relevant_steps(
     called: bool,
     finished: bool,
     kinds: Kinds,
+    effort: Effort,
 ) -> set[int]:
     """The instructions whose results, or whose effect on what is known of EXEC, can matter.
 
@@ -69,23 +75,32 @@ def relevant_steps(
         called: whether somebody has to know which registers the function puts back.
         finished: whether it matters where all those addresses go that were made of a program counter, and not only
             how they are made.
+        effort: counts what is done.
+
+    Raises:
+        LiftError: it is too much.
     """
     singles = [step for own in steps.values() for step in own if step.first == step.last]
     followed = {step.first for step in singles if kinds.followed(step.first)}
     if not followed:
         return set()
-    fresh, derived = _reading_counters(nodes, steps, roots, followed, kinds)
+    fresh, derived = _reading_counters(nodes, steps, roots, followed, kinds, effort)
     followed = {index for index in followed if index in derived or not kinds.needs_counter(index)}
     copies = [
         (reads, step.writes & ~(reads & r.EXEC_MASK))
         for step in (singles if called else ())
         if step.first in followed and kinds.copies(step.first) and (reads := kinds.value_reads(step))
     ]
-    return _Backward(nodes, steps, followed, derived if finished else fresh, _restorable(copies), kinds).run()
+    return _Backward(nodes, steps, followed, derived if finished else fresh, _restorable(copies), kinds).run(effort)
 
 
 def _reading_counters(
-    nodes: Sequence[Node], steps: Mapping[int, list[Step]], roots: Collection[int], followed: set[int], kinds: Kinds
+    nodes: Sequence[Node],
+    steps: Mapping[int, list[Step]],
+    roots: Collection[int],
+    followed: set[int],
+    kinds: Kinds,
+    effort: Effort,
 ) -> tuple[set[int], set[int]]:
     """Forward: the followed instructions that read a program counter to which nothing has been added, and those that
     read what may be made of one; both with those that read the program counter itself."""
@@ -98,6 +113,7 @@ def _reading_counters(
         if work and work[0] == number:
             continue
         fresh, derived = before[number]
+        effort.spend(1 + len(steps[number]) // _STEPS)
         for step in steps[number]:
             index = step.first
             reads, reads_fresh = step.reads & derived, step.reads & fresh
@@ -166,7 +182,7 @@ class _Backward:
             if not any(step.first in followed or kinds.by_register(step.first) for step in own):
                 self.plain[number] = reduce(or_, [step.writes for step in own])
 
-    def run(self) -> set[int]:
+    def run(self, effort: Effort) -> set[int]:
         predecessors: dict[int, list[int]] = {}
         for number in self.steps:
             for _, successor in self.nodes[number].successors:
@@ -177,6 +193,7 @@ class _Backward:
             number = -heapq.heappop(work)
             if work and -work[0] == number:
                 continue
+            effort.spend(1 + len(self.steps[number]) // _STEPS)
             needed = 0
             for _, successor in self.nodes[number].successors:
                 needed |= before[successor]

@@ -7,6 +7,7 @@ is loaded. Instructions are named by their addresses, so that what is found hold
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -158,6 +159,11 @@ class State:
         if isinstance(key, int) and key < r.VGPR_FIRST:
             self.unknown = self.unknown | 1 << key if values is None else self.unknown & ~(1 << key)
 
+    @property
+    def size(self) -> int:
+        """How many values and program counters it holds."""
+        return len(self.values) + sum(map(len, self.taints.values()))
+
     def join(self, other: State) -> bool:
         """Merge `other` into this state; True if that changed it."""
         changed = bool(other.unknown & ~self.unknown)
@@ -229,23 +235,35 @@ class Reference:
 
 
 class Notes:
-    """What the operations of one function tell besides values. Instructions are addresses."""
+    """What the operations of one function tell besides values. Instructions are addresses.
 
-    def __init__(self) -> None:
+    Args:
+        leaves: whether control may leave the function at an instruction.
+    """
+
+    def __init__(self, leaves: Callable[[int], bool]) -> None:
+        self._leaves = leaves
         self.references: set[Reference] = set()
         self.low_adds: dict[int, int] = {}
         """Instruction that adds to the low half of a fresh program counter -> its s_getpc_b64."""
         self.computed: set[int] = set()
         """s_getpc_b64 whose value is added to in ways other than by two literals."""
-        self.raw_uses: list[tuple[int, int]] = []
-        """(s_getpc_b64, instruction that reads its value before an offset was added and is not followed)"""
-        self.other_uses: list[tuple[int, int]] = []
+        self.raw_uses: set[int] = set()
+        """s_getpc_b64 whose value is read by what is not followed before an offset was added."""
+        self.other_uses: set[int] = set()
         """The same of values with an offset."""
+        self.values: set[int] = set()
+        """Those of `other_uses` that go elsewhere than to jumps."""
 
     def use(self, taints: frozenset[Taint], place: int) -> None:
         """Note an instruction that uses program counters in ways that are not followed."""
-        for getpc, derived in taints:
-            (self.other_uses if derived else self.raw_uses).append((getpc, place))
+        if not taints:
+            return
+        derived = {getpc for getpc, has_offset in taints if has_offset}
+        self.raw_uses.update(getpc for getpc, has_offset in taints if not has_offset)
+        self.other_uses |= derived
+        if not self._leaves(place):
+            self.values |= derived
 
 
 def pair_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:

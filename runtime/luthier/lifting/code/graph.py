@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Explorer, Resolution
 from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.instructions.semantics import Control
@@ -49,6 +50,8 @@ _DIRECT_EXIT: dict[int, BlockExit] = {
 # As plain integers: a member of an IntEnum takes longer to look up than a block to build.
 _NEXT, _CONDITIONAL, _CALL = int(Control.NEXT), int(Control.CONDITIONAL), int(Control.CALL)
 _CALL_REGISTER, _JUMP_REGISTER = int(Control.CALL_REGISTER), int(Control.JUMP_REGISTER)
+_NODES, _MEMBERS = 4, 16
+"""How many blocks are made, or found to be of a function, with one unit of `Effort`."""
 _BRANCHES = (int(Control.BRANCH), _CONDITIONAL)
 _COMING_BACK = (_CALL, _CALL_REGISTER, int(Control.TRAP))
 
@@ -60,6 +63,7 @@ def build_graph(
     stops: list[int],
     resolutions: Mapping[int, Resolution],
     roots: Mapping[int, list[int]],
+    effort: Effort,
 ) -> Graph:
     """Cut the reached instructions into blocks and connect them.
 
@@ -67,7 +71,12 @@ def build_graph(
         stops: the reached instructions whose control is not `Control.NEXT`, ascending.
         resolutions: what is known of register jumps and calls, by address.
         roots: all the addresses a function is entered at, where there are more than its own.
+        effort: counts what is done.
+
+    Raises:
+        LiftError: it is too much.
     """
+    effort.spend(len(explorer.leaders) // _NODES)
     starts = np.searchsorted(columns.code.addresses, sorted(explorer.leaders)).tolist()
     addresses, sizes = columns.address, columns.size
     node_at = {addresses[start]: number for number, start in enumerate(starts)}
@@ -102,7 +111,10 @@ def build_graph(
         )
         if after is not None and falls:
             node.successors.append(("fallthrough", after))
-    members = {entry: reach(nodes, [node_at[root] for root in roots.get(entry, [entry])]) for entry in explorer.entries}
+    members = {}
+    for entry in explorer.entries:
+        members[entry] = reach(nodes, [node_at[root] for root in roots.get(entry, [entry])])
+        effort.spend(1 + len(members[entry]) // _MEMBERS)
     return Graph(nodes, node_at, members)
 
 

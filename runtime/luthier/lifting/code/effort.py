@@ -1,0 +1,45 @@
+"""How much work finding the targets of register jumps may be.
+
+The analyses behind it go round until nothing changes, over states that grow. Real kernels settle in a few rounds; code
+that is made for it has them go round for minutes on a few kilobytes. So work is counted, and what is linear in the code
+is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from luthier.errors import LiftError
+
+FLOOR, EACH = 15_000, 8
+"""Units of work for any kernel, and for each of its instructions; libraries that call a lot take one or two for each."""
+
+
+class Effort:
+    """Counts the work of lifting a kernel, over all attempts at it. A unit takes some 20 to 40 microseconds.
+
+    Args:
+        refusal: makes the error for when it is too much.
+    """
+
+    def __init__(self, refusal: Callable[[str], LiftError]) -> None:
+        self._refusal = refusal
+        self.spent = 0
+        self._most = FLOOR
+
+    def allow(self, instructions: int) -> None:
+        """Let the work be what so many instructions may cost."""
+        self._most = max(self._most, FLOOR + EACH * instructions)
+
+    def spend(self, units: int) -> None:
+        """Count work.
+
+        Raises:
+            LiftError: it is more than is allowed.
+        """
+        self.spent += units
+        if self.spent > self._most:
+            raise self._refusal(
+                f"where jumps and calls by register go is not found within {self._most} steps, which real code of its "
+                "size does not need"
+            )

@@ -1,0 +1,83 @@
+"""Small kernels that are made to keep the search for jump targets going: it ends in time that is linear in the code."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from assembly import assembled, function, kernel_text
+from effort import EVERYTHING
+from limited import survives
+from luthier.isa import Isa
+from luthier.lifting import lift
+from luthier.objects import CodeObject
+
+WAYS = {
+    "all": (("getpc", 1), ("call", 1), ("add", 1), ("branch", 1)),
+    "adds": (("getpc", 1), ("call", 1), ("add", 6), ("branch", 2)),
+    "calls": (("getpc", 2), ("call", 4), ("add", 2), ("branch", 1)),
+    "jumps": (("getpc", 2), ("jump", 2), ("add", 2), ("branch", 2)),
+    "lanes": (("getpc", 2), ("write", 8), ("read", 2), ("branch", 3), ("call", 1)),
+    "moves": (("getpc", 4), ("move", 6), ("branch", 4), ("add", 1)),
+    "loads": (("getpc", 2), ("load", 2), ("call", 1), ("add", 2), ("branch", 1)),
+    "direct": (("direct", 4), ("getpc", 1), ("add", 1), ("branch", 1), ("call", 1)),
+}
+"""What the instructions are, and how often."""
+SIZES = (1000, *((4000, 16_000, 64_000) if EVERYTHING else ()))
+"""In instructions."""
+
+
+def text(way: str, size: int, seed: int) -> str:
+    """Instructions in any order, of these kinds."""
+    rng = random.Random(f"{way} {size} {seed}")
+    kinds, weights = zip(*WAYS[way], strict=True)
+    near = rng.choice((8, 100, size))
+
+    def pair() -> str:
+        first = 2 * rng.randrange(2, rng.choice((4, 20)))
+        return f"s[{first}:{first + 1}]"
+
+    def label(at: int) -> str:
+        return f"L{max(0, min(size - 1, at + rng.randrange(-near, near)))}"
+
+    lines = []
+    for at, kind in enumerate(rng.choices(kinds, weights, k=size)):
+        low = 2 * rng.randrange(2, 20)
+        lines.append(f"L{at}:")
+        lines.append(
+            {
+                "getpc": f"s_getpc_b64 {pair()}",
+                "call": f"s_swappc_b64 {pair()}, {pair()}",
+                "jump": f"s_setpc_b64 {pair()}",
+                "add": f"s_add_u32 s{low}, s{low}, {4 * rng.randrange(16)}\n"
+                f"s_addc_u32 s{low + 1}, s{low + 1}, {rng.choice((0, 0, 0, -1))}",
+                "branch": f"s_cbranch_scc{rng.randrange(2)} {label(at)}",
+                "direct": f"s_call_b64 {pair()}, {label(at)}",
+                "write": f"v_writelane_b32 v{rng.randrange(16)}, s{low}, {rng.randrange(64)}",
+                "read": f"v_readlane_b32 s{low}, v{rng.randrange(16)}, {rng.randrange(64)}",
+                "move": f"s_mov_b64 {pair()}, {pair()}",
+                "load": f"s_load_dwordx2 {pair()}, {pair()}, {8 * rng.randrange(8)}",
+            }[kind]
+        )
+    return "\n".join([*lines, "s_endpgm"])
+
+
+def made(target: str, way: str, size: int, seed: int) -> CodeObject:
+    """A kernel of that text; what it was assembled with is the same for all of a size."""
+    code = Isa.of(target).assemble(text(way, size, seed)).instructions.code
+    space = 2 * 8 * max(SIZES)
+    frame = assembled(kernel_text(function("k", [f".fill {space // 4}, 4, 0xbf810000"]), target), target)
+    section = next(one for one in frame.sections if one.name == ".text")
+    data = bytearray(frame.data)
+    data[section.offset : section.offset + len(code)] = code
+    return CodeObject(bytes(data), f"{way}-{size}-{seed}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_search_ends(way: str) -> None:
+    """A few seconds whatever is there, and for what is larger in proportion."""
+    for size in SIZES:
+        for seed in range(80_000 // size if EVERYTHING else 1):
+            object = made("gfx90a", way, size, seed)
+            seconds = 3 + size / 500
+            survives(lambda object=object: lift(object, "k"), seconds=seconds)

@@ -1,0 +1,114 @@
+"""Limits on what a test may take: memory, and time of the processor."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+from luthier.errors import LuthierError
+
+MB = 1 << 20
+
+
+class TooLongError(Exception):
+    """Something takes more time of the processor than it may."""
+
+
+def address_space() -> int:
+    """Bytes of address space that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def limits(*, memory: int = 1024 * MB, seconds: float = 5) -> Iterator[None]:
+    """Limits on what this process does inside.
+
+    Args:
+        memory: bytes of address space beyond what there is; more raises MemoryError.
+        seconds: of the processor; more raises TooLongError.
+    """
+
+    def stop(signal: int, frame: FrameType | None) -> NoReturn:
+        raise TooLongError(f"more than {seconds} s")
+
+    old_memory = resource.getrlimit(resource.RLIMIT_AS)
+    old_handler = signal.signal(signal.SIGPROF, stop)
+    resource.setrlimit(resource.RLIMIT_AS, (address_space() + memory, old_memory[1]))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old_handler)
+        resource.setrlimit(resource.RLIMIT_AS, old_memory)
+
+
+def survives(action: Callable[[], object], *, memory: int = 1024 * MB, seconds: float = 5) -> bool:
+    """Whether something succeeds within the limits; False if it is refused by a `LuthierError`. Anything else that it
+    raises is raised."""
+    with limits(memory=memory, seconds=seconds):
+        try:
+            action()
+        except LuthierError as problem:
+            assert str(problem)
+            return False
+    return True
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    """Exit code; minus a signal's number where that ended it."""
+    output: str
+    error: str
+    peak: int
+    """Bytes of memory it had at most."""
+    seconds: float
+    """Of the processor."""
+
+
+def command(
+    arguments: Sequence[str | os.PathLike[str]],
+    *,
+    memory: int = 8192 * MB,
+    seconds: int = 30,
+    environment: dict[str, str] | None = None,
+) -> Ended:
+    """Run `luthier` with arguments under limits.
+
+    Args:
+        memory: bytes of address space.
+        seconds: of the processor.
+        environment: variables that are set besides the test's own.
+    """
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("luthier"), *map(os.fspath, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=error,
+            preexec_fn=limit,
+            env={**os.environ, **(environment or {})},
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        error.seek(0)
+        ended = Ended(process.returncode, out.read(), error.read(), used.ru_maxrss << 10, used.ru_utime + used.ru_stime)
+    assert "Traceback" not in ended.error, ended.error
+    return ended
