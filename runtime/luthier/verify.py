@@ -288,18 +288,18 @@ def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[
     full, checked.step_limit = checked.step_limit, _SHORT
     original = None
     try:
-        original = _launch(checked, object.data, plan)
+        original = _launch(checked, object, plan)
     except EmulationError:
         if not _missing_waits(checked):  # it may take as long as it does
             checked.step_limit = full
-            original = _launch(checked, object.data, plan)
+            original = _launch(checked, object, plan)
     checked.step_limit = full
     missing = _missing_waits(checked)
     if not missing and original is not None:
         return original, _launch(checked, patched, plan), ()
     waits = tuple(str(finding) for finding in missing)
     device = open_device(target, check="hazards")
-    return _launch(device, object.data, plan), _launch(device, patched, plan), waits
+    return _launch(device, object, plan), _launch(device, patched, plan), waits
 
 
 def _missing_waits(device: EmulatedDevice) -> tuple[WaitFinding, ...]:
@@ -341,8 +341,8 @@ class _Run:
     hazards: tuple[LaunchHazard, ...]
 
 
-def _launch(device: EmulatedDevice, data: bytes, plan: LaunchPlan) -> _Run:
-    module = device.load(data)
+def _launch(device: EmulatedDevice, source: CodeObject | bytes, plan: LaunchPlan) -> _Run:
+    module = device.load(source)
     for channel in module.channels.values():
         channel.listen(lambda records: None)
     arguments = plan.materialise()

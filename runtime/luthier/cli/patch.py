@@ -83,7 +83,8 @@ def _run_on_program(args: argparse.Namespace) -> int:
         print_refusals(one.report)
     for name, reason in patched.skipped:
         say_text(f"{visible(name)}: left as it is: {reason}", file=sys.stderr)
-    write_atomically(args.output, patched.data, mode=os.stat(args.file).st_mode)
+    with writing_atomically(args.output, mode=os.stat(args.file).st_mode) as file:
+        patched.file.write(file)
     _write_map(args.map, [(object, one.maps) for object, one in patched.objects])
     if args.json:
         print_json(patched.to_json())

@@ -38,7 +38,7 @@ _CHUNK = 1 << 12
 _MOST_TABLES = 1 << 16
 """Decompressed bytes that hold the table of entries, unless there are hundreds."""
 _HARMLESS = 64 << 20
-_LARGEST_RATIO = 256
+_LARGEST_RATIO = 50
 """A compressed bundle that claims to hold more than this times its size, and more than `_HARMLESS`, is a bomb. Device
 code shrinks to a twentieth at best."""
 _BINARY = struct.Struct("<4xIQQQ")
@@ -95,7 +95,7 @@ def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
     """
     every, _ = _all_entries(place, place.size)
     at = len(BUNDLE_MAGIC) + _COUNT.size + sum(_ENTRY.size + len(entry.id) for entry in every)
-    table, contents = [BUNDLE_MAGIC, _COUNT.pack(len(every))], b""
+    table, contents = [BUNDLE_MAGIC, _COUNT.pack(len(every))], bytearray()
     start = at
     for entry in every:
         data = images.get(entry.id)
@@ -104,7 +104,7 @@ def make_bundle(place: Place, images: Mapping[str, bytes]) -> bytes:
         contents += bytes(-(start + len(contents)) % _ALIGNMENT) if data else b""
         table += [_ENTRY.pack(start + len(contents), len(data), len(entry.id)), entry.id.encode()]
         contents += data
-    return b"".join(table) + contents
+    return b"".join([*table, contents])
 
 
 def _entries(place: Place, whole: int) -> tuple[list[Entry], int]:

@@ -229,6 +229,11 @@ class CodeObject:
         return owner if isinstance(owner, bytes) and len(owner) == len(self._view) else bytes(self._view)
 
     @property
+    def view(self) -> memoryview:
+        """The ELF file where it is: much of one that is mapped may be padding, which `data` copies."""
+        return self._view
+
+    @property
     def size(self) -> int:
         """Bytes of the ELF file."""
         return len(self._view)
@@ -286,13 +291,20 @@ class CodeObject:
 
     @functools.cached_property
     def text_ranges(self) -> tuple[tuple[int, int], ...]:
-        """(address, size) of every executable section, or segment where there are no sections."""
+        """(address, size) of every executable section, or segment where there are no sections; those that overlap are
+        one."""
         found = [
             (s.address, s.size)
             for s in self.sections
             if s.flags & E.SHF_EXECINSTR and s.flags & E.SHF_ALLOC and s.type == E.SHT_PROGBITS
         ]
-        return tuple(sorted(found or [(s.vaddr, s.filesz) for s in self.segments if s.flags & E.PF_X]))
+        ranges: list[tuple[int, int]] = []
+        for address, size in sorted(found or [(s.vaddr, s.filesz) for s in self.segments if s.flags & E.PF_X]):
+            if ranges and address < sum(ranges[-1]):
+                address, size = ranges[-1][0], max(sum(ranges.pop()), address + size)
+                size -= address
+            ranges.append((address, size))
+        return tuple(ranges)
 
     @functools.cached_property
     def text_relocations(self) -> tuple[Relocation, ...]:
@@ -342,7 +354,7 @@ class CodeObject:
             return []
         if len(tables) > 1:
             elf.fail(f"several {what}s", tables[1].offset)
-        rows = list(E.SYMBOL.rows(elf.section_view(tables[0], what)))
+        rows = list(E.SYMBOL.rows(elf.records(E.SYMBOL, tables[0], what)))
         names = elf.string_table(tables[0].link, f"string table of the {what}").names(row[0] for row in rows)
         kinds: dict[tuple[int, int, int], tuple[str, str, str, str]] = {}
         symbols = []
@@ -380,7 +392,7 @@ class CodeObject:
         if sum(section.size for section in tables) > self.size:
             self.elf.fail("relocation tables overlap", tables[-1].offset)
         for section in tables:
-            for record in E.RELOCATION.unpack_all(self.elf.section_view(section, "relocation table")):
+            for record in E.RELOCATION.unpack_all(self.elf.records(E.RELOCATION, section, "relocation table")):
                 if record.symbol >= max(len(dynamic), 1):
                     self.elf.fail(f"relocation names symbol {record.symbol} of {len(dynamic)}", section.offset)
                 name = dynamic[record.symbol].name if record.symbol else ""

@@ -29,6 +29,8 @@ BITCODE_MAGIC = b"BC\xc0\xde"
 FAT_BINARY_SECTIONS = (".hip_fatbin", ".llvm.offloading", ".llvm.rodata.offloading", "__CLANG_OFFLOAD_BUNDLE__")
 """How host sections with device code begin: HIP's, the LLVM offloading drivers', the bundler's own kind of object."""
 
+_LARGEST_COPY = 1 << 26
+"""Bytes of an image that is copied from a file; larger ones stay where they are."""
 _DEEPEST = 8
 """Containers within containers; real ones reach four."""
 
@@ -103,10 +105,14 @@ def find_objects(source: Source, target: str | None = None, name: str | None = N
 
 
 def load_objects(source: Source, name: str | None = None, target: str | None = None) -> list[CodeObject]:
-    """What `find_objects` finds, independent of the file."""
-    return [
-        CodeObject(bytes(image.data), image.name) for image in _images_for(source, name, target, _asked_for(target))
-    ]
+    """What `find_objects` finds, independent of the file, unless it is larger than 64 MiB: then the file must not
+    change."""
+    return [_independent(image) for image in _images_for(source, name, target, _asked_for(target))]
+
+
+def _independent(image: Image) -> CodeObject:
+    large = len(image.data) > _LARGEST_COPY
+    return CodeObject(image.data if large else bytes(image.data), image.name)
 
 
 def _asked_for(target: str | None) -> Callable[[TargetId], bool]:
@@ -164,7 +170,7 @@ def load_object_for(source: Source, device: TargetId, name: str | None = None) -
         return found.target.target.is_generic, (found.target.sramecc, found.target.xnack).count(None)
 
     images = _images_for(source, name, str(device), device.accepts)
-    fitting = [CodeObject(bytes(image.data), image.name) for image in images]
+    fitting = [_independent(image) for image in images]
     best = min(map(distance, fitting))
     return _only([found for found in fitting if distance(found) == best], source, name)
 
@@ -191,7 +197,8 @@ def _walk(place: Place, identifier: str) -> _Found:
         place.fail("containers are nested too deeply", 0)
     if place.begins(E.ELF_MAGIC):
         if int.from_bytes(place.peek(18, 2), "little") == E.EM_AMDGPU:
-            yield place, identifier
+            used = E.used_size(place.view) if place.size > _LARGEST_COPY else place.size
+            yield place.cut(0, used, "code object"), identifier
         else:
             yield from _walk_host(place)
     elif place.begins(*FAT_BINARY_MAGICS):

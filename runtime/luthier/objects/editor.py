@@ -269,7 +269,7 @@ class ObjectEditor:
                     image.replace(index, note)
                     return
         for _, _, _, offset in old:
-            image.data[offset - 12 : offset - 8] = bytes(4)  # no longer a metadata note, but still a note
+            image.clear(offset - 12, 4)  # no longer a metadata note, but still a note
         header = E.SectionHeader(0, E.SHT_NOTE, E.SHF_ALLOC, 0, 0, 0, 0, 0, 4, 0)
         image.replace(image.add_section(".note", header), note)
         image.headers.append(E.SegmentHeader(E.PT_NOTE, E.PF_R, 0, 0, 0, 0, 0, 4))  # placed with the section

@@ -39,6 +39,10 @@ DT_STRSZ, DT_SYMENT, DT_RELACOUNT, DT_GNU_HASH = 10, 11, 0x6FFFFFF9, 0x6FFFFEF5
 
 R_AMDGPU_NONE, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS32_HI, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 0, 1, 2, 3, 13
 
+_MOST_RECORDS = 1 << 20
+"""Headers, symbols or relocations in one table; each takes some hundred bytes of memory when it is read."""
+_LARGEST_STRINGS = 1 << 28
+"""Bytes of a string table, which is copied."""
 _LONGEST_NAME = 1 << 20
 """Bytes; no linker writes longer symbol names, and a table without terminators must not cost its square."""
 
@@ -218,6 +222,22 @@ def read_header(data: memoryview, name: str) -> FileHeader:
     return FILE_HEADER.unpack(data)
 
 
+def used_size(data: memoryview) -> int:
+    """Bytes from the beginning of an ELF file to the end of all that its headers speak of; what is behind is padding.
+    All of it where they are damaged."""
+    try:
+        elf = ElfFile(data, "")
+    except ObjectError:
+        return len(data)
+    header = elf.header
+    ends = [FILE_HEADER.size]
+    ends += [header.segments_offset + len(elf.segments) * SEGMENT_HEADER.size] if elf.segments else []
+    ends += [header.sections_offset + len(elf.sections) * SECTION_HEADER.size] if elf.sections else []
+    ends += [one.offset + one.filesz for one in elf.segments]
+    ends += [one.offset + one.size for one in elf.sections if one.type not in (0, SHT_NOBITS)]
+    return min(max(ends), len(data))
+
+
 class ElfFile:
     """Headers of one 64-bit little-endian ELF file, every range checked against the file's size.
 
@@ -273,7 +293,20 @@ class ElfFile:
         """The section with this index as a string table; `what` is what errors call it."""
         if index >= len(self.sections):
             self.fail(f"{what} is in section {index} of {len(self.sections)}")
-        return StringTable(bytes(self.section_view(self.sections[index], what)), what, self)
+        data = self.section_view(self.sections[index], what)
+        if len(data) > _LARGEST_STRINGS:
+            self.fail(f"{what} of {len(data):#x} bytes", self.sections[index].offset)
+        return StringTable(bytes(data), what, self)
+
+    def records(self, layout: Layout[Record], section: SectionHeader, what: str) -> memoryview:
+        """A section that is a table of such records, to be read by `layout`.
+
+        Raises:
+            ObjectError: it has more than fit into memory, or is not all there.
+        """
+        if section.size // layout.size > _MOST_RECORDS:
+            self.fail(f"{what} of {section.size // layout.size} entries", section.offset)
+        return self.section_view(section, what)
 
     def notes(self) -> Iterator[tuple[str, int, memoryview, int]]:
         """(owner, type, description, file offset) of every note, of note segments or, lacking those, note sections."""
@@ -301,6 +334,8 @@ class ElfFile:
             return []
         if stride != layout.size:
             self.fail(f"{what}s are {stride} bytes long instead of {layout.size}", offset)
+        if count > _MOST_RECORDS:
+            self.fail(f"table of {count} {what}s", offset)
         return layout.unpack_all(self.view_at(offset, count * stride, f"table of {count} {what}s"))
 
     def _check_segment(self, segment: SegmentHeader) -> None:

@@ -15,9 +15,11 @@ relocations.
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import IO
 
 from luthier.errors import ObjectError
 from luthier.objects import elf as E
@@ -33,6 +35,8 @@ _MAGIC, _VERSION = 0x48495046, 1
 _RELATIVE = {62: 8, 183: 1027, 21: 22}
 """ELF machine -> the relocation that adds the load address: x86-64, AArch64, 64-bit PowerPC."""
 _SHT_REL, _SHT_RELR = 9, 19
+_WINDOW = 1 << 20
+_ZEROS = bytes(_WINDOW)
 _LARGEST_GAP = 1 << 30
 """Bytes of zeros that a file may get: those of its variables that begin as zero."""
 
@@ -74,6 +78,58 @@ class FatBinary:
         return make_bundle(opened(self.bundle), changed)
 
 
+class Rewritten:
+    """A file with other bytes in some places and further ones behind: what stays as it is is not copied to memory.
+
+    Args:
+        original: the file, where it is.
+        size: bytes of the new one.
+    """
+
+    def __init__(self, original: memoryview, size: int) -> None:
+        self._original = original
+        self.size = size
+        self._pieces: dict[int, bytes] = {}
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Bytes in place of what is there or was put there; pieces that are put do not overlap in part."""
+        self._pieces[offset] = data
+
+    def windows(self) -> Iterator[bytes | memoryview]:
+        """The file, some of it at a time; what consists of zeros in windows of zeros alone, mostly."""
+        at = 0
+        for offset, data in sorted(self._pieces.items()):
+            yield from self._between(at, offset)
+            yield data
+            at = offset + len(data)
+        yield from self._between(at, self.size)
+
+    def _between(self, start: int, end: int) -> Iterator[bytes | memoryview]:
+        kept = min(end, len(self._original))
+        for at in range(start, kept, _WINDOW):
+            yield self._original[at : min(at + _WINDOW, kept)]
+        for at in range(max(start, kept), end, _WINDOW):
+            yield _ZEROS[: min(_WINDOW, end - at)]
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write the file, with holes where it can have them.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        seekable = file.seekable()
+        for window in self.windows():
+            if seekable and window == _ZEROS[: len(window)]:
+                file.seek(len(window), os.SEEK_CUR)
+            else:
+                file.write(window)
+        if seekable:
+            file.truncate()
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.windows())
+
+
 class HostFile:
     """An executable or a shared library of the host that registers device code as HIP programs do.
 
@@ -98,7 +154,7 @@ class HostFile:
         """The loader adds its address to what lies at places that a bitmap names."""
         self.fat_binaries = self._find()
 
-    def with_fat_binaries(self, replacements: Mapping[int, bytes]) -> bytearray:
+    def with_fat_binaries(self, replacements: Mapping[int, bytes]) -> Rewritten:
         """The file with other bundles.
 
         Args:
@@ -134,13 +190,12 @@ class HostFile:
             else one
             for one in headers
         ]
-        out = bytearray(self._place.view)
-        out += bytes(start + size - len(out))
-        out[start : start + table] = E.SEGMENT_HEADER.pack_all(headers)
+        out = Rewritten(self._place.view, start + size)
+        out.put(start, E.SEGMENT_HEADER.pack_all(headers))
         header = self._elf.header._replace(segments_offset=start, segment_count=len(headers))
-        out[: E.FILE_HEADER.size] = E.FILE_HEADER.pack(header)
+        out.put(0, E.FILE_HEADER.pack(header))
         for number, (at, bundle) in parts.items():
-            out[at : at + len(bundle)] = bundle
+            out.put(at, bundle)
             for wrapper in self.fat_binaries[number].wrappers:
                 self._point(out, wrapper, at + apart)
         self._move_section(out, first, start + size - first, apart)
@@ -213,15 +268,15 @@ class HostFile:
                 found[record.offset] = section.offset + number * E.RELOCATION.size, record.addend
         return found
 
-    def _point(self, out: bytearray, wrapper: int, address: int) -> None:
+    def _point(self, out: Rewritten, wrapper: int, address: int) -> None:
         """Let a pointer, and the relocation that makes it, hold another address."""
         relocation = self._relocations.get(wrapper)
         if relocation is not None:
-            struct.pack_into("<q", out, relocation[0] + 16, address)
+            out.put(relocation[0] + 16, struct.pack("<q", address))
         segment = next(one for one in self._loads if one.vaddr <= wrapper < one.vaddr + one.filesz)
-        struct.pack_into("<Q", out, segment.offset + wrapper - segment.vaddr, address)
+        out.put(segment.offset + wrapper - segment.vaddr, struct.pack("<Q", address))
 
-    def _move_section(self, out: bytearray, offset: int, size: int, apart: int) -> None:
+    def _move_section(self, out: Rewritten, offset: int, size: int, apart: int) -> None:
         """Let the first section of fat binaries describe the new ones, and others nothing."""
         elf = self._elf
         for number, name in enumerate(elf.section_names):
@@ -229,5 +284,5 @@ class HostFile:
                 continue
             section = elf.sections[number]._replace(offset=offset, address=offset + apart, size=size)
             at = elf.header.sections_offset + number * E.SECTION_HEADER.size
-            out[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(section)
+            out.put(at, E.SECTION_HEADER.pack(section))
             offset, size = offset + size, 0

@@ -18,6 +18,8 @@ PAGE = 0x1000
 _PENDING = -1
 """File offset of what is placed in memory but not in the file yet."""
 _LARGEST_ALIGNMENT = 1 << 16
+_LARGEST, _LARGEST_GAP = 1 << 30, 1 << 26
+"""Bytes of a file that are copied to memory, and of those that nothing speaks of between them."""
 _HIGHEST_ADDRESS = 1 << 47
 _DESCRIBED_BY = {E.SHT_NOTE: E.PT_NOTE, E.SHT_DYNAMIC: E.PT_DYNAMIC}
 
@@ -50,13 +52,18 @@ class Image:
         loads = [s for s in elf.segments if s.type == E.PT_LOAD]
         if any(low.vaddr + low.memsz > high.vaddr for low, high in itertools.pairwise(loads)):
             self.fail("segments overlap or are not in the order of their addresses")
-        self.data = bytearray(elf.data)
+        self._loaded_end = max((s.offset + s.filesz for s in loads), default=0)
+        carried = sum(s.filesz for s in loads) + sum(s.size for s in elf.sections if _is_behind(s, self._loaded_end))
+        if carried > _LARGEST or self._loaded_end > carried + _LARGEST_GAP:
+            self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file, which is too large to be edited")
+        self._original = elf.data
+        self.data = bytearray(elf.data[: self._loaded_end])
+        """What is loaded, and what lies between."""
         self.header = elf.header
         self.headers = list(elf.segments)
         self.sections = list(elf.sections)
         self.section_names = list(elf.section_names)
         self.new_segments: list[NewSegment] = []
-        self._loaded_end = max((s.offset + s.filesz for s in loads), default=0)
         self._next_address = loads[-1].vaddr + loads[-1].memsz if loads else 0
         if self._next_address > _HIGHEST_ADDRESS:
             self.fail("no address space is left above the segments", self._next_address)
@@ -82,7 +89,19 @@ class Image:
         for new in self.new_segments:
             if section.flags & E.SHF_ALLOC and new.address <= section.address < new.end:
                 return bytes(new.data[section.address - new.address :][: section.size])
-        return bytes(self.data[section.offset : section.offset + section.size])
+        data = self._original if _is_behind(section, self._loaded_end) else self.data
+        return bytes(data[section.offset : section.offset + section.size])
+
+    def clear(self, offset: int, size: int) -> None:
+        """Let bytes at an offset of the original file be zero."""
+        if offset + size <= self._loaded_end:
+            self.data[offset : offset + size] = bytes(size)
+            return
+        for index, section in enumerate(self.sections):
+            if _is_behind(section, self._loaded_end) and 0 <= offset - section.offset <= section.size - size:
+                data = bytearray(self.contents(index))
+                data[offset - section.offset : offset - section.offset + size] = bytes(size)
+                self._contents[index] = bytes(data)
 
     def find(self, kind: int, *, allocated: bool) -> int | None:
         """Index of the only section of type `kind` that is loaded, or is not.
@@ -232,6 +251,11 @@ class Image:
         offset = len(out)
         out += data
         return section._replace(offset=offset, size=section.size if section.type == E.SHT_NOBITS else len(data))
+
+
+def _is_behind(section: E.SectionHeader, end: int) -> bool:
+    """Whether the file has a section's contents, and not before `end`."""
+    return section.type not in (0, E.SHT_NOBITS) and section.offset + section.size > end
 
 
 def round_up(value: int, align: int) -> int:

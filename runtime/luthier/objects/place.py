@@ -14,6 +14,8 @@ from typing import NamedTuple, NoReturn
 
 from luthier.errors import ObjectError
 
+_LARGEST_STREAM = 1 << 28
+"""Bytes that are read from what cannot be mapped, as a pipe or a device."""
 _FIRST_WINDOW = 1 << 12
 _WINDOW = 1 << 18
 """Bytes that a search copies and lets go at a time; what is looked for is mostly near."""
@@ -36,7 +38,7 @@ class Place(NamedTuple):
         """A file, mapped; read where it cannot be mapped, as from a pipe.
 
         Raises:
-            ObjectError: it cannot be read.
+            ObjectError: it cannot be read, or cannot be mapped and is too long.
         """
         try:
             with open(path, "rb") as file:
@@ -44,7 +46,10 @@ class Place(NamedTuple):
                 if stat.S_ISREG(status.st_mode) and status.st_size:
                     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                     return Place(mapped, name, 0, len(mapped))
-                return Place.of_bytes(file.read(), name)
+                data = file.read(_LARGEST_STREAM + 1)
+                if len(data) > _LARGEST_STREAM:
+                    raise ObjectError(f"no regular file, and gives more than {_LARGEST_STREAM} bytes", object=name)
+                return Place.of_bytes(data, name)
         except OSError as problem:
             raise ObjectError(f"cannot read: {problem.strerror or problem}", object=name) from problem
 

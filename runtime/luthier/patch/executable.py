@@ -9,7 +9,7 @@ from typing import Any
 from luthier.errors import LuthierError, ObjectError
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject
-from luthier.objects.host import HostFile
+from luthier.objects.host import HostFile, Rewritten
 from luthier.objects.names import is_selected, select
 from luthier.patch.object import PatchedObject, patch_object
 from luthier.task import InstrumentationTask
@@ -19,11 +19,17 @@ from luthier.task import InstrumentationTask
 class PatchedFile:
     """An executable or shared library with instrumented kernels."""
 
-    data: bytearray
+    file: Rewritten
+    """Its contents, made as they are written."""
     objects: tuple[tuple[CodeObject, PatchedObject], ...]
     """Each code object with what has taken its place."""
     skipped: tuple[tuple[str, str], ...]
     """Name of each code object that was left as it was, and why."""
+
+    @property
+    def data(self) -> bytes:
+        """The whole file, in memory."""
+        return bytes(self.file)
 
     def to_json(self) -> dict[str, Any]:
         """For JSON: ``objects`` with a report each, ``skipped`` with reasons."""

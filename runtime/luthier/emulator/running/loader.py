@@ -51,7 +51,7 @@ class Image:
             size = max(segment.memsz, min(-(-segment.memsz // 64) * 64, following - segment.vaddr))
             allocation = memory.register(self.bias + segment.vaddr, size, label, self._block)
             self.allocations.append(allocation)
-            contents = code.data[segment.offset : segment.offset + segment.filesz]
+            contents = code.view[segment.offset : segment.offset + segment.filesz]
             allocation.view()[: len(contents)] = np.frombuffer(contents, np.uint8)
         self._managed()
         for relocation in code.relocations:

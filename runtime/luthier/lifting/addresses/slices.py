@@ -18,7 +18,6 @@ from luthier.isa import registers as r
 from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.graph import Node
 
-
 _STEPS = 16
 """How many are looked at with one unit of `Effort`."""
 

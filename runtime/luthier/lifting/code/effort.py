@@ -12,7 +12,7 @@ from collections.abc import Callable
 from luthier.errors import LiftError
 
 FLOOR, EACH = 15_000, 8
-"""Units of work for any kernel, and for each of its instructions; libraries that call a lot take one or two for each."""
+"""Units of work for any kernel, and for each of its instructions; what compilers make takes one or two for each."""
 
 
 class Effort:

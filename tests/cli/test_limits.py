@@ -1,0 +1,140 @@
+"""Files that ask for much memory or time: every command is done soon, or says why not."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import zstandard
+from assembly import assembled, function, kernel_text
+from effort import EVERYTHING
+from limited import MB, command
+from luthier.objects import CodeObject
+
+LUTHIER = Path(sys.executable).with_name("luthier")
+HUGE = 5 << 30
+"""Bytes of a file."""
+
+
+def small() -> CodeObject:
+    return assembled(kernel_text(function("k", ["v_mov_b32 v0, 0", "s_nop 0", "s_endpgm"]), "gfx90a"), "gfx90a")
+
+
+def padded(path: Path) -> Path:
+    """A code object with zeros behind."""
+    path.write_bytes(small().data)
+    os.truncate(path, HUGE)
+    return path
+
+
+def with_hole(path: Path) -> Path:
+    """A code object whose section headers are far behind the rest."""
+    data = bytearray(small().data)
+    (at,), (count,) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<H", data, 60)
+    struct.pack_into("<Q", data, 40, HUGE)
+    with path.open("wb") as file:
+        file.write(data[:at])
+        file.seek(HUGE)
+        file.write(data[at : at + 64 * count])
+    return path
+
+
+@pytest.mark.parametrize("make", [padded, with_hole])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["objects"],
+        ["disasm"],
+        ["lift"],
+        ["check"],
+        *([["cost", "-t", "opcode_histogram"], ["verify", "-t", "opcode_histogram"]] if EVERYTHING else []),
+        ["patch", "-t", "opcode_histogram", "-o"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_padding_is_not_copied(make, arguments: list[str], tmp_path: Path) -> None:
+    file = make(tmp_path / "large.hsaco")
+    name, *options = arguments
+    output = [str(tmp_path / "patched.hsaco")] if name == "patch" else []
+    ended = command([name, file, *options, *output], memory=HUGE + 2048 * MB)
+    assert ended.code == 0, ended.error
+    assert ended.peak < 200 * MB
+    if output:
+        assert os.path.getsize(output[0]) < MB
+
+
+def test_a_device_is_not_read_to_its_end() -> None:
+    ended = command(["objects", "/dev/zero"], memory=2048 * MB)
+    assert ended.code == 1
+    assert ended.error.startswith("luthier objects: error: no regular file, and gives more than 268435456 bytes")
+    assert ended.peak < 512 * MB
+
+
+def test_what_a_bundle_decompresses_to_is_limited(tmp_path: Path) -> None:
+    image, name = small().data, b"hipv4-amdgcn-amd-amdhsa--gfx90a"
+    whole = 1000 * MB
+    head = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<QQQQ", 1, 4096, len(image), len(name)) + name
+    packer = zstandard.ZstdCompressor(level=1).compressobj(size=whole)
+    packed = packer.compress(head.ljust(4096, b"\0") + image)
+    rest = whole - 4096 - len(image)
+    block = random.Random(1).randbytes(20_000) + bytes(4 * MB)  # further apart than the packer looks
+    while rest:
+        piece = block[:rest]
+        packed += packer.compress(piece)
+        rest -= len(piece)
+    packed += packer.flush()
+    path = tmp_path / "bomb.hipfb"
+    path.write_bytes(b"CCOB" + struct.pack("<HHQQQ", 3, 1, 32 + len(packed), whole, 0) + packed)
+    assert 4 * MB < path.stat().st_size < 6 * MB
+    for name in ("objects", "lift"):
+        ended = command([name, path])
+        assert (ended.code, "claims to hold" in ended.error) == (1, True), ended.error
+        assert ended.peak < 200 * MB
+
+
+def test_a_table_of_more_entries_than_fit_is_refused(tmp_path: Path) -> None:
+    """Zeros are symbols and section headers, too."""
+    data = bytearray(small().data)
+    (at,) = struct.unpack_from("<Q", data, 40)
+    path = tmp_path / "tables.hsaco"
+    count = struct.unpack_from("<H", data, 60)[0]
+    symbols = next(at + 64 * n for n in range(count) if struct.unpack_from("<I", data, at + 64 * n + 4)[0] == 2)
+    struct.pack_into("<Q", data, symbols + 32, HUGE - 4096)
+    path.write_bytes(data)
+    os.truncate(path, HUGE)
+    ended = command(["objects", path], memory=HUGE + 2048 * MB)
+    assert (ended.code, "entries" in ended.error) == (1, True), ended.error
+    struct.pack_into("<H", data, 60, 0)  # their number is in the first section then
+    struct.pack_into("<Q", data, at + 32, HUGE // 64 - MB)
+    path.write_bytes(data)
+    os.truncate(path, HUGE)
+    ended = command(["objects", path], memory=HUGE + 2048 * MB)
+    assert (ended.code, "section headers" in ended.error) == (1, True), ended.error
+
+
+@pytest.mark.parametrize("name", ["lift", "disasm", "check"])
+def test_interrupted_at_once(name: str, tmp_path: Path) -> None:
+    """Whatever it is about, and without a traceback."""
+    count = 1 << 20
+    text = f".globl k\n.p2align 8\n.type k,@function\nk:\n.fill {count}, 4, 0xbf800000\ns_endpgm\n.size k, .-k\n"
+    path = tmp_path / "long.hsaco"
+    path.write_bytes(assembled(kernel_text(text, "gfx90a"), "gfx90a").data)
+    for after in (0.3, 1.0, 2.0):
+        process = subprocess.Popen(
+            [LUTHIER, name, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        time.sleep(after)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, error = process.communicate(timeout=20)
+        assert (process.returncode, error) == (130, "")
+        assert time.monotonic() - began < 3
