@@ -25,10 +25,10 @@ def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
     try:
         base = cache_root(environment)
         if base is None:
-            raise BuildError(f"a build needs Luthier's cache, which is turned off; {FIX}")
+            raise BuildError(f"a build needs Luthier's cache, which is off; {FIX}")
         folder = base / name
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError) as problem:  # RuntimeError: no home folder
+    except OSError as problem:
         raise BuildError(f"cannot use Luthier's cache: {problem}; {FIX}") from problem
     return folder
 

@@ -184,7 +184,7 @@ def test_a_compressed_bundle(two_units: Callable[[str], Path], counter: Any, tmp
         packed = zlib.compress(whole)
         bundles[number] = b"CCOB" + struct.pack("<HHIIQ", 2, 0, 24 + len(packed), len(whole), 0) + packed
     compressed = tmp_path / "compressed"
-    compressed.write_bytes(host.with_fat_binaries(bundles))
+    compressed.write_bytes(bytes(host.with_fat_binaries(bundles)))
     assert [one.data for one in load_objects(compressed)] == [one.data for one in load_objects(program)]
     patch(counter, compressed, tmp_path / "one")
     patch(counter, program, tmp_path / "two")

@@ -7,7 +7,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, Protocol
 
 from luthier import __version__
@@ -68,7 +68,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; 0 only when its work was done, 1 on a `LuthierError`, 2 on wrong usage."""
     gc.set_threshold(100_000)  # imports make many objects and no garbage: a seventh of their time is searching for it
     arguments = list(sys.argv[1:] if argv is None else argv)
-    commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
+    name = "luthier"
+    try:
+        commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
+        chosen = _chosen(arguments[:1], commands)
+        name = f"luthier {chosen}"
+        module_name, summary = commands[chosen]
+        command: Command = importlib.import_module(module_name)
+        command_parser = Parser(prog=name, description=summary)
+        command.add_arguments(command_parser)
+        status = command.run(command_parser.parse_args(arguments[1:]))
+        sys.stdout.flush()  # here, where it can be told that it does not work
+        return status
+    except LuthierError as problem:
+        say_text(f"{name}: error: {problem}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `luthier disasm | head` is no error of ours
+        sys.stderr.close()
+        return 0
+    except OSError as problem:  # of standard output, above all: a full disk
+        where = f"{problem.filename}: " if problem.filename else ""
+        say_text(f"{name}: error: {where}{problem.strerror or problem}", file=sys.stderr)
+        _drop_output()
+        return 1
+    except MemoryError:
+        say_text(f"{name}: error: there is not enough memory for this", file=sys.stderr)
+        return 1
+    except RecursionError:
+        say_text(f"{name}: error: something in the input is nested too deeply", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _chosen(arguments: Sequence[str], commands: Mapping[str, tuple[str, str]]) -> str:
+    """The sub-command that the first argument names."""
     parser = Parser(
         prog="luthier",
         description="Instrument AMD GPU programs.",
@@ -78,28 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"luthier {__version__}")
     parser.add_argument("command", choices=list(commands), metavar="COMMAND")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments[:1]).command
-    module_name, summary = commands[chosen]
-    try:
-        command: Command = importlib.import_module(module_name)
-        command_parser = Parser(prog=f"luthier {chosen}", description=summary)
-        command.add_arguments(command_parser)
-        status = command.run(command_parser.parse_args(arguments[1:]))
-        sys.stdout.flush()  # here, where it can be told that it does not work
-        return status
-    except LuthierError as problem:
-        say_text(f"luthier {chosen}: error: {problem}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # `luthier disasm | head` is no error of ours
-        sys.stderr.close()
-        return 0
-    except OSError as problem:  # of standard output, above all: a full disk
-        where = f"{problem.filename}: " if problem.filename else ""
-        say_text(f"luthier {chosen}: error: {where}{problem.strerror or problem}", file=sys.stderr)
-        _drop_output()
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    chosen: str = parser.parse_args(arguments).command
+    return chosen
 
 
 def _drop_output() -> None:

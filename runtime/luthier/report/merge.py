@@ -57,8 +57,8 @@ def _processes(runs: Sequence[RunFolder]) -> Pids:
     taken: set[int] = set()
     found: Pids = []
     for at, run in enumerate(runs):
-        own = [one["process"] for one in run.summary["processes"] if isinstance(one, dict) and "process" in one]
-        found.append({pid: pid + (at << 32 if pid in taken else 0) for pid in own if isinstance(pid, int)})
+        own = [one["process"] for one in run.summary["processes"]]
+        found.append({pid: pid + (at << 32 if pid in taken else 0) for pid in own})
         taken.update(found[-1].values())
     return found
 
@@ -174,8 +174,8 @@ def _once(name: str, table: Schema, runs: Sequence[RunFolder], *, whole: bool) -
 def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
     summaries = [run.summary for run in runs]
     first = summaries[0]
-    begun = [one["began_ns"] for one in summaries if isinstance(one.get("began_ns"), int)]
-    ended = [one["ended_ns"] for one in summaries if isinstance(one.get("ended_ns"), int)]
+    begun = [one["began_ns"] for one in summaries if one.get("began_ns") is not None]
+    ended = [one["ended_ns"] for one in summaries if one.get("ended_ns") is not None]
     return {
         "schema": SCHEMA,
         "luthier": first.get("luthier"),
@@ -186,11 +186,10 @@ def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
         "processes": [
             {
                 **process,
-                **{key: _renamed(process.get(key), pids[at]) for key in ("process", "parent") if key in process},
+                **{key: pids[at].get(process[key], process[key]) for key in ("process", "parent") if key in process},
             }
             for at, one in enumerate(summaries)
             for process in one["processes"]
-            if isinstance(process, dict)
         ],
         "faults": [fault for one in summaries for fault in one["faults"]],
         **({"executed": _executed(runs)} if any("executed" in one for one in summaries) else {}),
@@ -203,16 +202,11 @@ def _summary(runs: Sequence[RunFolder], pids: Pids) -> dict[str, Any]:
     }
 
 
-def _renamed(pid: Any, pids: dict[int, int]) -> Any:
-    return pids.get(pid, pid) if isinstance(pid, int) else pid
-
-
 def _executed(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     """What the virtual devices counted, added up."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for run in runs:
-        run.executed()  # says what is wrong with it
-        for row in run.summary.get("executed") or ():
+        for row in run.summary.get("executed", ()):
             key = row["kernel"], row["object"], row.get("digest")
             entry = found.setdefault(key, {**row, "wave_instructions": 0, "lane_instructions": 0})
             for name in ("wave_instructions", "lane_instructions"):
@@ -225,7 +219,6 @@ def _tools(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     tables: dict[tuple[Any, ...], dict[str, Any]] = {}
     for at, run in enumerate(runs):
-        run.tool_tables()  # says what is wrong with them
         for tool in run.summary["tools"]:
             entry = found.setdefault(tool["tool"], {"tool": tool["tool"], "options": tool.get("options"), "tables": []})
             for table in tool["tables"]:

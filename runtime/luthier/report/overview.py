@@ -98,12 +98,7 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
 
 
 def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
-    """What the tools reported, and how many tables the page has no room for.
-
-    Raises:
-        LuthierError: the summary is damaged.
-    """
-    run.tool_tables()  # says what is wrong with them
+    """What the tools reported, and how many tables the page has no room for."""
     shown, left_out, cells = [], 0, 0
     for tool in run.summary["tools"]:
         for table in tool["tables"]:
@@ -123,6 +118,10 @@ def as_in_source(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one | {"title": table.title, "rows": table.rows} for one, table in zip(tables, spelled, strict=True)]
 
 
-def plain(cell: Any) -> Any:
-    """What JSON has no number for, as text."""
-    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
+def plain(value: Any) -> Any:
+    """What JSON has no number for, as text, wherever it is in the value."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

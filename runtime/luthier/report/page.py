@@ -43,8 +43,10 @@ def document(run: RunFolder) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]
     tables, left_out = overview.tool_tables(run)
     found = codes(run, numbers, kernels, tables)
     data = {
-        "summary": {key: run.summary.get(key) for key in _SUMMARY}
-        | {"tools": [{"tool": tool.get("tool"), "options": tool.get("options")} for tool in run.summary["tools"]]},
+        "summary": overview.plain(
+            {key: run.summary.get(key) for key in _SUMMARY}
+            | {"tools": [{"tool": tool["tool"], "options": tool.get("options")} for tool in run.summary["tools"]]}
+        ),
         "kernels": kernels,
         "coded": sorted(found),
         "timeline": timeline(run, numbers, kernels),
@@ -78,7 +80,7 @@ def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None
     data = {
         "commands": [one.summary["command"] for one in (run, against)],
         "paths": [str(one.path) for one in (run, against)],
-        "tools": [[str(tool.get("tool")) for tool in one.summary["tools"]] for one in (run, against)],
+        "tools": [[tool["tool"] for tool in one.summary["tools"]] for one in (run, against)],
         "tables": [_finite(table.to_json()) for table in compared(run, against)],
         "blocks": rows[:_BLOCKS],
         "blocks_left_out": max(len(rows) - _BLOCKS, 0),

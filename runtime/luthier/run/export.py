@@ -105,16 +105,14 @@ def write_perfetto(folder: RunFolder, out: IO[bytes]) -> None:
 
 
 def _began(folder: RunFolder) -> int:
-    began = folder.summary.get("began_ns")
-    return began if isinstance(began, int) else 0
+    return folder.summary.get("began_ns") or 0
 
 
 def _events(folder: RunFolder, began: int) -> Iterator[dict[str, Any]]:
     for process in folder.summary["processes"]:
-        if isinstance(process, dict) and isinstance(process.get("process"), int):
-            rank = "" if process.get("rank") is None else f"rank {process['rank']}: "
-            name = f"{rank}{process.get('command', '')}"
-            yield {"ph": "M", "name": "process_name", "pid": process["process"], "args": {"name": name}}
+        rank = "" if process.get("rank") is None else f"rank {process['rank']}: "
+        name = f"{rank}{process.get('command') or ''}"
+        yield {"ph": "M", "name": "process_name", "pid": process["process"], "args": {"name": name}}
     names = {row["kernel"]: row["name"] or row["kernel"] for row in folder.rows("kernels", ["kernel", "name"])}
     tracks: dict[tuple[int, int | None, int], list[tuple[int, int]]] = {}
     """Of each queue: thread number, and when the last launch on it ended."""

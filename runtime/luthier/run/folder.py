@@ -4,7 +4,6 @@ damaged or foreign is an error."""
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import IO, Any
 from luthier.errors import LuthierError
 from luthier.objects.names import as_in_source
 from luthier.run import schema
+from luthier.run.summary import read_summary
 from luthier.run.tables import SCHEMA, SUFFIX, TableReader, open_regular, table_names
 from luthier.table import Table
 
@@ -22,7 +22,6 @@ SUMMARY = "summary.json"
 _PARTIAL = f"{SUMMARY}.partial"
 _LARGEST_SUMMARY = 1 << 26
 """Bytes."""
-_KEYS = {"command": list, "exit_code": int, "tools": list, "processes": list, "faults": list, "tables": dict}
 _SHOWN = 20
 """Rows of a long table that are shown to people."""
 
@@ -145,18 +144,7 @@ class RunFolder:
             text = opened.read(_LARGEST_SUMMARY + 1)
         if len(text) > _LARGEST_SUMMARY:
             raise LuthierError(f"{file} is larger than {_LARGEST_SUMMARY} bytes")
-        try:
-            summary = json.loads(text)
-        except (ValueError, RecursionError) as problem:
-            raise LuthierError(f"{file} is damaged: {problem}") from None
-        if not isinstance(summary, dict) or "schema" not in summary:
-            raise LuthierError(f"{file} is no summary of a run")
-        if summary["schema"] != SCHEMA:
-            raise LuthierError(f"{self.path} has schema {summary['schema']!r:.40}, this Luthier reads {SCHEMA}")
-        for key, kind in _KEYS.items():
-            if not isinstance(summary.get(key), kind):
-                raise LuthierError(f"{file} is damaged: no {key}")
-        return summary
+        return read_summary(text, file, SCHEMA)
 
     def table(self, name: str) -> TableReader:
         """One of its tables.
@@ -180,19 +168,12 @@ class RunFolder:
                 yield from batch.to_pylist()
 
     def tool_tables(self) -> list[Table]:
-        """What the tools reported.
-
-        Raises:
-            LuthierError: the summary is damaged.
-        """
-        try:
-            return [
-                Table(f"{tool['tool']} {table['title']}".strip(), table["columns"], table["rows"])
-                for tool in self.summary["tools"]
-                for table in tool["tables"]
-            ]
-        except (KeyError, TypeError) as problem:
-            raise LuthierError(f"{self.path / SUMMARY} is damaged: {problem!r}") from None
+        """What the tools reported."""
+        return [
+            Table(f"{tool['tool']} {table['title']}".strip(), table["columns"], table["rows"])
+            for tool in self.summary["tools"]
+            for table in tool["tables"]
+        ]
 
     def shown(self) -> Iterator[Table]:
         """Everything for people: the tools' tables whole, of others what fits.
@@ -206,7 +187,7 @@ class RunFolder:
         yield self.executed()
         yield self._first("launches", "process", "device", "kernel", "number", "instrumented", "begin_ns", "end_ns")
         yield self._first("counts", "kernel", "address", "mnemonic", "executions", "active_lanes")
-        yield Table("faults", ("fault",), [[str(fault)] for fault in self.summary["faults"]])
+        yield Table("faults", ("fault",), [[fault] for fault in self.summary["faults"]])
 
     def _repr_html_(self) -> str:
         """For notebooks: as `shown`, kernels by their names in the source."""
@@ -233,16 +214,6 @@ class RunFolder:
         return Table("variables", columns, rows)
 
     def executed(self) -> Table:
-        """What the virtual devices counted, where that was asked for.
-
-        Raises:
-            LuthierError: the summary is damaged.
-        """
+        """What the virtual devices counted, where that was asked for."""
         columns = ("kernel", "object", "wave_instructions", "lane_instructions")
-        try:
-            rows = [[row[name] for name in columns] for row in self.summary.get("executed") or ()]
-            if any(type(number) is not int for row in rows for number in row[2:]):
-                raise TypeError("a count that is no number")
-        except (KeyError, TypeError) as problem:
-            raise LuthierError(f"{self.path / SUMMARY} is damaged: {problem!r}") from None
-        return Table("executed", columns, rows)
+        return Table("executed", columns, [[row[name] for name in columns] for row in self.summary.get("executed", ())])

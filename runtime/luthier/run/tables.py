@@ -292,6 +292,9 @@ class TableReader:
             raise LuthierError(f"{self.path} has schema {layout}, this Luthier reads {SCHEMA}")
         if any(not 0 <= size <= _LARGEST_GROUP for size in sizes):
             raise LuthierError(f"{self.path} is damaged: a row group claims {max(sizes)} bytes")
+        twice = next((name for name in self.arrow.names if self.arrow.names.count(name) > 1), None)
+        if twice is not None:
+            raise LuthierError(f"{self.path} has several columns {twice!r}")
         for column in () if schema is None else schema.columns:
             if column.name not in self.arrow.names:
                 raise LuthierError(f"{self.path} lacks the column {column.name}")

@@ -1,0 +1,78 @@
+"""Code objects and containers that are damaged where their structure is: all that reads them works or refuses them,
+with little memory and time."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from effort import EVERYTHING
+from limited import MB, survives
+from luthier.cli.disasm import listing
+from luthier.cli.objects import describe, table
+from luthier.errors import LuthierError
+from luthier.lifting import lift
+from luthier.objects import CodeObject, ObjectEditor, load_objects
+from structures import WAYS, containers, damaged
+
+SOURCE = """
+#include <hip/hip_runtime.h>
+__constant__ int offsets[4] = {1, 2, 3, 4};
+__device__ int total;
+template <typename T> __device__ __forceinline__ T twice(T value) { return value + value; }
+__device__ __noinline__ int called(int value) { return twice(value) * 3 + offsets[value & 3]; }
+extern "C" __global__ void one(int *out) { out[threadIdx.x] = called(twice(int(threadIdx.x))); }
+extern "C" __global__ void two(float *out, int n) { for (int i = 0; i < n; ++i) out[i] = twice(out[i]) + total; }
+"""
+TARGETS = ("gfx90a", "gfx1100") if EVERYTHING else ("gfx90a",)
+COUNT = 400 if EVERYTHING else 12
+
+
+@pytest.fixture(scope="module")
+def objects(compile_object: Callable[..., Path]) -> dict[str, bytes]:
+    return {target: compile_object(SOURCE, target, "-g").read_bytes() for target in TARGETS}
+
+
+def use(data: bytes) -> None:
+    """All that is done with an object without running it; edited, it is an object again."""
+    for found in load_objects(data, name="damaged"):
+        kernels = list(found.kernels.values())
+        json.dumps(describe(found, kernels))
+        table(found, kernels)
+        list(listing(found, lines=True))
+        for name in list(found.kernels)[:3]:
+            try:
+                lift(found, name)
+            except LuthierError:
+                continue
+        editor = ObjectEditor(found)
+        address = editor.reserve(32, flags="rw", name=".added")
+        editor.define_symbol("added", address, 8)
+        editor.add_relocation(address, 13, address)
+        editor.set_metadata(copy.deepcopy(found.metadata))
+        assert [*CodeObject(editor.finish()).kernels] == [*found.kernels]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_damaged_structures(target: str, way: str, objects: dict[str, bytes]) -> None:
+    data = objects[target]
+    for copy_ in damaged(data, way, COUNT, target):
+        survives(lambda copy_=copy_: use(copy_), memory=512 * MB)
+
+
+@pytest.mark.parametrize("seed", range(COUNT if EVERYTHING else 3))
+def test_damaged_containers(seed: int, objects: dict[str, bytes]) -> None:
+    image = objects["gfx90a"]
+    rng = random.Random(seed)
+    for _, data in containers(image, rng):
+        survives(lambda data=data: [describe(one, list(one.kernels.values())) for one in load_objects(data)])
+
+
+def test_what_is_whole_is_used(objects: dict[str, bytes]) -> None:
+    for data in objects.values():
+        assert survives(lambda data=data: use(data), memory=512 * MB)
