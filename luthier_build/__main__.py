@@ -17,7 +17,7 @@ from luthier import __version__
 from luthier.errors import LuthierError
 from luthier.terminal import say_raw, say_text
 
-from luthier_build.cache import cache_dir
+from luthier_build.cache import cache_dir, drop_if_foreign, keep_own
 from luthier_build.plugin import include_dir
 from luthier_build.workspace import digest_text, write_atomic
 
@@ -48,7 +48,9 @@ def pkgconfig_dir() -> Path:
     include, commands = (_escaped(path) for path in (include_dir(), Path(sysconfig.get_path("scripts"))))
     text = _PKGCONFIG.format(include=include, commands=commands, version=__version__)
     folder = cache_dir(f"pkgconfig/{digest_text(text)[:16]}")
+    drop_if_foreign(folder / "luthier.pc")
     write_atomic(folder / "luthier.pc", text)
+    keep_own(folder / "luthier.pc")
     return folder
 
 

@@ -4,33 +4,75 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from luthier.cache import VARIABLE, cache_root
-from luthier.errors import BuildError
+from luthier.cache import VARIABLE, find_folder, is_own, tell
+from luthier.errors import BuildError, CacheError
 
 FIX = f"set {VARIABLE} to a writable folder"
 """What to do about a cache that cannot be used, for messages."""
+_LOCKS = (".lock", ".luthier-build")
+"""Files that are held and not read."""
 
 
 def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
     """Folder `name` of the cache, made if it is not there; one that is there may be read-only.
 
-    See `luthier.cache.cache_root` for where it is.
+    See `luthier.cache` for where it is.
 
     Raises:
-        BuildError: the folder cannot be made, or the cache is turned off.
+        BuildError: the folder cannot be made, others could have written what is in it, or the cache is turned off.
     """
     try:
-        base = cache_root(environment)
-        if base is None:
-            raise BuildError(f"a build needs Luthier's cache, which is off; {FIX}")
-        folder = base / name
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
+        folder = find_folder(name, environment)
+    except (OSError, CacheError) as problem:
         raise BuildError(f"cannot use Luthier's cache: {problem}; {FIX}") from problem
+    if folder is None:
+        raise BuildError(f"a build needs Luthier's cache, which is off; {FIX}")
     return folder
+
+
+def drop_foreign(folder: Path) -> None:
+    """Remove from a folder of the cache all that others could have written, which is told: it is made again.
+
+    Nobody else may be at work in it.
+
+    Raises:
+        BuildError: it cannot be removed.
+    """
+    for path in sorted(folder.rglob("*")):
+        if path.name in _LOCKS:
+            continue
+        if path.is_symlink() or path.exists():  # not in a folder that is gone by now
+            drop_if_foreign(path)
+
+
+def drop_if_foreign(path: Path) -> None:
+    """The same of a file or a folder, if it is there."""
+    if is_own(path) or not (path.is_symlink() or path.exists()):
+        return
+    tell(f"{path} is made again: others could have written it")
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    except OSError as problem:
+        raise BuildError(f"{path} could have been written by others: {problem.strerror}; {FIX}") from problem
+
+
+def keep_own(*paths: Path) -> None:
+    """Take from others the right to write files that were just made, and what is in folders: a user's umask may have
+    given it to them."""
+    for path in paths:
+        for one in (path, *path.rglob("*")):
+            with contextlib.suppress(OSError):
+                mode = one.lstat().st_mode
+                if mode & 0o022 and not one.is_symlink():
+                    one.chmod(stat.S_IMODE(mode) & ~0o022)
 
 
 @contextlib.contextmanager

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from luthier.cache import is_own
 from luthier.errors import BuildError, TargetError
 from luthier.isa.targets import version_of
 from luthier.processes import run
 
-from luthier_build.cache import cache_dir, locked
+from luthier_build.cache import cache_dir, drop_foreign, keep_own, locked
 from luthier_build.workspace import forget, is_current, remember, replacing
 
 ABI_VERSIONS = (400, 500, 600)
@@ -83,9 +84,11 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
         return library
     key = hashlib.sha256(f"{_FORMAT}\0{library.resolve()}\0{clang_version}".encode()).hexdigest()[:16]
     folder = cache_dir(f"device-library/{key}")
-    if all(is_current(folder / name, key) for name in made):
+    present = [*folder.glob("*.bc"), *folder.glob("*.record")]
+    if all(map(is_own, present)) and all(is_current(folder / name, key) for name in made):
         return folder
     with locked(folder / ".lock"):
+        drop_foreign(folder)
         for original in library.glob("*.bc"):
             link = folder / original.name
             if link.name not in made and not link.is_file():  # a file: made for another processor
@@ -95,6 +98,7 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
                 forget(folder / name)
                 _generate(folder / name, module, clang)
                 remember(folder / name, key, ())
+        keep_own(folder)
     return folder
 
 

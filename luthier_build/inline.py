@@ -19,7 +19,7 @@ from luthier.errors import BuildError
 from luthier.module import Manifest
 from luthier.terminal import say_text
 
-from luthier_build.cache import cache_dir
+from luthier_build.cache import cache_dir, drop_foreign, keep_own
 from luthier_build.compile import compile_modules
 from luthier_build.package import check_hooks, describe_module, find_toolchain
 from luthier_build.settings import ModuleSettings, Settings, is_python_name, load_settings
@@ -71,7 +71,8 @@ def compile_inline(source: str, name: str, given: Mapping[str, object], caller: 
     cache = cache_dir("inline")
     if not (cache / key[:32]).exists():
         forget_unused(cache, MOST - 1)
-    with build_folder(cache / key[:32]) as folder:
+    with build_folder(cache_dir(f"inline/{key[:32]}")) as folder:
+        drop_foreign(folder)
         write_atomic(folder / file_name, text)
         try:
             (device,) = compile_modules(
@@ -86,6 +87,8 @@ def compile_inline(source: str, name: str, given: Mapping[str, object], caller: 
             problem.args = (_placed(problem.message, source, file_name, caller),)
             problem.message = problem.args[0]
             raise
+        finally:
+            keep_own(folder)
         return device.bundle.read_bytes(), manifest
 
 

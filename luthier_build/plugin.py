@@ -7,12 +7,13 @@ import os
 import shutil
 from pathlib import Path
 
+from luthier.cache import is_own
 from luthier.errors import BuildError
 from luthier.processes import run
 
-from luthier_build.cache import FIX, cache_dir, locked
+from luthier_build.cache import FIX, cache_dir, drop_if_foreign, keep_own, locked
 from luthier_build.toolchain import Toolchain, plugin_sources
-from luthier_build.workspace import digest, digest_text, forget, is_current, remember, replacing
+from luthier_build.workspace import digest, digest_text, forget, is_current, record_of, remember, replacing
 
 _FLAGS = (
     "-std=c++17",
@@ -51,16 +52,20 @@ def _plugin(toolchain: Toolchain, cache: Path, cxx: str) -> Path:
     contents = (f"{path.name} {digest(path)}" for path in sorted(folder.iterdir()))
     key = digest_text(version, os.fspath(clang.resolve()), *_FLAGS, *contents)
     plugin = cache / f"luthier-llvm{toolchain.llvm_major}-{key[:16]}.so"
-    if is_current(plugin, key):
+    record = record_of(plugin)
+    if is_own(plugin) and is_own(record) and is_current(plugin, key):
         return plugin
     if not os.access(cache, os.W_OK | os.X_OK):
         raise BuildError(f"no whole compiler plugin for {clang} in the cache {cache}, which cannot be written; {FIX}")
     with locked(plugin.with_suffix(".lock")):
+        for path in (plugin, record):
+            drop_if_foreign(path)
         if not is_current(plugin, key):  # another process may have built it meanwhile
             forget(plugin)  # one that was damaged since, by a full disk for instance, is built anew
             with replacing(plugin) as fresh:
                 _build(sources, toolchain, cxx, fresh)
             remember(plugin, key, ())
+            keep_own(plugin, record)
     return plugin
 
 

@@ -164,14 +164,15 @@ def forget_unused(folder: Path, most: int) -> None:
             marker.parent.rmdir()
 
 
-def _record_of(output: Path) -> Path:
+def record_of(output: Path) -> Path:
+    """The file that says what an output was made from."""
     return output.with_name(output.name + ".record")
 
 
 def is_current(output: Path, key: str) -> bool:
     """True if `output` was made by `key` from inputs that have not changed since, and is whole."""
     try:
-        record = json.loads(_record_of(output).read_text())
+        record = json.loads(record_of(output).read_text())
         return bool(
             record["key"] == key
             and record["output"] == digest(output)
@@ -193,7 +194,7 @@ def written_since(path: Path, start: int) -> bool:
 def forget(output: Path) -> None:
     """Drop the record before `output` is made anew, so that an interrupted build cannot pass for a finished one."""
     with writing(output):
-        _record_of(output).unlink(missing_ok=True)
+        record_of(output).unlink(missing_ok=True)
 
 
 def remember(output: Path, key: str, inputs: Iterable[Path], start: int | None = None) -> None:
@@ -208,13 +209,13 @@ def remember(output: Path, key: str, inputs: Iterable[Path], start: int | None =
             os.fspath(path): "" if start is not None and written_since(path, start) else digest(path) for path in inputs
         }
         record = {"key": key, "output": digest(output), "inputs": states}
-    write_atomic(_record_of(output), json.dumps(record, indent=0))
+    write_atomic(record_of(output), json.dumps(record, indent=0))
 
 
 def inputs_of(output: Path) -> tuple[Path, ...]:
     """The inputs recorded for `output`; empty if there is no record."""
     try:
-        return tuple(Path(name) for name in json.loads(_record_of(output).read_text())["inputs"])
+        return tuple(Path(name) for name in json.loads(record_of(output).read_text())["inputs"])
     except (OSError, ValueError, KeyError, TypeError):
         return ()
 

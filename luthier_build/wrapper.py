@@ -163,17 +163,23 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
     Raises:
         BuildError: the compiler is not clang, or the plugin cannot be built for it.
     """
+    from luthier.cache import is_own, require_own
+    from luthier.errors import CacheError
+
     compiler = os.path.abspath(compiler)
     question = _question(compiler)
     path = _answer_file(question)
     try:
+        if not is_own(path):
+            raise OSError  # not there, or whoever wrote it chooses a library that the compiler loads
         form, asked, plugin, include, *states, end = path.read_bytes().split(b"\0")[:-1]
         listed = [os.fsdecode(part) for part in states]
         known = [listed[at : at + 3] for at in range(0, len(listed), 3)]
         whole = form == end == _ANSWER_FORMAT and asked == question
         if whole and known and all(_state(it[0]) == it for it in known):
+            require_own(Path(os.fsdecode(plugin)))
             return os.fsdecode(plugin), os.fsdecode(include)
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError, CacheError):
         pass
     return _find_plugin(compiler, question, path)
 
@@ -183,6 +189,7 @@ def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str
     depends on, and the format again, every part ended by a zero byte (read in runtime/native/launcher, too)."""
     from luthier.errors import BuildError
 
+    from luthier_build.cache import drop_if_foreign, keep_own
     from luthier_build.plugin import include_dir, plugin_for
     from luthier_build.toolchain import Toolchain, plugin_sources
     from luthier_build.workspace import write_atomic
@@ -194,7 +201,9 @@ def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str
     files = [os.path.realpath(clang), plugin, str(sources), *(str(path) for path in sorted(sources.iterdir()))]
     fields = [plugin, include, *(part for path in files for part in _state(path))]
     with contextlib.suppress(BuildError):  # a read-only cache: asked again next time
+        drop_if_foreign(answer)
         write_atomic(answer, b"\0".join([_ANSWER_FORMAT, question, *map(os.fsencode, fields), _ANSWER_FORMAT, b""]))
+        keep_own(answer)
     return plugin, include
 
 

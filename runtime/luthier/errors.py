@@ -93,6 +93,10 @@ class BuildError(LuthierError):
     """A device build that failed: missing toolchain, compiler error, bad settings."""
 
 
+class CacheError(LuthierError):
+    """A cache that others than its user could have written."""
+
+
 class DeviceError(LuthierError):
     """A device that cannot be opened, or a launch it refuses."""
 

@@ -2,6 +2,7 @@
 
 SQLite lets several processes read and write at once. Every value carries a checksum over key and value: one that does
 not match, or a damaged file, is as if nothing had been kept. A store that cannot be used costs time, not correctness.
+One that others could have written is not used, which is told.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from luthier.cache import UNUSED_FOR
+from luthier.cache import UNUSED_FOR, make_folder, require_own, tell
+from luthier.errors import CacheError
 
 _AT_ONCE = 500
 """Keys of one query; SQLite's limit is 999 in old versions."""
 _DAMAGE = (sqlite3.Error, TypeError, UnicodeDecodeError)
 """What a damaged database leads to: also values of another kind, and messages of SQLite's that quote it."""
+_FILES = ("", "-journal", "-wal", "-shm")
+"""What SQLite has beside a database, all of which it believes."""
 _PATIENCE = 10.0
 """Seconds to wait for another process."""
 
@@ -32,7 +36,7 @@ class Store:
     """Values by key. Safe from several threads.
 
     Args:
-        path: the file; its folder is made.
+        path: the file; its folder is made, for this user alone.
         unchanged: whether what makes the values is still what it was; else nothing is added.
     """
 
@@ -45,12 +49,16 @@ class Store:
             self._open()
         except _DAMAGE as problem:
             self._give_up(problem)
+        except CacheError as problem:
+            tell(f"the cache is not used: {problem}")
         except OSError:
             pass  # the folder cannot be made
 
     def _open(self) -> None:
+        make_folder(self._path.parent)
+        for suffix in _FILES:
+            require_own(self._path.with_name(self._path.name + suffix))
         if not self._path.exists():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._forget_old()
         database = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         # If the machine fails, what is half written is found out by the checksums.
@@ -68,7 +76,7 @@ class Store:
         """Go on without; a damaged file makes room for a new one."""
         self._database = None
         if not isinstance(problem, sqlite3.OperationalError):
-            with contextlib.suppress(OSError, *_DAMAGE):
+            with contextlib.suppress(OSError, CacheError, *_DAMAGE):
                 self._path.unlink(missing_ok=True)
                 self._open()
 

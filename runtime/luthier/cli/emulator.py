@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from luthier.cache import VARIABLE
+from luthier.cache import VARIABLE, cache_root
 from luthier.cli.common import print_json
 from luthier.cli.progress import Progress
 from luthier.emulator.inspection.coverage import coverage, report
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         return _coverage(args)
     file = store_file()
     if file is None:
-        say(f"no cache: {VARIABLE} is empty")
+        say(f"no cache: {VARIABLE} is empty" if cache_root() is None else "no cache: its folder cannot be used")
     elif args.clear:
         for old in file.parent.glob("*.sqlite*"):
             old.unlink(missing_ok=True)

@@ -38,8 +38,8 @@ class _Process(msgspec.Struct):
 
 
 class _Executed(msgspec.Struct):
-    kernel: str
-    object: str
+    kernel: str | None
+    object: str | None
     wave_instructions: _Number
     lane_instructions: _Number
     digest: str | None = None

@@ -149,6 +149,29 @@ string stateOf(const string &Path, char Separator) {
   return std::to_string((long long)State.st_size) + Separator + std::to_string(Nanoseconds);
 }
 
+/// Whether nobody but this user and root can have written a file, nor put another in its place: luthier/cache.py says why.
+/// Every folder on the way is looked at, behind links.
+bool isOwn(const string &Named) {
+  char Resolved[PATH_MAX];
+  if (!realpath(Named.c_str(), Resolved))
+    return false;
+  string Path = Resolved;
+  for (size_t At = 0; At != string::npos;) {
+    At = Path.find('/', At + 1);
+    string Part = At == string::npos ? Path : Path.substr(0, At);
+    struct stat State;
+    if (Part.empty() || lstat(Part.c_str(), &State) || (State.st_uid && State.st_uid != geteuid()))
+      return false;
+    bool IsLast = At == string::npos, IsSticky = S_ISDIR(State.st_mode) && (State.st_mode & S_ISVTX);
+    if (IsLast ? !S_ISREG(State.st_mode) : !S_ISDIR(State.st_mode))
+      return false;
+    // In a folder with the sticky bit nobody exchanges what is another's.
+    if ((State.st_mode & (S_IWGRP | S_IWOTH)) && (IsLast || !IsSticky))
+      return false;
+  }
+  return true;
+}
+
 struct Answer {
   bool Known = false;
   string Plugin, Include;
@@ -171,7 +194,7 @@ Answer remembered(const string &Compiler, const string &Home) {
     Hash = (Hash ^ Byte) * 1099511628211u;
   char Name[40];
   snprintf(Name, sizeof Name, "/wrapper/%016llx.answer", (unsigned long long)Hash);
-  string Text = Cache.empty() ? "" : readFile(Cache + Name);
+  string Text = !Cache.empty() && isOwn(Cache + Name) ? readFile(Cache + Name) : "";
 
   std::vector<string> Fields; // each ends with a zero byte
   for (size_t At = 0, End; (End = Text.find('\0', At)) != string::npos; At = End + 1)
@@ -182,6 +205,8 @@ Answer remembered(const string &Compiler, const string &Home) {
   for (size_t At = 4; At + 1 < Fields.size(); At += 3)
     if (stateOf(Fields[At], '\n') != Fields[At + 1] + "\n" + Fields[At + 2])
       return {};
+  if (!isOwn(Fields[2]))
+    return {};
   return {true, Fields[2], Fields[3]};
 }
 
