@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+INTRINSICS = "luthier.intrinsics"
+"""Group of entry points of what hooks may call (`luthier.payload.registry`)."""
+
 
 def points_of(group: str) -> Sequence[EntryPoint]:
     """The entry points of a group of Luthier's, none of them imported."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from luthier import Intrinsic, ToolModule, open_device, patch_object
+from luthier import Intrinsic, Tool, ToolModule, open_device, patch_object, provenance
 from luthier.errors import HookError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.objects import load_object
 from luthier.payload import RegisterArgument, Template
+from luthier.payload import cache as payload_cache
 from luthier.payload.cache import template_for
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.registry import find_intrinsics, installed_names
+from luthier.run.patching import Patcher
 from luthier.task import InstrumentationTask
+from luthier.tool import ToolGroup
 
 from luthier_build.cli.doctor import Finding, examine
 from luthier_build.compile import compile_application
@@ -124,6 +130,47 @@ def test_only_what_a_hook_uses_is_imported(module: ToolModule, package: None) ->
     assert "extra_intrinsics" not in sys.modules
     assert find_intrinsics(["extra::rotate"])["extra::rotate"].package == "extra-intrinsics"
     assert "extra_intrinsics" in sys.modules
+
+
+def test_what_is_kept_goes_when_the_package_changes(
+    module: ToolModule, installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both the hooks that LLVM compiled and the patched kernels."""
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path / "cache"))
+    site = tmp_path / "site"
+    shutil.copytree(installed, site, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.syspath_prepend(str(site))
+    application = compile_application(ROOT / "examples/apps/vector_add.hip", "gfx90a", tmp_path / "app.hsaco")
+    compiled: list[object] = []
+    generate = payload_cache.generate
+    monkeypatch.setattr(payload_cache, "generate", lambda *given: compiled.append(given) or generate(*given))
+
+    class Turns(Tool):
+        def instrument(self, task: InstrumentationTask) -> None:
+            point = next(one for one in task.instructions if one.mnemonic == "global_store_dword")
+            task.insert_hook_before(point, module.turn, task.operand(point, "vdata"))
+
+    def patch() -> tuple[bool, int]:
+        """As a new process would: whether it was kept, and how many hooks were compiled."""
+        importlib.invalidate_caches()
+        sys.modules.pop("extra_intrinsics", None)
+        template_for.cache_clear()
+        provenance.package_provenance.cache_clear()
+        monkeypatch.setattr(provenance, "_BEGAN", time.time_ns())
+        compiled.clear()
+        patched = Patcher(ToolGroup.of(Turns())).patch(load_object(application), "vector_add")
+        assert patched.reason == ""
+        return patched.kept, len(compiled)
+
+    assert patch() == (False, 1)
+    assert patch() == (True, 0)
+    source = site / "extra_intrinsics/__init__.py"
+    source.write_text(source.read_text().replace("i32 %value, i32 %distance)", "i32 %value, i32 %distance) ; it"))
+    assert patch() == (False, 1)
+    assert patch() == (True, 0)
+    source.write_text(f"{source.read_text()}\nimport msgpack\n")  # of which nothing is known
+    assert patch() == (False, 1)
+    assert patch() == (False, 1)
 
 
 def test_without_the_package_its_intrinsics_are_unknown(module: ToolModule) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from luthier.emulator.native import sources as sources  # before any other module of the package: it says why
-
 if TYPE_CHECKING:
     from luthier.emulator.device import EmulatedDevice as EmulatedDevice
     from luthier.emulator.device import KernelHandle as KernelHandle

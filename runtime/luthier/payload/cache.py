@@ -15,7 +15,7 @@ from luthier.payload.codegen import Argument, EveryWorkGroup, PayloadAssembly, g
 from luthier.payload.intrinsics import BUILT_IN
 from luthier.payload.kept import kept
 from luthier.payload.lds import LdsLayout
-from luthier.payload.registry import find_intrinsics
+from luthier.payload.registry import find_intrinsics, makers_of
 from luthier.payload.template import Template, make_template
 
 
@@ -39,8 +39,9 @@ def template_for(
     managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
     try:
         contents = module.contents_for(target).for_waves(wave_size)
-        found = find_intrinsics(intrinsics_called(contents.intrinsics))
-        intrinsics = BUILT_IN | found
+        called = intrinsics_called(contents.intrinsics)
+        intrinsics = BUILT_IN | find_intrinsics(called)
+        makers = makers_of(called)
 
         def make() -> PayloadAssembly:
             lds = LdsLayout.of(contents.lds)
@@ -50,8 +51,7 @@ def template_for(
 
         digest = hashlib.sha256(contents.bitcode).hexdigest()
         key = digest, hook.symbol, arguments, str(target), wave_size, sorted(managed), groups
-        # What other packages' intrinsics do is in their code.
-        payload = kept(key, make) if found.keys() <= BUILT_IN.keys() else make()
+        payload = make() if makers is None else kept(key, make, makers)
         template = make_template(payload, hook.name, Isa.of(target, wave_size))
     except LuthierError as problem:
         if isinstance(problem, WaveSizeError):

@@ -1,7 +1,7 @@
 """Payloads kept on disk: LLVM compiles a hook with its arguments once for each target, in whatever process.
 
 What is kept is the assembly that LLVM made and what its markers mean. It goes by everything that it follows from: the
-module's bitcode, the hook, its arguments, the target, LLVM and these sources.
+module's bitcode, the hook, its arguments, the target, and what compiles (`luthier.provenance`).
 """
 
 from __future__ import annotations
@@ -10,59 +10,44 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-import llvmlite
-
-from luthier import _mc
-from luthier.cache import cache_root
+from luthier.cache import cache_folder
 from luthier.payload.codegen import Input, PayloadAssembly
 from luthier.payload.plain import PlainCount
+from luthier.provenance import Provenance, provenance_of
 from luthier.store import Store
 
-_ROOT = Path(__file__).parents[1]
-_SOURCES = ("isa", "module", "payload")
-
-
-def _state_of(path: str) -> tuple[str, int, int]:
-    """A file's name, size and time of change: contents would take longer to read than what is kept."""
-    status = os.stat(path)
-    return path, status.st_size, status.st_mtime_ns
-
-
-# Before anything is compiled: what changes later may not be what was imported.
-_FOUND = [_state_of(str(path)) for folder in _SOURCES for path in sorted((_ROOT / folder).rglob("*.py"))]
-_STATE = hashlib.sha256(repr((_FOUND, _mc.LLVM_VERSION, llvmlite.__version__)).encode()).hexdigest()[:24]
-
-
-def _unchanged() -> bool:
-    try:
-        return all(_state_of(found[0]) == found for found in _FOUND)
-    except OSError:
-        return False
+MAKERS = ("luthier.payload.cache", "luthier.payload.additions", "luthier.payload.template")
+"""The modules that keep something here."""
 
 
 @functools.lru_cache(maxsize=8)
-def _store(root: Path) -> Store:
-    return Store(root / "payloads" / f"{_STATE}.sqlite", _unchanged)
+def _store(folder: Path) -> Store:
+    made_by = provenance_of(*MAKERS)
+    return Store(folder / f"{made_by.digest}.sqlite", made_by.unchanged)
 
 
 os.register_at_fork(after_in_child=_store.cache_clear)  # SQLite's connections do not survive a fork
 
 
-def kept(key: tuple[object, ...], make: Callable[[], PayloadAssembly]) -> PayloadAssembly:
+def kept(
+    key: tuple[object, ...], make: Callable[[], PayloadAssembly], also: Sequence[Provenance] = ()
+) -> PayloadAssembly:
     """What is kept of a payload; else it is made and kept.
 
     Args:
         key: of values whose `repr` says all about them.
+        also: what else makes it.
 
     Raises:
         LuthierError: as `make`; that is not kept.
     """
-    return _kept(key, make, lambda payload: json.dumps(asdict(payload)).encode(), _payload)
+    key = (*key, *(one.digest for one in also))
+    return _kept(key, make, lambda payload: json.dumps(asdict(payload)).encode(), _payload, also)
 
 
 def kept_numbers(key: tuple[object, ...], make: Callable[[], dict[str, int]]) -> dict[str, int]:
@@ -74,22 +59,27 @@ T = TypeVar("T")
 
 
 def _kept(
-    key: tuple[object, ...], make: Callable[[], T], write: Callable[[T], bytes], read: Callable[[bytes], T | None]
+    key: tuple[object, ...],
+    make: Callable[[], T],
+    write: Callable[[T], bytes],
+    read: Callable[[bytes], T | None],
+    also: Sequence[Provenance] = (),
 ) -> T:
     """
     Args:
         read: gives None if the text does not say what it should.
     """
-    root = cache_root()
-    if root is None:
+    folder = cache_folder("payloads")
+    if folder is None:
         return make()
-    store = _store(root)
+    store = _store(folder)
     digest = hashlib.sha256(repr(key).encode()).digest()
     found = store.get([digest]).get(digest)
     if found is not None and (value := read(found)) is not None:
         return value
     value = make()
-    store.put({digest: write(value)})
+    if all(one.unchanged() for one in also):
+        store.put({digest: write(value)})
     return value
 
 

@@ -9,16 +9,16 @@ An entry point of group ``luthier.intrinsics`` names an `Intrinsic`. It is calle
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 from luthier.errors import ToolError
-from luthier.extensions import points_of
+from luthier.extensions import INTRINSICS, points_of
 from luthier.payload.calls import Intrinsic
 from luthier.payload.intrinsics import BUILT_IN
-
-ENTRY_POINT_GROUP = "luthier.intrinsics"
+from luthier.provenance import Provenance, package_provenance
 
 
 def find_intrinsics(names: Iterable[str]) -> dict[str, Intrinsic]:
@@ -41,6 +41,18 @@ def find_intrinsics(names: Iterable[str]) -> dict[str, Intrinsic]:
     return found
 
 
+def makers_of(names: Iterable[str]) -> tuple[Provenance, ...] | None:
+    """What intrinsics are made by that are none of Luthier's own; None where that of one cannot be told."""
+    installed = _points()
+    points = [point for name in sorted(names) if name not in BUILT_IN for point in installed.get(name, ())]
+    found = [package_provenance(module) for module in dict.fromkeys(point.module for point in points)]
+    values = hashlib.sha256(repr([(point.name, point.value) for point in points]).encode()).hexdigest()
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    return tuple(replace(one, digest=f"{one.digest} {values}") for one in known)
+
+
 def installed_names() -> list[str]:
     """Names of the intrinsics that installed packages add, none of them imported."""
     return sorted(_points())
@@ -49,7 +61,7 @@ def installed_names() -> list[str]:
 def _points() -> Mapping[str, tuple[EntryPoint, ...]]:
     """Name of each intrinsic -> its entry points; a distribution that is seen twice has one."""
     found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
-    for point in points_of(ENTRY_POINT_GROUP):
+    for point in points_of(INTRINSICS):
         found.setdefault(point.name.replace(".", "::"), {})[_package(point), point.value] = point
     return {name: tuple(points.values()) for name, points in found.items()}
 

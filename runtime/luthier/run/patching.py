@@ -15,28 +15,24 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from luthier.cache import cache_root
+from luthier.cache import cache_folder
 from luthier.channels import describe
 from luthier.counts import Cell, KernelCounters
 from luthier.emulator.running.start import DYNAMIC_STACK
 from luthier.errors import LuthierError, ToolError
+from luthier.extensions import INTRINSICS, points_of
 from luthier.module import Hook, LoadedModule
 from luthier.objects import CodeObject, Kernel, load_object
 from luthier.patch import KernelReport, Refusal, RefusedError, UnresolvedCall
+from luthier.provenance import Provenance, provenance_of
 from luthier.store import Store
 from luthier.tool import Share, ToolGroup
 
 if TYPE_CHECKING:
     from luthier.patch.companion import Companion, VariableBlock
     from luthier.task import InstrumentationTask
-
-_ROOT = Path(__file__).parents[1]
-_MODULES = ("task", "hook_calls", "arguments", "points", "edits", "counts", "wave_counts")
-_SOURCES = ("isa", "lifting", "module", "objects", "patch", "payload", "run")
-
 
 MOST_ASKED = 4096
 """Bytes of stack beyond a kernel's fixed private memory that launches may ask for, where hooks have theirs above it."""
@@ -78,22 +74,13 @@ def most_group(kernel: Kernel, patched: Patched) -> int:
     return kernel.descriptor.target.lds_bytes - more if more else _ANY
 
 
-@functools.cache
-def _fingerprint() -> str:
-    """Of the sources that make patched kernels."""
-    digest = hashlib.sha256()
-    paths = [_ROOT / f"{name}.py" for name in _MODULES]
-    for folder in _SOURCES:
-        paths += sorted((_ROOT / folder).rglob("*.py"))
-    for path in paths:
-        digest.update(f"{path.name} ".encode() + path.read_bytes())
-    return digest.hexdigest()[:24]
-
-
 def patched_store() -> Store | None:
-    """What is kept; None if the cache is turned off."""
-    root = cache_root()
-    return None if root is None else Store(root / "patched" / f"{_fingerprint()}.sqlite")
+    """What is kept; None if there is no cache."""
+    folder = cache_folder("patched")
+    if folder is None:
+        return None
+    made_by = provenance_of(__name__)
+    return Store(folder / f"{made_by.digest}.sqlite", made_by.unchanged)
 
 
 @functools.lru_cache(maxsize=256)
@@ -182,7 +169,8 @@ class Patcher:
         return patched
 
     def _look_up(self, object: CodeObject, task: InstrumentationTask, digest: str) -> Patched:
-        key = None if self._store is None else _key(task, digest)
+        makers = () if self._store is None else _makers(task)
+        key = None if self._store is None or makers is None else _key(task, digest, makers)
         if self._store is not None and key is not None:
             kept = self._store.get([key]).get(key)
             if kept is not None:
@@ -190,7 +178,7 @@ class Patcher:
         from luthier.patch.companion import patch_task
 
         companion = patch_task(object, task, self.block_of)
-        if self._store is not None and key is not None:
+        if self._store is not None and key is not None and all(one.unchanged() for one in makers or ()):
             self._store.put({key: _written(companion, task)})
         return Patched(companion, "", companion.report.kernels[0])
 
@@ -247,15 +235,30 @@ def _written(companion: Companion, task: InstrumentationTask) -> bytes:
     return len(head).to_bytes(8, "little") + head + companion.data
 
 
-def _key(task: InstrumentationTask, digest: str) -> bytes | None:
-    """What a patched kernel depends on; None if the task holds something whose meaning is not known here."""
+def _makers(task: InstrumentationTask) -> tuple[Provenance, ...] | None:
+    """What hooks are compiled by beside Luthier: intrinsics of other packages; None if that cannot be told."""
+    if not points_of(INTRINSICS):
+        return ()
+    from luthier.payload.calls import intrinsics_called  # what compiles hooks takes long to import
+    from luthier.payload.registry import makers_of
+
+    target = task.lifted.object.target
+    contents = (module.contents_for(target) for module in task.modules)
+    sizes = [size for one in contents for size in (one, one.other) if size is not None]
+    return makers_of(intrinsics_called(name for size in sizes for name in size.intrinsics))
+
+
+def _key(task: InstrumentationTask, digest: str, makers: Sequence[Provenance]) -> bytes | None:
+    """What a patched kernel depends on beside Luthier; None if the task holds something whose meaning is not known
+    here."""
     fields = {name: value for name, value in vars(task).items() if name != "lifted" and not name.startswith("_")}
     try:
         asked = _stable(fields, {}, task)
     except TypeError:
         return None
     target = task.lifted.object.target
-    described = repr((_fingerprint(), digest, task.lifted.kernel.name, str(target), asked))
+    made_by = [one.digest for one in makers]
+    described = repr((made_by, digest, task.lifted.kernel.name, str(target), asked))
     return hashlib.sha256(described.encode()).digest()
 
 

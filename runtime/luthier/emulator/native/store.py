@@ -6,22 +6,31 @@ import functools
 import os
 from pathlib import Path
 
-from luthier.cache import cache_root
-from luthier.emulator.native.sources import BEFORE, unchanged
+from luthier import _mc
+from luthier.cache import cache_folder
+from luthier.provenance import Provenance, provenance_of
 from luthier.store import Store
+
+MAKERS = ("luthier.emulator.native.machine", "luthier.emulator.binding.records")
+"""The modules that keep something here."""
+
+
+def _made_by() -> Provenance:
+    """The host's processor decides, too."""
+    return provenance_of(*MAKERS, also=repr(_mc.host()))
 
 
 def store_file() -> Path | None:
-    """The database for these sources on this host; None if the cache is turned off."""
-    root = cache_root()
-    return None if root is None else root / "emulator" / f"{BEFORE}.sqlite"
+    """The database for these sources on this host; None if there is no cache."""
+    folder = cache_folder("emulator")
+    return None if folder is None else folder / f"{_made_by().digest}.sqlite"
 
 
 @functools.cache
 def store() -> Store | None:
-    """The process's store; None if the cache is turned off."""
+    """The process's store; None if there is no cache."""
     path = store_file()
-    return None if path is None else Store(path, unchanged)
+    return None if path is None else Store(path, _made_by().unchanged)
 
 
 os.register_at_fork(after_in_child=store.cache_clear)  # SQLite's connections do not survive a fork

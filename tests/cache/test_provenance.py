@@ -1,0 +1,307 @@
+"""What names a kept thing: all that it was made by, found in the sources, and nothing forgotten."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from luthier import provenance
+from luthier.emulator.native import store as emulator_store
+from luthier.payload import kept as payload_store
+from luthier.provenance import PACKAGE, Provenance, Tree, package_provenance, provenance_of
+from luthier.store import Store
+
+PATCHING = ("luthier.run.patching",)
+MAKERS = {"patched": PATCHING, "payloads": payload_store.MAKERS, "emulator": emulator_store.MAKERS}
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """What files import, read once: the real function keeps it in just this way."""
+    return Store(tmp_path_factory.mktemp("known") / "imports.sqlite")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The package, where it can be changed; native code and what has none of it linked."""
+    folder = tmp_path / "luthier"
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    return folder
+
+
+def named(folder: Path, what: str, known: Store) -> Provenance:
+    return Tree(folder).trace(MAKERS[what], known=known)
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_it_is_the_same_wherever_the_sources_are(copy: Path, known: Store, what: str) -> None:
+    assert named(copy, what, known).digest == named(PACKAGE, what, known).digest
+
+
+def native(name: str) -> str:
+    (path,) = PACKAGE.glob(f"{name}.*.so")
+    return path.name
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        (
+            "patched",
+            [
+                "budgets.py",
+                "task.py",
+                "lifting/liveness.py",
+                "patch/frame.py",
+                "payload/intrinsics.py",
+                "isa/targets.py",
+            ],
+        ),
+        ("payloads", ["payload/codegen.py", "payload/llvm.py", "payload/allowed.py", "module/llvm_types.py"]),
+        ("emulator", ["emulator/layout.py", "emulator/native/compiler.py", "emulator/operations/matrix.py"]),
+    ],
+)
+def test_it_holds_what_it_must(known: Store, what: str, names: list[str]) -> None:
+    """Budgets of registers, the native analyses, what is imported inside functions, LLVM."""
+    files = named(PACKAGE, what, known).files
+    assert {*names, "__init__.py", native("_mc"), "libllvmlite.so"} <= files.keys()
+    assert not {"cli/main.py", "report/page.py"} & files.keys()
+
+
+def test_who_keeps_something_is_among_the_makers() -> None:
+    for function, module, makers in (
+        ("kept", "luthier.payload.kept", payload_store.MAKERS),
+        ("store", "luthier.emulator.native.store", emulator_store.MAKERS),
+    ):
+        users = set()
+        for path in PACKAGE.rglob("*.py"):
+            if module not in path.read_text():
+                continue
+            imported = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
+            if any(node.module == module and node.names[0].name.startswith(function) for node in imported):
+                users.add(".".join(["luthier", *path.relative_to(PACKAGE).with_suffix("").parts]))
+        assert users - {"luthier.cli.emulator"} == set(makers)
+
+
+PATCH = """
+import sys
+from luthier import load_object
+from luthier.run.patching import Patcher
+from luthier.tool import ToolGroup
+from luthier_instr_count import InstrCount
+done = Patcher(ToolGroup.of(InstrCount()), hoist=False).patch(load_object(sys.argv[1]), "vector_add")
+assert done.companion is not None, done.reason
+print("\\n".join(name for name in sys.modules if name.startswith("luthier.")))
+"""
+
+
+def test_python_imports_nothing_else_when_it_patches(app, known: Store) -> None:  # type: ignore[no-untyped-def]
+    """An oracle that reads no sources: what is there once a kernel was patched."""
+    command = [sys.executable, "-c", PATCH, app("vector_add", "gfx90a")]
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    imported = set(done.stdout.split())
+    assert {"luthier.patch.kernel", "luthier.payload.codegen", "luthier.budgets", "luthier._mc"} <= imported
+    files = named(PACKAGE, "patched", known).files
+    held = {re.sub(r"(/__init__)?\.(py|cpython.*)$", "", name).replace("/", ".") for name in files}
+    # Those of whoever asks: how tools are run, and what a cache is.
+    rest = {name.removeprefix("luthier.") for name in imported} - held
+    assert rest <= {"provenance", "module.inline"}, rest
+
+
+CHANGES = [
+    "budgets.py",
+    "run/patching.py",
+    "lifting/liveness.py",
+    "payload/llvm.py",
+    "cli/main.py",
+    "__init__.py",
+]
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_each_source_counts(copy: Path, known: Store, what: str) -> None:
+    before = named(copy, what, known)
+    for name in CHANGES:
+        path = copy / name
+        path.write_text(path.read_text() + "\n# another\n")
+        after = named(copy, what, known)
+        assert (after.digest != before.digest) == (name in before.files), name
+        before = after
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_every_file_it_holds_counts(copy: Path, known: Store, what: str) -> None:
+    """The class, not the example: one file after the other, three of them on every run."""
+    files = sorted(name for name in named(copy, what, known).files if name.endswith(".py"))
+    chosen = files if os.environ.get("LUTHIER_TEST_ALL") else [files[0], files[len(files) // 2], files[-1]]
+    before = named(copy, what, known).digest
+    for name in chosen:
+        path = copy / name
+        text = path.read_bytes()
+        path.write_bytes(text + b"\n")
+        assert named(copy, what, known).digest != before, name
+        path.write_bytes(text)
+    assert named(copy, what, known).digest == before
+
+
+def test_native_code_counts_by_its_build_id(copy: Path, known: Store) -> None:
+    path = copy / native("_mc")
+    build_id = provenance._build_id(str(path))
+    readelf = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True).stdout
+    assert f"Build ID: {build_id}" in readelf
+    before = {what: named(copy, what, known).digest for what in MAKERS}
+    os.utime(path)
+    assert {what: named(copy, what, known).digest for what in MAKERS} == before
+    data = path.read_bytes()
+    at = data.index(bytes.fromhex(build_id))
+    path.write_bytes(data[:at] + bytes(20) + data[at + 20 :])
+    for what in MAKERS:
+        assert named(copy, what, known).digest != before[what]
+
+
+def test_native_code_without_a_build_id_counts_by_content(tmp_path: Path) -> None:
+    path = tmp_path / "library.so"
+    digests = set()
+    for text in ("", "int f(void) { return 1; }", "int f(void) { return 2; }"):
+        command = ["cc", "-shared", "-x", "c", "-", "-nostdlib", "-Wl,--build-id=none", "-o", path]
+        subprocess.run(command, input=text, text=True, check=True)
+        assert not provenance._build_id(str(path))
+        digests.add(provenance._File.of_native(str(path)).digest)
+    assert len(digests) == 3
+    for damaged in (b"", b"\x7fELF\2\1", b"\x7fELF\2\1" + b"\xff" * 58, bytes(200)):
+        path.write_bytes(damaged)
+        assert provenance._build_id(str(path)) == ""
+
+
+@pytest.mark.parametrize("module", ["llvmlite", "numpy"])
+def test_versions_of_code_generators_count(known: Store, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    before = named(PACKAGE, "patched", known).digest
+    monkeypatch.setattr(f"{module}.__version__", "0.0.1")
+    assert named(PACKAGE, "patched", known).digest != before
+
+
+def test_the_library_of_llvm_counts(known: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (real,) = (path for path in provenance._libraries_of("llvmlite") if path.endswith("libllvmlite.so"))
+    with open(real, "rb") as file:
+        head = file.read(1 << 16)
+    build_id = provenance._build_id(real)
+    other = tmp_path / "libllvmlite.so"
+    other.write_bytes(head.replace(bytes.fromhex(build_id), bytes(20)))
+    before = named(PACKAGE, "payloads", known).digest
+    monkeypatch.setattr(provenance, "_libraries_of", lambda top: (str(other),))
+    assert named(PACKAGE, "payloads", known).digest != before
+
+
+def test_imports_of_all_kinds_are_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "luthier"
+    files = {
+        "__init__.py": "from luthier.everything import x",
+        "everything.py": "",
+        "made.py": "import luthier.a.one, luthier.b as b\n"
+        "def later():\n    from luthier import (\n        c,\n        d as e,\n    )\n"
+        "if TYPE_CHECKING:\n    from luthier.f import name\n"
+        "HERE = {'x': 'luthier.g.two', 'y': 'luthier.tools'}\n",
+        "a/__init__.py": "",
+        "a/one.py": "",
+        "a/other.py": "",
+        "b.py": "try:\n    from luthier.h.three import x\nexcept ImportError:\n    pass",
+        "c.py": "",
+        "d.py": "",
+        "f.py": "",
+        "g/two.py": "",
+        "h/__init__.py": "import_module(f'luthier.{name}')",
+        "h/three.py": "",
+        "h/library.cpython-311-x86_64-linux-gnu.so": "native",
+        "unused.py": "",
+        "names.py": "from luthier import x",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    found = Tree(folder).trace(["luthier.made"]).files.keys()
+    assert files.keys() - found == {"everything.py", "unused.py", "names.py", "a/other.py"}
+    assert "everything.py" in Tree(folder).trace(["luthier.names"]).files  # a name of the outermost package
+    before = Tree(folder).trace(["luthier.made"]).digest
+    (folder / "b").mkdir()  # in front of the module of that name
+    (folder / "b/__init__.py").write_text("")
+    assert Tree(folder).trace(["luthier.made"]).digest != before
+
+
+def test_what_was_written_since_the_process_began_is_not_believed(
+    copy: Path, known: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been imported as it was before."""
+    path = copy / "budgets.py"
+    assert not named(copy, "patched", known).unchanged()  # just copied
+    monkeypatch.setattr(provenance, "_BEGAN", path.stat().st_ctime_ns + 10**9)
+    found = named(copy, "patched", known)
+    assert not found.unchanged() or max(found.states[0][3:]) < provenance._BEGAN
+    monkeypatch.setattr(provenance, "_BEGAN", max(max(state[3:]) for state in found.states) + 1)
+    assert found.unchanged()
+    text, status = path.read_text(), path.stat()
+    path.write_text(text.replace("0", "1", 1))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # same size, same time of change
+    assert not found.unchanged()
+    assert provenance_of(*PATCHING).unchanged()
+
+
+def test_imports_are_read_once(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "kept.sqlite")
+    read: list[str] = []
+    real = provenance._read_imports
+    monkeypatch.setattr(provenance, "_read_imports", lambda file: read.append(file.state[0]) or real(file))
+    first = named(copy, "payloads", store)
+    contents = {digest for name, digest in first.files.items() if name.endswith(".py") and name != "__init__.py"}
+    assert len(contents) <= len(read) <= len(first.files)
+    read.clear()
+    (copy / "payload/llvm.py").write_text((copy / "payload/llvm.py").read_text() + "\nimport luthier.budgets\n")
+    second = named(copy, "payloads", store)
+    assert {Path(path).name for path in read} >= {"llvm.py", "budgets.py"}
+    assert "budgets.py" in second.files.keys() - first.files.keys()
+    assert all(Path(path).name == "llvm.py" or path.removeprefix(f"{copy}/") not in first.files for path in read)
+
+
+PACKAGES = {
+    "one module": ({"strange_one.py": "import math, luthier.payload\n"}, "strange_one", "strange_one.py"),
+    "a package": (
+        {"strange_two/__init__.py": "", "strange_two/lower.py": "from . import table\n", "strange_two/table.ll": "x"},
+        "strange_two.lower",
+        "strange_two/table.ll",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_other_packages_count_by_content(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, module, changed = PACKAGES[kind]
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package_provenance.cache_clear()
+    before = package_provenance(module)
+    assert before is not None
+    assert len(before.files) == len(files)
+    assert module.partition(".")[0] not in sys.modules
+    (tmp_path / changed).write_text(files[changed] + "\n")
+    package_provenance.cache_clear()
+    after = package_provenance(module)
+    assert after is not None
+    assert after.digest != before.digest
+    assert not before.unchanged()
+
+
+def test_of_what_other_packages_import_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "strange_three.py").write_text("import msgpack\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package_provenance.cache_clear()
+    assert package_provenance("strange_three") is None
+    assert package_provenance("there_is_no_such_package") is None
