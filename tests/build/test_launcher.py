@@ -156,6 +156,43 @@ def test_a_plugin_that_was_damaged_is_built_again(place: Place, toolchain: Toolc
     assert left == {plugin.name, f"{plugin.name}.record", plugin.with_suffix(".lock").name}
 
 
+def test_what_others_could_have_written_is_not_taken(place: Place, toolchain: Toolchain, tmp_path: Path) -> None:
+    """An answer names a library that the compiler loads: whose it is is asked of all on the way to both."""
+    built = plugin_for(toolchain)
+    cache = tmp_path / "cache"
+    plugin = cache / "plugins" / built.name
+    plugin.parent.mkdir(parents=True)
+    for suffix in ("", ".record"):
+        shutil.copy2(f"{built}{suffix}", f"{plugin}{suffix}")
+    own = {"LUTHIER_CACHE_DIR": str(cache)}
+    hip = ["clang++", "-c", "a.hip"]
+    flags = flags_for(str(plugin), str(include_dir()))
+    assert place.words("luthier-cc", *hip, **own) == [*flags, *hip[1:]]
+    (answer,) = (cache / "wrapper").glob("*.answer")
+    evil = tmp_path / "evil.so"
+    shutil.copy2(plugin, evil)
+    planted = answer.read_bytes().replace(os.fsencode(plugin), os.fsencode(evil))
+    answer.write_bytes(planted)
+    answer.chmod(0o666)
+    assert place.words("luthier-cc", *hip, **own) == [*flags, *hip[1:]]  # Python's, who makes it anew
+    assert answer.read_bytes() != planted
+    place.without_python()
+    (tmp_path / "link").symlink_to(cache)
+    for folder in (cache, tmp_path / "link"):
+        assert place.words("luthier-cc", *hip, LUTHIER_CACHE_DIR=str(folder)) == [*flags, *hip[1:]]
+    for path in (answer, answer.parent, cache, plugin, plugin.parent):
+        mode, owner = path.stat().st_mode & 0o777, path.stat().st_uid
+        for wrong in (mode | 0o020, mode | 0o002):
+            path.chmod(wrong)
+            assert place.words("luthier-cc", *hip, **own) == ["PYTHON", "cc", *hip], path
+        path.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(path, 54321, -1)
+            assert place.words("luthier-cc", *hip, **own) == ["PYTHON", "cc", *hip], path
+            os.chown(path, owner, -1)
+    assert place.words("luthier-cc", *hip, **own) == [*flags, *hip[1:]]
+
+
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
 def test_a_read_only_cache_that_has_all_is_enough(place: Place, toolchain: Toolchain, tmp_path: Path) -> None:
     """As one that an administrator filled for everybody."""
