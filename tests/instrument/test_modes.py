@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
-from luthier.errors import LiftError, PatchError
+from luthier.errors import LiftError
 from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import CodeObject, ObjectEditor, load_object
@@ -37,6 +37,9 @@ LUTHIER_HOOK_ANNOTATE add(uint32_t value) {
 }
 """
 HEADER = "#include <hip/hip_runtime.h>\n#include <stdint.h>\n"
+
+WRITES = "LUTHIER_HOOK_ANNOTATE put() { luthier::writeReg<uint32_t>(luthier::SGPR8, 2); }"
+ONE_WORD = {"buffer": "uint32", "count": 1, "fill": "zero"}
 
 SKIPS = (
     HEADER
@@ -89,21 +92,91 @@ def plan_of(name: str, *arguments: object) -> LaunchPlan:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("flags", [0, 0b101, 0b010, 0b111])
 def test_vector_skip_mode(compile_object, everywhere: Everywhere, target: str, flags: int) -> None:
-    """Points inside are refused, all others instrumented: what the code computes and the counters are right."""
+    """The mode is off while a payload runs, and is set again from what it was set from: nothing is refused."""
     object = load_object(compile_object(SKIPS, target))
-    plan = plan_of("skips", {"buffer": "uint32", "count": 1, "fill": "zero"}, flags)
+    verdict = verify_kernel(object, everywhere, plan_of("skips", ONE_WORD, flags))
+    assert verdict.problems == ()
+    assert verdict.patch is not None
+    assert verdict.patch.refusals == ()
+    assert verdict.complete
+    assert verdict.counters["total"] == verdict.instructions[0]
+
+
+SKIP_SOURCES = ("-1, 0", "0x500, 8", "s8, 0", "s8, 3", "s8, s9", "5, s9")
+"""What s_setvskip takes: constants, a literal, an SGPR, and which bit of it."""
+SKIPPED = (
+    "v_mov_b32 v2, 77",
+    "ds_write_b32 v4, v2",
+    "global_store_dword v1, v2, s[4:5] offset:4",
+    "s_add_u32 s10, s10, 1",
+    "v_fma_f32 v3, v2, v2, v3",
+)
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+def test_every_way_into_vector_skip_mode(everywhere: Everywhere, target: str) -> None:
+    """With every source one behind the other, also with the last use of its SGPR there, and the mode set anew while it
+    is on; hooks that overwrite whatever is free stand everywhere."""
+    lines = ["s_load_dwordx2 s[4:5], s[0:1], 0x0", "v_lshlrev_b32 v1, 3, v0", "v_mov_b32 v2, v0", "v_mov_b32 v4, 0"]
+    lines += ["v_mov_b32 v3, 0", "s_mov_b32 s10, 0", "s_waitcnt 0"]
+    for round, source in enumerate(SKIP_SOURCES):
+        lines += [f"s_mov_b32 s8, {0x1B5 >> round}", f"s_mov_b32 s9, {round % 3}", f"s_setvskip {source}", "s_nop 1"]
+        lines += [f"v_add_u32 v2, {1 << round}, v2", SKIPPED[round % len(SKIPPED)]]
+        lines += ["s_setvskip s8, 1", "s_nop 1", *SKIPPED] if round % 2 else []
+        lines += ["s_setvskip 0, 0", "s_nop 1", "s_waitcnt 0"]
+    lines += ["v_add_u32 v2, s10, v2", "global_store_dword v1, v2, s[4:5]", "s_endpgm"]
+    object = assembled(kernel_text(function("k", lines), target, lds=64), target)
+    plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 256, "fill": "zero"},))
     verdict = verify_kernel(object, everywhere, plan)
     assert verdict.problems == ()
     assert verdict.patch is not None
-    assert {refusal.kind for refusal in verdict.patch.refusals} == {"in vector skip mode"}
-    # Two hooks each before the two that may be skipped and before what ends the mode.
-    assert len(verdict.patch.refusals) % 6 == 0
-    assert verdict.patch.sites == verdict.patch.requested_sites - len(verdict.patch.refusals) // 2
-    assert verdict.counters["total"] == verdict.instructions[0] - verdict.refused
-    assert verdict.refused > 0
-    assert not verdict.complete
-    with pytest.raises(PatchError, match="in vector skip mode"):
-        verify_kernel(object, everywhere, plan, strict=True)
+    assert verdict.patch.refusals == ()
+    assert verdict.complete
+
+
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ("", "s_mov_b32 s8, 3"),  # no longer there
+        ("s_cbranch_scc1 .Lin", ""),  # off on one way
+        ("s_setvskip s9, 0\n s_cbranch_scc1 .Lin", ""),  # from something else on one way
+        ("s_set_gpr_idx_on s9, gpr_idx(SRC0)", ""),  # both modes
+    ],
+)
+def test_points_where_vector_skip_mode_is_not_known_are_refused(
+    everywhere: Everywhere, before: str, inside: str
+) -> None:
+    lines = ["s_load_dwordx2 s[4:5], s[0:1], 0x0", "s_mov_b32 s8, 1", "s_mov_b32 s9, 0", "v_lshlrev_b32 v1, 2, v0"]
+    lines += ["v_mov_b32 v2, 1", "s_cmp_eq_u32 s8, s9", before, "s_setvskip s8, 0", ".Lin:", inside]
+    lines += ["v_mov_b32 v2, 77", "s_setvskip 0, 0", "s_set_gpr_idx_off", "s_nop 1", "s_waitcnt 0"]
+    lines += ["global_store_dword v1, v2, s[4:5]", "s_endpgm"]
+    object = assembled(kernel_text(function("k", [line for line in lines if line]), "gfx90a"), "gfx90a")
+    plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64, "fill": "zero"},))
+    verdict = verify_kernel(object, everywhere, plan)
+    assert verdict.problems == ()
+    assert verdict.patch is not None
+    assert "in vector skip mode" in {refusal.kind for refusal in verdict.patch.refusals}
+    addresses = {refusal.address for refusal in verdict.patch.refusals}
+    texts = [one.text for one in lift(object, "k").instructions if one.address in addresses]
+    assert "v_mov_b32_e32 v2, 0x4d" in texts
+    assert "global_store_dword v1, v2, s[4:5]" not in texts
+
+
+def test_a_hook_that_writes_what_vector_skip_mode_was_set_from_is_refused(make_module) -> None:
+    """The mode would be another behind it."""
+    module = make_module(WRITES, "gfx90a")
+    lines = ["s_load_dwordx2 s[4:5], s[0:1], 0x0", "s_mov_b32 s8, 1", "s_nop 0", "s_setvskip s8, 0", "s_nop 1"]
+    lines += ["v_mov_b32 v2, 1", "s_setvskip 0, 0", "s_endpgm"]
+    object = assembled(kernel_text(function("k", lines), "gfx90a"), "gfx90a")
+
+    def put(task: InstrumentationTask) -> None:
+        for one in task.select(lambda one: one.text.startswith("s_nop")):
+            task.insert_hook_before(one, module.put)
+
+    patched = patch_object(object, put)
+    (refusal,) = patched.report.refusals
+    assert refusal.kind == "hook"
+    assert "what vector skip mode was set from" in refusal.message
 
 
 def test_what_vector_skip_mode_leaves_alone_stays_live(compile_object) -> None:

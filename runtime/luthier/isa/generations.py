@@ -145,7 +145,8 @@ class Generation:
     """It has instructions that others of its `major` do not have, and some that mean something else there. Emulated
     operations are declared by `major`: those that it does not share are refused (emulator/operations/gfx1250.py)."""
     decodes_all: bool = True
-    """LLVM knows every instruction of the hardware. Else words that it does not know are carried along unread."""
+    """LLVM knows every instruction of the hardware. Else those that it does not know are carried along unread where
+    their encoding tells how long they are (runtime/native/mc/unused_fields.cpp)."""
 
     # Memory
     signed_vector_offset: bool = False

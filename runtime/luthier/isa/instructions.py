@@ -66,6 +66,8 @@ class InstructionFlag(IntFlag):
     GWS = 1 << 28
     INTERPOLATION = 1 << 29
     """Vertex attribute interpolation and LDS direct or parameter loads."""
+    KNOWN_LENGTH = 1 << 30
+    """An undecodable entry whose encoding tells how long it is, and that it passes control to what follows."""
 
 
 @dataclass(frozen=True, eq=False)

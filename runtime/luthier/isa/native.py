@@ -44,6 +44,7 @@ def _set_operand_names() -> None:
 
 def data_text(data: bytes) -> str:
     """What stands in a listing for bytes that are no instruction."""
-    if len(data) == 4:
-        return f".long {int.from_bytes(data, 'little'):#010x}"
+    if len(data) % 4 == 0:
+        words = (int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4))
+        return ".long " + ", ".join(f"{word:#010x}" for word in words)
     return ".byte " + ", ".join(f"{byte:#04x}" for byte in data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from luthier.isa.registers import UnitSet
-from luthier.lifting.instructions.effects import Effects, IndexMode
+from luthier.lifting.instructions.effects import Effects, IndexMode, SkipMode
 from luthier.lifting.instructions.semantics import Control, Lanes
 from luthier.lifting.lifter import lift
 from luthier.lifting.live import Live, LivePoints
@@ -47,6 +47,7 @@ __all__ = [
     "LoopNest",
     "PcReference",
     "Restriction",
+    "SkipMode",
     "UnitSet",
     "Unknown",
     "lift",

@@ -141,7 +141,7 @@ class _Lifter:
             raise explorer.fail("the targets of register jumps do not settle", self.kernel.entry)
         regions = find_regions(graph, self.hardware_entries, columns, self.table, explorer.fail)
         if not self.isa.target.target.decodes_all:
-            regions.restrictions |= _amid_unknown_words(code)
+            regions.restrictions |= _unknown_instructions(code)
         if banks is not None:
             banks.check_calls()
             self.vgpr_bits = banks.bits
@@ -385,7 +385,7 @@ class _Lifter:
             effect_table=self.table,
             index_mode=dict(sorted(regions.indexed.items())),
             vgpr_bits=self.vgpr_bits,
-            skipped=frozenset(regions.skipped),
+            skipped=dict(sorted(regions.skipped.items())),
         )
 
     def _references(self, columns: Columns, graph: Graph) -> tuple[PcReference, ...]:
@@ -511,6 +511,6 @@ def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:
     return remembered
 
 
-def _amid_unknown_words(code: InstructionArray) -> dict[int, Restriction]:
-    """Words of which it is not known where an instruction begins."""
-    return dict.fromkeys(np.flatnonzero(code.opcode < 0).tolist(), "amid words that are no known instruction")
+def _unknown_instructions(code: InstructionArray) -> dict[int, Restriction]:
+    """Instructions of which only the length is known."""
+    return dict.fromkeys(np.flatnonzero(code.opcode < 0).tolist(), "before an instruction that LLVM does not know")

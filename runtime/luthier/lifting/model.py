@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa.registers import UnitSet
 from luthier.isa.targets import Target
-from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, IndexMode
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, IndexMode, SkipMode
 from luthier.lifting.instructions.memory import MemoryAccess, memory_access
 from luthier.objects import CodeObject, Kernel
 
@@ -406,7 +406,7 @@ class LiftedKernel:
     vgpr_bits: Mapping[int, int | None]
     """Instructions before which VGPR numbers have upper bits that are not 0 (s_set_vgpr_msb, whose operand this is), or
     not known (None). The registers in `code` are those that are meant."""
-    skipped: frozenset[int]
+    skipped: Mapping[int, SkipMode]
     """Instructions that may run in vector skip mode (s_setvskip), in which vector instructions do nothing."""
     read_by_inserted: int = 0
     """Bit set of units that inserted code reads, where this is the kernel `also_reading` gives."""
@@ -429,7 +429,7 @@ class LiftedKernel:
         found = self._effects.get(index)
         if found is None:
             found = self._effects[index] = self.effect_table.of(
-                self.columns, index, self.index_mode.get(index), index in self.skipped
+                self.columns, index, self.index_mode.get(index), self.skipped.get(index)
             )
         return found
 

@@ -459,6 +459,9 @@ class Binder:
         # A branch does not change what the seam depends on.
         place = at if site.zone == Zone.TAKEN else point
         seam = self._seams.at(place, at)
+        skipped = self._lifted.skipped.get(place)
+        if skipped is not None and bound.use.template.destinations & skipped.reads:
+            raise PatchError("the hook writes what vector skip mode was set from, and the mode is set from it again")
         if known is None:
             number = self._position(bound, seam, stretch, (), ending)
             known = number, self._payloads.begins_with(number) if self._neighbours.matter else ()

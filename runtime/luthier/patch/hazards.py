@@ -57,6 +57,11 @@ class Seams:
         bits = self._lifted.vgpr_bits.get(point)
         if bits is not None:
             return ("s_set_vgpr_msb 0", *self._waits(point, index)), (*self._behind, f"s_set_vgpr_msb {bits:#x}")
+        skipped = self._lifted.skipped.get(point)
+        if skipped is not None and skipped.again is not None:
+            # What it reads is live here. Wait states lie between it and vector instructions of either side.
+            off, on = wait_states(self._skip_waits), (skipped.again, *wait_states(self._skip_waits))
+            return ("s_setvskip 0, 0", *off, *self._waits(point, index)), (*self._behind, *on)
         indexed = self._lifted.index_mode.get(point)
         if indexed is None:
             return self._waits(point, index), self._behind

@@ -377,4 +377,6 @@ class Splicer:
         """What the application has outstanding; None where that is not known, or not all that waits are for."""
         if self.edited.reads or self.edited.replaced or self.lifted.target.waits_free_sgprs:
             return None
+        if self.lifted.skipped:  # what is skipped does not count, so that older accesses may still be outstanding
+            return None
         return Outstanding(self.lifted)

@@ -3,6 +3,7 @@
 
 #include "amdgpu_private.h"
 #include "guard.h"
+#include "unused_fields.h"
 
 #include "llvm/MC/MCDisassembler/MCDisassembler.h"
 #include "llvm/Support/Endian.h"
@@ -12,8 +13,6 @@ using namespace llvm;
 
 namespace luthier {
 namespace {
-
-constexpr size_t LongestInstruction = 32; // bytes; more than any encoding with its literal
 
 int position(unsigned opcode, unsigned name) {
   return AMDGPU::getNamedOperandIdx(uint16_t(opcode), static_cast<AMDGPU::OpName>(name));
@@ -48,6 +47,20 @@ ArrayRef<uint8_t> enough(ArrayRef<uint8_t> bytes, unsigned generation) {
                  announcesMore(second >> 18)
              ? bytes
              : bytes.take_front(8);
+}
+
+Words wordsOf(ArrayRef<uint8_t> bytes) {
+  Words words;
+  for (size_t i = 0; i < words.size(); ++i)
+    words[i] = support::endian::read32le(bytes.data() + 4 * i);
+  return words;
+}
+
+std::array<uint8_t, LongestInstruction> bytesOf(const Words &words) {
+  std::array<uint8_t, LongestInstruction> bytes;
+  for (size_t i = 0; i < words.size(); ++i)
+    support::endian::write32le(bytes.data() + 4 * i, words[i]);
+  return bytes;
 }
 
 } // namespace
@@ -211,10 +224,12 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
     out.operandStart.push_back(int32_t(out.operandKind.size()));
     return size;
   };
-  auto undecodable = [&](size_t offset) {
+  auto undecodable = [&](size_t offset, unsigned length) {
     out.operandKind.resize(size_t(out.operandStart.back()));
     out.operandValue.resize(size_t(out.operandStart.back()));
-    return finish(offset, std::min<size_t>(4, code.size() - offset), -1, 0, NoTarget);
+    const bool known = length && length <= code.size() - offset;
+    return finish(offset, known ? length : std::min<size_t>(4, code.size() - offset), -1, known ? LengthFlag : 0,
+                  NoTarget);
   };
 
   // LLVM refuses a literal beyond the end of the bytes in a way that is hard to survive, so the end is decoded from a
@@ -224,6 +239,10 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
   tail.resize(tail.size() + LongestInstruction);
 
   size_t offset = 0, crashedAt = SIZE_MAX;
+  auto from = [&](size_t offset) { // LongestInstruction bytes at least
+    return offset < tailStart ? code.drop_front(offset) : ArrayRef<uint8_t>(tail).drop_front(offset - tailStart);
+  };
+  auto length = [&](size_t offset) { return wide() ? lengthOfEncoding(wordsOf(from(offset))) : 0; };
   auto decodeRest = [&] {
     MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
     std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
@@ -231,8 +250,7 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
       throw McError("LLVM has no disassembler for this processor");
     MCInst inst;
     while (offset < code.size()) {
-      const ArrayRef<uint8_t> all =
-          offset < tailStart ? code.drop_front(offset) : ArrayRef<uint8_t>(tail).drop_front(offset - tailStart);
+      const ArrayRef<uint8_t> all = from(offset);
       uint64_t size = 0;
       auto attempt = [&](ArrayRef<uint8_t> bytes) {
         inst.clear();
@@ -242,21 +260,42 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
         complete(inst);
         return problem(inst) == nullptr;
       };
+      // The bytes stay as they are in the code; only what LLVM is shown has unused fields as it wants them.
+      auto attemptCleared = [&](const Words &original) {
+        const std::vector<UnusedField> fields = unusedFields(original, wide());
+        Words shown = original;
+        for (const UnusedField &field : fields)
+          field.setIn(shown);
+        if (shown == original || !attempt(bytesOf(shown)))
+          return false;
+        const unsigned opcode = inst.getOpcode();
+        const Words cleared = shown;
+        for (const UnusedField &field : fields)
+          if (field.operand != UnusedField::NoOperand && position(opcode, field.operand) >= 0)
+            field.copy(original, shown); // this instruction uses it
+        if (shown == cleared)
+          return true;
+        return shown != original && attempt(bytesOf(shown)) && inst.getOpcode() == opcode;
+      };
       const ArrayRef<uint8_t> some = patient || offset == crashedAt ? all : enough(all, generation_);
-      bool good = attempt(some) || (some.size() < all.size() && attempt(all));
+      bool good = false;
+      if (wide() && isScaleHalf(wordsOf(all), true))
+        good = attemptCleared(wordsOf(all)) || attempt(all);
+      else
+        good = attempt(some) || (some.size() < all.size() && attempt(all)) || attemptCleared(wordsOf(all));
       for (size_t i = 0; good && i < inst.getNumOperands(); ++i)
         good = append(inst.getOperand(unsigned(i)), out);
       if (good)
         offset += finish(offset, size, int32_t(inst.getOpcode()), flags_[inst.getOpcode()],
                          branchTarget(inst, address + offset, size));
       else
-        offset += undecodable(offset);
+        offset += undecodable(offset, length(offset));
     }
   };
   while (offset < code.size())
     if (!survives(decodeRest)) { // at `offset`
       if (offset == crashedAt || patient)
-        offset += undecodable(offset);
+        offset += undecodable(offset, length(offset));
       else
         crashedAt = offset; // perhaps for the lack of bytes
     }

@@ -92,6 +92,10 @@ void setOperandNames(const std::map<std::string, unsigned> &numbers) {
   all.negHi = number("neg_hi");
   all.src2Y = number("src2Y");
   all.vdstIn = number("vdst_in");
+  all.vdst = number("vdst");
+  all.vsrc1X = number("vsrc1X");
+  all.vsrc1Y = number("vsrc1Y");
+  all.src1 = number("src1");
   theNames = std::move(all);
 }
 

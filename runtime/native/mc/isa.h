@@ -42,7 +42,8 @@ constexpr int64_t NoTarget = INT64_MIN;
 
 // Bits of instructionFlags that are needed outside of flags.cpp.
 constexpr uint32_t FlatFlag = 1u << 15, ExportFlag = 1u << 17, MatrixFlag = 1u << 18,
-                   SegmentFlags = (1u << 20) | (1u << 21), SdwaFlag = 1u << 24, GwsFlag = 1u << 28;
+                   SegmentFlags = (1u << 20) | (1u << 21), SdwaFlag = 1u << 24, GwsFlag = 1u << 28,
+                   LengthFlag = 1u << 30;
 
 /// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
 struct Instructions {
@@ -89,7 +90,7 @@ struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
   std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
   std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
-  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn;
+  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn, vdst, vsrc1X, vsrc1Y, src1;
 };
 
 /// Where a register is, in 32-bit units.
@@ -184,6 +185,7 @@ private:
   unsigned generation_ = 0; ///< major version of the instruction set, e.g. 9
   unsigned flatOffsetBits_ = 0;
   unsigned vgprs_ = 256; ///< that instructions can name
+  bool wide() const { return vgprs_ > 256; } ///< GFX1250, which has more instructions than LLVM knows
   const OpcodeTables &tables_;
   const std::vector<uint32_t> &flags_ = tables_.flags;
 };

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from luthier.errors import LiftError
 from luthier.isa import registers as r
 from luthier.lifting.code.graph import Graph, Node
-from luthier.lifting.instructions.effects import Columns, EffectTable, IndexMode
+from luthier.lifting.instructions.effects import Columns, EffectTable, IndexMode, SkipMode
 from luthier.lifting.model import Clause, Restriction
 
 _MODE_NUMBER = 1
@@ -24,9 +24,15 @@ _ANY_MASK = 1 << 16
 """VGPR index mode is on, and M0[15:12] may be anything."""
 _INDEXED = (_ANY_MASK << 1) - 1
 _NOT_INDEXED = 1 << 17
-_SKIPPING = 1 << 18
-_RELEASED = 1 << 19
+_NOT_SKIPPING = 1 << 18
+_ANY_SKIP = 1 << 19
+"""Vector skip mode may be on, and what it was set from is not known or no longer there."""
+_RELEASED = 1 << 20
 """The wave has given its vector registers back."""
+_FIRST_SOURCE = 21
+"""The bit from which on there is one for each s_setvskip that may turn vector skip mode on: the mode is as it left it,
+and would be again if it was repeated."""
+_MODES_OFF = _NOT_INDEXED | _NOT_SKIPPING
 _SWITCHES = {"S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_SET_GPR_IDX_MODE", "S_SET_GPR_IDX_IDX", "S_SETVSKIP"}
 
 
@@ -35,7 +41,7 @@ class Regions:
     """What was found, by instruction index."""
 
     indexed: dict[int, IndexMode] = field(default_factory=dict)
-    skipped: set[int] = field(default_factory=set)
+    skipped: dict[int, SkipMode] = field(default_factory=dict)
     restrictions: dict[int, Restriction] = field(default_factory=dict)
     releases: set[int] = field(default_factory=set)
     """Messages that give the vector registers back."""
@@ -122,11 +128,13 @@ class _Flow:
         self.fail = fail
         self._marks = sorted(index for index, name in interesting.items() if name in _SWITCHES or name == "S_SENDMSG")
         self._dealloc_vgprs = table.isa.target.target.dealloc_vgprs_message
+        self._sources: list[SkipMode] = []
+        """What vector skip mode was set from, by the bit from `_FIRST_SOURCE` on."""
 
     def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
         """Go over all blocks until nothing changes; the modes are off at function entries and `starts`."""
         before: dict[int, int] = {}
-        work = [(graph.node_at[entry], _NOT_INDEXED) for entry in {*graph.members, *starts}]
+        work = [(graph.node_at[entry], _MODES_OFF) for entry in {*graph.members, *starts}]
         while work:
             number, incoming = work.pop()
             known = before.get(number, 0)
@@ -141,13 +149,13 @@ class _Flow:
     def _is_plain(self, node: Node, state: int) -> bool:
         """Whether no mode is on in a block, and nothing there changes that."""
         at = bisect.bisect_left(self._marks, node.first)
-        return state == _NOT_INDEXED and (at == len(self._marks) or self._marks[at] > node.last)
+        return state == _MODES_OFF and (at == len(self._marks) or self._marks[at] > node.last)
 
     def _block(self, node: Node, state: int) -> int:
         if self._is_plain(node, state):
             return state
         for index in range(node.first, node.last + 1):
-            if index in self.interesting or state & _INDEXED:
+            if index in self.interesting or state & _INDEXED or state >> _FIRST_SOURCE:
                 state = self._after(index, state)
         return state
 
@@ -161,12 +169,39 @@ class _Flow:
             on = 1 << (self._immediate(index, 0) & 15) if state & _INDEXED else 0
             return state & ~_INDEXED | on
         if name == "S_SETVSKIP":
-            return state | _SKIPPING if self._may_skip(index) else state & ~_SKIPPING
+            return state & (_INDEXED | _NOT_INDEXED | _RELEASED) | self._skipping(index)
         if self._releases(index):
             return state | _RELEASED
-        if state & _INDEXED and name != "S_SET_GPR_IDX_IDX" and self.table.of(self.columns, index).writes >> r.M0 & 1:
-            return state & ~_INDEXED | _ANY_MASK
+        writes = self.table.of(self.columns, index).writes
+        if state & _INDEXED and name != "S_SET_GPR_IDX_IDX" and writes >> r.M0 & 1:
+            state = state & ~_INDEXED | _ANY_MASK
+        for bit in self._bits(state):
+            if writes & self._sources[bit].reads:
+                state = state & ~(1 << _FIRST_SOURCE + bit) | _ANY_SKIP
         return state
+
+    def _bits(self, state: int) -> list[int]:
+        """Which of `_sources` vector skip mode may have been set from."""
+        return [bit for bit in range(len(self._sources)) if state >> _FIRST_SOURCE + bit & 1]
+
+    def _skipping(self, index: int) -> int:
+        """What holds of vector skip mode behind an s_setvskip."""
+        if not self._may_skip(index):
+            return _NOT_SKIPPING
+        source = SkipMode(self.table.isa.text(self.columns.code, index), self.table.of(self.columns, index).reads)
+        if source.reads & ~r.SGPR_MASK:  # hooks may change these under their own feet
+            return _ANY_SKIP
+        if source not in self._sources:
+            self._sources.append(source)
+        return 1 << _FIRST_SOURCE + self._sources.index(source)
+
+    def _skip_mode(self, state: int) -> SkipMode | None:
+        """How vector skip mode is given back; None where it is off."""
+        bits = self._bits(state)
+        if not bits and not state & _ANY_SKIP:
+            return None
+        certain = len(bits) == 1 and not state & (_ANY_SKIP | _NOT_SKIPPING | _INDEXED)
+        return self._sources[bits[0]] if certain else SkipMode(None, 0)
 
     def _releases(self, index: int) -> bool:
         return self.interesting.get(index) == "S_SENDMSG" and self._immediate(index, 0) & 0xFF == self._dealloc_vgprs
@@ -196,19 +231,22 @@ class _Flow:
                 found.indexed[index] = IndexMode(may, known)
                 if known is None:
                     found.restrictions[index] = "in VGPR index mode"
-            if state & _SKIPPING:
-                found.skipped.add(index)
-                found.restrictions[index] = "in vector skip mode"
+            skipping = self._skip_mode(state)
+            if skipping is not None:
+                found.skipped[index] = skipping
+                if skipping.again is None:
+                    found.restrictions[index] = "in vector skip mode"
                 self._check_skipped(index)
             if state & _RELEASED:
                 found.released.add(index)
-            if index in self.interesting or on:
+            if index in self.interesting or on or state >> _FIRST_SOURCE:
                 state = self._after(index, state)
             if index in self.interesting and self._releases(index):
                 found.releases.add(index)
         if node.exit in ("call", "tail", "return", "unknown"):
-            for bits, mode in ((_INDEXED, "VGPR index mode"), (_SKIPPING, "vector skip mode")):
-                if state & bits:
+            modes = (state & _INDEXED, "VGPR index mode"), (self._skip_mode(state) is not None, "vector skip mode")
+            for on, mode in modes:
+                if on:
                     raise self.fail(f"a call or return in {mode}", self.columns.address[node.last])
 
     def _check_skipped(self, index: int) -> None:

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import LiftError
-from luthier.isa import InstructionArray, Isa
-from luthier.lifting.code.unknown_words import with_unknown_words
+from luthier.isa import InstructionArray, InstructionFlag, Isa
 from luthier.lifting.instructions.effects import Columns
 from luthier.lifting.instructions.semantics import Control, control_of
 from luthier.objects import CodeObject
@@ -45,10 +44,7 @@ class Piece:
         self.end = address + len(data)
         self.code = isa.decode(data, address)
         control = controls_of(isa, self.code.opcode)
-        if not isa.target.target.decodes_all and (self.code.opcode < 0).any():
-            pieces, unknown = with_unknown_words(isa, data, address, self.code, lambda one: _goes_on(isa, one))
-            self.code = joined(pieces, data, address)
-            control = np.where(np.concatenate(unknown), int(Control.NEXT), controls_of(isa, self.code.opcode))
+        control[(self.code.opcode < 0) & (self.code.flags & int(InstructionFlag.KNOWN_LENGTH) != 0)] = int(Control.NEXT)
         self.columns = Columns(self.code)
         self.control: list[int] = control.tolist()
         self.stops: list[int] = np.flatnonzero(control != int(Control.NEXT)).tolist()
@@ -81,10 +77,6 @@ def controls_of(isa: Isa, opcodes: NDArray[np.int32]) -> NDArray[np.int8]:
             table[number] = int(control_of(isa.opcode(number).pseudo))
         control = table[opcodes]
     return control
-
-
-def _goes_on(isa: Isa, opcode: int) -> bool:
-    return bool(controls_of(isa, np.array([opcode], np.int32))[0] == int(Control.NEXT))
 
 
 class Extent(NamedTuple):

@@ -49,6 +49,16 @@ class IndexMode(NamedTuple):
     """Exactly which, where the mode is certainly on and there is one possibility."""
 
 
+class SkipMode(NamedTuple):
+    """GFX9's vector skip mode at an instruction, which may be on there."""
+
+    again: str | None
+    """The s_setvskip that it was last set by, in assembly: repeated, it sets the mode as it is. None if that is not
+    certain."""
+    reads: int
+    """Bit set of units that it reads."""
+
+
 _INDEXED_SOURCES = {"src0": 1, "vsrc0": 1, "src1": 2, "vsrc1": 2, "src2": 4, "vsrc2": 4}
 """Bit of M0[15:12] for an operand, by name without the destination."""
 
@@ -197,23 +207,28 @@ class EffectTable:
         columns.native = self, native
         return native
 
-    def of(self, columns: Columns, index: int, indexed: IndexMode | None = None, skipped: bool = False) -> Effects:
+    def of(
+        self, columns: Columns, index: int, indexed: IndexMode | None = None, skipped: SkipMode | None = None
+    ) -> Effects:
         """Effects of instruction `index`.
 
         Args:
             indexed: it runs in this VGPR index mode, where vector register numbers are computed.
-            skipped: it may run in vector skip mode, in which vector instructions do nothing.
+            skipped: it may run in this vector skip mode, in which vector instructions do nothing. What the mode was set
+                from counts as read: the mode can then be set from it again.
         """
         reads, cross, writes, kills, hard, lanes = self.code(columns).effects(index)
-        if (indexed is not None or skipped) and not self.pseudos[columns.opcode[index]].startswith("S_"):
+        if (indexed is not None or skipped is not None) and not self.pseudos[columns.opcode[index]].startswith("S_"):
             entry = self.opcode(columns.opcode[index])
             if indexed is not None:
                 registers = columns.registers(index)
                 reads, writes, kills = self._relative(entry, registers, indexed.may, reads, writes, kills)
-            if skipped:
+            if skipped is not None:
                 kills = 0
             cross = reads if entry.cross_lane else reads & r.SCALAR_MASK
             hard = kills if entry.ignores_exec else kills & r.SCALAR_MASK
+        if skipped is not None:
+            reads, cross = reads | skipped.reads, cross | skipped.reads
         return Effects(reads, cross, writes, kills, hard, _LANES[lanes])
 
     def _relative(
@@ -403,6 +418,8 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     implicit_writes = _implicit(isa, opcode.implicit_defs)
     if flags & InstructionFlag.SDWA and "sdst" in opcode.operand_index:
         implicit_writes &= ~r.VCC_MASK  # LLVM names it although the result goes elsewhere
+    if pseudo == "S_SETVSKIP":
+        implicit_writes &= ~(1 << r.SCC)  # as of all SOPC to LLVM; the result is MODE.VSKIP (CDNA 3 ISA, "S_SETVSKIP")
     implicit_kills = implicit_writes & ~(1 << r.MODE)  # only parts of MODE are written: rounding, denormals, index mode
     if pseudo.startswith("S_SET_GPR_IDX_"):
         implicit_kills &= ~(1 << r.M0)  # bits 7:0 or 15:12
