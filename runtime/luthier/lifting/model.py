@@ -27,7 +27,7 @@ Restriction = Literal[
     "in vector skip mode",
     "in VGPR index mode",
     "where upper bits of VGPR numbers are not known",
-    "amid words that are no known instruction",
+    "before an instruction that LLVM does not know",
 ]
 """Why no code can be inserted before an instruction."""
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]

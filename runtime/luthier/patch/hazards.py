@@ -60,8 +60,8 @@ class Seams:
         skipped = self._lifted.skipped.get(point)
         if skipped is not None and skipped.again is not None:
             # What it reads is live here. Wait states lie between it and vector instructions of either side.
-            off, on = wait_states(self._skip_waits), (skipped.again, *wait_states(self._skip_waits))
-            return ("s_setvskip 0, 0", *off, *self._waits(point, index)), (*self._behind, *on)
+            waits = wait_states(self._skip_waits)
+            return ("s_setvskip 0, 0", *waits, *self._waits(point, index)), (*self._behind, skipped.again, *waits)
         indexed = self._lifted.index_mode.get(point)
         if indexed is None:
             return self._waits(point, index), self._behind
