@@ -59,7 +59,13 @@ class Source:
         lines += ["v_mbcnt_hi_u32_b32 v0, -1, v0"] if self.wide else []
         lines += ["v_readfirstlane_b32 s47, v2", "s_and_b32 s47, s47, 0x3ff", f"s_lshr_b32 s47, s47, {5 + self.wide}"]
         lines += [f"s_mul_i32 s38, s39, {WAVES}", "s_add_u32 s38, s38, s47", "s_mov_b32 s47, s38", "v_mov_b32 v3, 0"]
-        lines += ["s_mov_b32 s42, 0", "next:", "s_bitcmp1_b32 s42, 1", "s_cbranch_scc0 itself", *call(self.target, "f1")]
+        lines += [
+            "s_mov_b32 s42, 0",
+            "next:",
+            "s_bitcmp1_b32 s42, 1",
+            "s_cbranch_scc0 itself",
+            *call(self.target, "f1"),
+        ]
         lines += ["itself:", *self.slot(4), "s_cmp_eq_u64 s[4:5], 0", "s_cbranch_scc1 done"]
         lines += ["s_bitcmp1_b32 s42, 1", "s_cbranch_scc0 all", "s_mov_b32 exec_lo, 0xffff", "all:"]
         lines += ["s_bitcmp1_b32 s47, 2", "s_swappc_b64 s[30:31], s[4:5]", *self.note(1, 2)]
@@ -72,7 +78,13 @@ class Source:
         """Functions to which there are pointers in memory, one with ways through it; and one that is called, and calls
         or jumps on."""
         first = [*self.note(3, 4), f"{self.add} v3, 1, v3", "s_bitcmp1_b32 s47, 1", "s_cbranch_scc1 f0_2"]
-        first += ["s_bitcmp1_b32 s47, 3", "s_cbranch_scc1 f0_1", "s_add_u32 s47, s47, 5", "f0_1:", "s_add_u32 s47, s47, 1"]
+        first += [
+            "s_bitcmp1_b32 s47, 3",
+            "s_cbranch_scc1 f0_1",
+            "s_add_u32 s47, s47, 5",
+            "f0_1:",
+            "s_add_u32 s47, s47, 1",
+        ]
         first += ["f0_2:", "s_bitcmp1_b32 s47, 4", "s_setpc_b64 s[30:31]"]
         settle = ["s_wait_alu 0x0"] if self.major >= 12 else []
         second = [*self.slot(6), f"{self.add} v3, 2, v3", "s_cmp_eq_u64 s[6:7], 0", "s_cbranch_scc1 f1_1"]

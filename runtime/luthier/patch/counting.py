@@ -365,9 +365,7 @@ class _Planner:
             vectors.clear()
         return found
 
-    def _leave(
-        self, groups: Sequence[Sequence[Counter]], storage: Storage, registers: LeavingRegisters
-    ) -> LeavingCode:
+    def _leave(self, groups: Sequence[Sequence[Counter]], storage: Storage, registers: LeavingRegisters) -> LeavingCode:
         batches = [batch for group in groups if (batch := storage.batch(group, {}, whole=False)) is not None]
         units = mask_of(unit for held in storage.held.values() for unit in (held.low, held.high) if unit is not None)
         keeping: list[int] = []

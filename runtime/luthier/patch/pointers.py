@@ -45,8 +45,7 @@ def dispatchers(lifted: LiftedRepresentation, leaving: LeavingCode | None = None
     """What the kernel's calls by pointers need: one for each register pair and set of functions.
 
     Args:
-        leaving: what goes on to code that nobody knows, if it is more than a jump; it must know where control comes back
-            to.
+        leaving: what goes on to code that nobody knows, if it is more than a jump.
     """
     callers: dict[tuple[int, int | None, tuple[int, ...]], dict[int, None]] = {}
     for function in lifted.functions:
