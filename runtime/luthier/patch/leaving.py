@@ -19,7 +19,7 @@ from luthier.patch.emission import BoundPayload, join
 from luthier.patch.hazards import Seams, wait_states, waits_around_outputs
 
 _STATES = 16
-"""Wait states after which nothing meets an instruction before them, but for matrix instructions, which `Seams` knows."""
+"""Wait states behind which nothing meets what ran before, but for matrix instructions, which `Seams` knows."""
 
 
 @dataclass(frozen=True)
