@@ -36,6 +36,7 @@ LIKELY_UNITS = {128, 129, 130, 131, 132, 256, 512, 768, 1024, 1280, 1536}
 REGISTERS = re.compile(r"(?i)\bunits?\b|register|[sva]gprs?\b|\b[sva]gpr|\bvectors?\b|ttmp|\bexec\b|\bvcc\b|\bscc\b")
 NO_UNITS = {
     ("luthier_build/wrapper.py", 127): "the shell's exit code for a missing program",
+    ("runtime/luthier/run/program.py", 124): "the exit code of a program that ran for too long",
     ("runtime/luthier/patch/companion.py", 127): "the seven bits of a scalar operand",
     ("runtime/luthier/objects/line_header.py", 127): "the seven bits of a byte of a LEB128 number",
     ("runtime/luthier/emulator/layout.py", 256): "how many vector registers a wave of the emulator has room for",
