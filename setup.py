@@ -63,6 +63,7 @@ class BuildNative(build_ext):
         sys.path.insert(0, "runtime")  # the modules that headers are made from import nothing that is to be built
         make_header(REGISTERS, "native_header", headers / "unit_numbers.h")
         make_header(EXECUTOR / "layout_header.py", "header", headers / "layout.h")
+        make_header(WIRE / "wire_header.py", "header", headers / "wire_layout.h")
         with contextlib.suppress(FileNotFoundError):  # without ROCm's headers the tool library is not built either
             make_header(TOOL_LIBRARY / "api_header.py", "header", headers / "api_functions.h")
         llvm_config = os.environ.get("LLVM_CONFIG", "llvm-config-22")
@@ -104,6 +105,7 @@ def make_header(source: Path, function: str, target: Path) -> None:
 NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/widths")]
 LIFTING = Path("runtime/native/lifting")  # whose sources those in widths include
 LAYOUTS = [str(EXECUTOR / "layout_header.py"), "runtime/luthier/emulator/layout.py", str(REGISTERS)]
+MESSAGES = ["runtime/luthier/run/protocol.py", *LAYOUTS]
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 
 
@@ -167,7 +169,7 @@ setup(
             language="c++",
             depends=[
                 *sorted(str(path) for folder in (VIRTUAL_DEVICE, WIRE, EXECUTOR) for path in folder.glob("*.[hm]*")),
-                *LAYOUTS,
+                *MESSAGES,
             ],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
             extra_link_args=[
@@ -194,7 +196,7 @@ setup(
                     for folder in (KFD_DOOR, VIRTUAL_DEVICE, WIRE, EXECUTOR)
                     for path in folder.glob("**/*.[hm]*")
                 ),
-                *LAYOUTS,
+                *MESSAGES,
             ],
             include_dirs=[str(VIRTUAL_DEVICE), str(KFD_DOOR)],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
@@ -211,7 +213,10 @@ setup(
             TOOLS,
             sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.cpp")),
             language="c++",
-            depends=sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.[hmp]*")),
+            depends=[
+                *sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.[hmp]*")),
+                *MESSAGES,
+            ],
             define_macros=[("AMD_INTERNAL_BUILD", None)],  # ROCr's own headers find each other only so
             include_dirs=[f"{os.environ.get('ROCM_PATH', '/opt/rocm')}/include/hsa", "/usr/include/hsa"],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],

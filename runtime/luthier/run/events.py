@@ -11,19 +11,10 @@ import numpy as np
 
 from luthier.observation import ApiEvent
 from luthier.run.protocol import ProtocolError, Reader
-from luthier.run.shared_memory import SharedMemory
+from luthier.run.shared_memory import SharedMemory, structure_type
 from luthier.tool import Tool
 
-HEAD = np.dtype([("written", "<u8"), ("read", "<u8"), ("reserved", "<u8", 6)])
-RECORD = np.dtype(
-    [
-        *(("time", "<u8"), ("call", "<u8"), ("thread", "<u4"), ("function", "<u4")),
-        *(("is_exit", "<u2"), ("has_result", "<u2"), ("count", "<u2"), ("reserved", "<u2")),
-        *(("result", "<u8"), ("values", "<u8", 27)),
-    ]
-)
-"""These are `Head` and `Record` of events.cpp."""
-assert (HEAD.itemsize, RECORD.itemsize) == (64, 256)
+HEAD, RECORD = structure_type("EVENT_HEAD"), structure_type("EVENT_RECORD")
 RECORDS = 1 << 14
 """Events of a process that wait to be told; when there are more the process waits."""
 APIS = ("hsa", "hip")

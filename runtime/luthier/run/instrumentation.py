@@ -18,7 +18,7 @@ from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Asked, Patched, Patcher, most_group, most_private
-from luthier.run.protocol import ProtocolError, Reader, Request, Writer
+from luthier.run.protocol import ProtocolError, Reader, Request, Writer, agree
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
 from luthier.run.view import View
@@ -132,7 +132,16 @@ class Instrumentation:
             self.tell(f"{tool.label()} failed in {function.__name__}: {problem!r}")
 
     def connect(self, request: Reader) -> tuple[Session, Writer, list[int]]:
-        """A process has loaded the library."""
+        """A process has loaded the library.
+
+        Raises:
+            DeviceError: that library does not fit; this is told at the end of the run, too.
+        """
+        try:
+            agree(request)
+        except DeviceError as problem:
+            self.tell(f"a process ran uninstrumented: {problem}")
+            raise
         pid, command = request.number(), request.text()
         records = 0 if self._recorder is None else RECORDS
         session = Session(pid, command, records, about_process(pid))

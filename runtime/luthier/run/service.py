@@ -101,6 +101,8 @@ class Service:
                         if kind == Request.HELLO:
                             pid, body = self._hello(Reader(payload))
                             sent = [self._space.fd]
+                        elif not pid:
+                            raise protocol.ProtocolError(f"a message of kind {kind} before the first")
                         elif kind == Request.PLAN:
                             body = self._plan(pid, Reader(payload))
                         else:
@@ -112,6 +114,8 @@ class Service:
                             reply.text(name)
                     elif self._instrumentation is None:
                         raise DeviceError("no tools in this run")
+                    elif not sessions and kind != Request.INSTRUMENT:
+                        raise protocol.ProtocolError(f"a message of kind {kind} before the first")
                     elif not sessions:
                         session, body, sent = self._instrumentation.connect(Reader(payload))
                         sessions.append(session)
@@ -168,8 +172,7 @@ class Service:
 
     def _hello(self, request: Reader) -> tuple[int, Writer]:
         """The process, and what it is told of the devices."""
-        if request.text() != layout.digest():
-            raise DeviceError("the native library was built from other sources: build it again (make setup)")
+        protocol.agree(request)
         pid = request.number()
         code = machine_code()
         reply = Writer().number(BASE, SIZE, CODE_SIZE, abi.SHARED_BASE, abi.PRIVATE_BASE, code.scheduler)

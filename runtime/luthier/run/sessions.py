@@ -22,7 +22,7 @@ from luthier.objects import CodeObject, Kernel
 from luthier.observation import Launch, LiveChannel, LiveVariable
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
-from luthier.run.shared_memory import SharedMemory
+from luthier.run.shared_memory import SharedMemory, structure_type
 
 if TYPE_CHECKING:
     from luthier.patch.companion import Companion, VariableBlock
@@ -34,19 +34,9 @@ RECORDS = 1 << 25
 """Launches of a process that are recorded one by one, where they are recorded. Their memory is there while they wait to
 be taken."""
 _RING_ALIGNMENT = mmap.PAGESIZE
-HEAD = np.dtype([("records", "<u8"), ("reserved", "<u8", 7)])
-ROW = np.dtype([("launches", "<u8"), ("instrumented", "<u8"), ("waves", "<u8", 2), ("reserved", "<u8", 4)])
-RECORD = np.dtype(
-    [
-        *(("time", "<u8"), ("number", "<u8"), ("begin", "<u8"), ("end", "<u8")),
-        *(("kernel", "<u2"), ("instrumented", "<u2"), ("grid", "<u4", 3)),
-        *(("group_segment", "<u4"), ("private_segment", "<u4"), ("block", "<u2", 3), ("queue", "<u2")),
-    ]
-)
-"""These three are `Head`, `Row` and `Record` of ledger.h."""
+HEAD, ROW, RECORD = (structure_type(f"LEDGER_{name}") for name in ("HEAD", "ROW", "RECORD"))
 NEVER = (1 << 64) - 1
 """`end` of a launch whose times on the device will not be known."""
-assert HEAD.itemsize == ROW.itemsize == RECORD.itemsize == 64
 
 
 @dataclass(frozen=True)

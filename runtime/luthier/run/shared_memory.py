@@ -8,6 +8,14 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+from luthier.run.protocol import STRUCTURES
+
+
+def structure_type(name: str) -> np.dtype[np.void]:
+    """NumPy's type of a structure in shared memory."""
+    fields = STRUCTURES[name]
+    return np.dtype([(field, kind, count) if count > 1 else (field, kind) for field, kind, count in fields])
+
 
 class SharedMemory:
     """A file of memory, and its bytes here."""

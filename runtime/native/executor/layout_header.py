@@ -1,7 +1,7 @@
 """Writes layout.h: what `luthier.emulator.layout` says, for C++.
 
-Run by the build; the digest in the header is compared with the service's when a program starts, so that a library built
-from other layouts is noticed.
+Run by the build; the digest in the header is compared with Python's when a library is loaded, so that one built from
+other layouts is noticed.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ Client::Client() : owner_(getpid()) {
     throw Failure("it works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
   int fd = -1;
-  Reader reply = ask(Request::kInstrument, Writer().number(getpid()).bytes(command_line()).text(), &fd);
+  const Writer hello = Writer().bytes(digest()).number(getpid()).bytes(command_line());
+  Reader reply = ask(Request::kInstrument, hello.text(), &fd);
   selection_.first = reply.number();
   selection_.end = reply.number();
   selection_.step = reply.number();

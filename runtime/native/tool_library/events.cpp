@@ -49,7 +49,8 @@ uint64_t now() {
 }  // namespace
 
 EventLog::EventLog(Client &client, Faults &faults) : client_(client), faults_(faults) {
-  static_assert(sizeof(Head) == 64 && sizeof(Record) == 256);
+  LUTHIER_CHECK_EVENT_HEAD(Head);
+  LUTHIER_CHECK_EVENT_RECORD(Record);
   static const int registered = pthread_atfork(nullptr, nullptr, forget);
   (void)registered;
   on_switch = &on_;

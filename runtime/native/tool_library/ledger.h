@@ -6,6 +6,8 @@
 #include <ctime>
 #include <hsa/hsa.h>
 
+#include "wire_layout.h"
+
 namespace luthier {
 
 struct Head {
@@ -42,7 +44,9 @@ struct Record {
   void never_ends() { ran(0, kNever); }
 };
 
-static_assert(sizeof(Head) == 64 && sizeof(Row) == 64 && sizeof(Record) == 64);
+LUTHIER_CHECK_LEDGER_HEAD(Head);
+LUTHIER_CHECK_LEDGER_ROW(Row);
+LUTHIER_CHECK_LEDGER_RECORD(Record);
 
 class Ledger {
 public:

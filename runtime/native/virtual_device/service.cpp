@@ -29,7 +29,7 @@ Service::Service() {
     throw Failure("the virtual device works under `luthier run` only");
   channel_ = std::make_unique<Channel>(path);
   int fd = -1;
-  Reader reply = ask(Request::kHello, Writer().bytes(layout::kDigest).number(getpid()).text(), -1, &fd);
+  Reader reply = ask(Request::kHello, Writer().bytes(digest()).number(getpid()).text(), -1, &fd);
   const uint64_t base = reply.number(), size = reply.number(), code_size = reply.number();
   map(fd, base, size, code_size);
   setup_.engine.shared_base = reply.number();

@@ -11,6 +11,8 @@
 
 namespace luthier {
 
+std::string_view digest() { return wire::kDigest; }
+
 uint64_t Reader::number() {
   if (text_.size() - at_ < sizeof(uint64_t))
     throw Failure("the Luthier service sent a message that is too short");

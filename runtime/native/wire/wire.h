@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "wire_layout.h"
+
 namespace luthier {
 
 enum class Request : uint64_t {
@@ -29,6 +31,10 @@ enum class Request : uint64_t {
   kFunctions = 40,
   kDrain,
 };
+LUTHIER_CHECK_REQUESTS;
+
+// What the first request of a connection begins with: of all that this library and the service must agree about.
+std::string_view digest();
 
 class Writer {
 public:
