@@ -165,7 +165,7 @@ def test_what_is_kept_goes_when_the_package_changes(
     assert patch() == (False, 1)
     assert patch() == (True, 0)
     source = site / "extra_intrinsics/__init__.py"
-    source.write_text(source.read_text().replace("i32 %value, i32 %distance)", "i32 %value, i32 %distance) ; it"))
+    source.write_text(source.read_text().replace("  ret i32 %result", "  ret i32 %result ; it"))
     assert patch() == (False, 1)
     assert patch() == (True, 0)
     source.write_text(f"{source.read_text()}\nimport msgpack\n")  # of which nothing is known
