@@ -122,10 +122,7 @@ def test_a_table_of_more_entries_than_fit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["lift", "disasm", "check"])
 def test_interrupted_at_once(name: str, tmp_path: Path) -> None:
     """Whatever it is about, and without a traceback."""
-    count = 1 << 20
-    text = f".globl k\n.p2align 8\n.type k,@function\nk:\n.fill {count}, 4, 0xbf800000\ns_endpgm\n.size k, .-k\n"
-    path = tmp_path / "long.hsaco"
-    path.write_bytes(assembled(kernel_text(text, "gfx90a"), "gfx90a").data)
+    path = waiting(tmp_path / "long.hsaco", 1 << 20)
     for after in (0.3, 1.0, 2.0):
         process = subprocess.Popen(
             [LUTHIER, name, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -138,3 +135,21 @@ def test_interrupted_at_once(name: str, tmp_path: Path) -> None:
         _, error = process.communicate(timeout=20)
         assert (process.returncode, error) == (130, "")
         assert time.monotonic() - began < 3
+
+
+def waiting(path: Path, count: int) -> Path:
+    """A kernel of nothing but ``s_nop``."""
+    text = f".globl k\n.p2align 8\n.type k,@function\nk:\n.fill {count}, 4, 0xbf800000\ns_endpgm\n.size k, .-k\n"
+    path.write_bytes(assembled(kernel_text(text, "gfx90a"), "gfx90a").data)
+    return path
+
+
+def test_long_code_is_listed_piece_by_piece(tmp_path: Path) -> None:
+    ended = command(["disasm", waiting(tmp_path / "long.hsaco", 1 << 18)])
+    assert (ended.code, ended.output.count("s_nop 0")) == (0, 1 << 18)
+    assert ended.peak < 85 * MB
+
+
+def test_waiting_code_is_checked_in_linear_time(tmp_path: Path) -> None:
+    ended = command(["check", waiting(tmp_path / "long.hsaco", 1 << 17)], seconds=14)
+    assert ended.code == 0, ended.error

@@ -23,7 +23,7 @@ WAYS = {
     "direct": (("direct", 4), ("getpc", 1), ("add", 1), ("branch", 1), ("call", 1)),
 }
 """What the instructions are, and how often."""
-SIZES = (1000, *((4000, 16_000, 64_000) if EVERYTHING else ()))
+SIZES = (500, *((2000, 8000, 32_000) if EVERYTHING else ()))
 """In instructions."""
 
 
@@ -77,7 +77,7 @@ def made(target: str, way: str, size: int, seed: int) -> CodeObject:
 def test_the_search_ends(way: str) -> None:
     """A few seconds whatever is there, and for what is larger in proportion."""
     for size in SIZES:
-        for seed in range(80_000 // size if EVERYTHING else 1):
+        for seed in range(40_000 // size if EVERYTHING else 1):
             object = made("gfx90a", way, size, seed)
-            seconds = 3 + size / 500
+            seconds = 5 + size / 200
             survives(lambda object=object: lift(object, "k"), seconds=seconds)

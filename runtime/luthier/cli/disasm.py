@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luthier.cli.selection import add_object_arguments
 from luthier.isa.listing import Row, instruction_rows
@@ -82,15 +82,54 @@ def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[Part
     return [part for part in made if chosen is None or (part.kernel and part.name in chosen)]
 
 
-def rows(found: CodeObject, part: Part) -> list[Row]:
-    """The instructions of one part."""
-    return instruction_rows(found.target, part.wave_size, found.read(part.address, part.size), part.address)
+_WINDOW = 1 << 16
+"""Bytes of code that are listed at a time."""
+_LONGEST = 64
+"""Bytes that the last instructions of a window may be of which it does not hold all."""
 
 
-def labels(listed: list[tuple[Part, list[Row]]]) -> dict[int, str]:
+def rows(found: CodeObject, part: Part) -> Iterator[Row]:
+    """The instructions of one part, some of them in memory at a time."""
+    at, end = part.address, part.address + part.size
+    while at < end:
+        size = min(_WINDOW, end - at)
+        every = instruction_rows(found.target, part.wave_size, found.read(at, size), at)
+        last = at + size
+        for row in every:
+            if last < end and row.address >= last - _LONGEST:  # what follows may be of it
+                last = row.address
+                break
+            yield row
+        at = last
+
+
+class Survey(NamedTuple):
+    """What has to be known of a part before it is listed."""
+
+    part: Part
+    length: int
+    """Of its instructions."""
+    targets: frozenset[int]
+    """Addresses that it branches to."""
+    is_shown: bool
+    """It is more than what fills the space between functions."""
+
+
+def surveyed(found: CodeObject, part: Part) -> Survey:
+    """Go over the instructions of a part."""
+    count, targets, shown = 0, set(), part.name is not None
+    for row in rows(found, part):
+        count += 1
+        shown = shown or row.text.split(None, 1)[0] not in _PADDING
+        if row.target is not None:
+            targets.add(row.target)
+    return Survey(part, count, frozenset(targets), shown)
+
+
+def labels(every: list[Survey]) -> dict[int, str]:
     """Address -> what the listing calls it: the functions, and every place that is branched to."""
-    names = {row.target: f"L_{row.target:x}" for _, every in listed for row in every if row.target is not None}
-    return names | {part.address: part.name for part, _ in listed if part.name is not None}
+    names = {target: f"L_{target:x}" for one in every for target in one.targets}
+    return names | {one.part.address: one.part.name for one in every if one.part.name is not None}
 
 
 def with_label(row: Row, names: dict[int, str]) -> str:
@@ -106,17 +145,17 @@ def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: 
     Args:
         lines: tell of each instruction that comes from another source line than the one before where that is.
     """
-    listed = [(part, rows(found, part)) for part in parts(found, chosen)]
-    names = labels(listed)
+    every = [surveyed(found, part) for part in parts(found, chosen)]
+    names = labels(every)
     yield f"{found.name}: {found.target}, code object v{found.abi}"
-    for part, every in listed:
-        if part.name is None and _is_padding(every):
+    for part, length, _, is_shown in every:
+        if not is_shown:
             continue
         kind = f"kernel, wave{part.wave_size}" if part.kernel else "function" if part.name else "no function"
         yield ""
-        yield f"{part.address:016x} <{part.name or '?'}>: // {kind}, {part.size} bytes, {len(every)} instructions"
+        yield f"{part.address:016x} <{part.name or '?'}>: // {kind}, {part.size} bytes, {length} instructions"
         before: SourceLocation | None = None
-        for row, source in zip(every, sources(found, every, lines=lines), strict=True):
+        for row, source in with_sources(found, rows(found, part), lines=lines):
             if row.address in names and row.address != part.address:
                 yield f"{names[row.address]}:"
             if source is not None and source != before:
@@ -132,23 +171,23 @@ def _words(encoding: bytes) -> str:
     return " ".join(piece[::-1].hex() if len(piece) == 4 else piece.hex() for piece in pieces)
 
 
-def _is_padding(every: list[Row]) -> bool:
-    return all(row.text.split()[0] in _PADDING for row in every)
-
-
-def sources(found: CodeObject, every: list[Row], *, lines: bool) -> list[SourceLocation | None]:
-    """Where each instruction comes from, if that is asked for and known."""
-    if not lines:
-        return [None] * len(every)
-    source = found.source
-    numbers = source.numbers([row.address for row in every]).tolist()
-    return [None if number < 0 else source.locations[number] for number in numbers]
+def with_sources(
+    found: CodeObject, every: Iterator[Row], *, lines: bool
+) -> Iterator[tuple[Row, SourceLocation | None]]:
+    """Instructions, and where each comes from, if that is asked for and known."""
+    while some := list(itertools.islice(every, _WINDOW)):
+        if not lines:
+            yield from ((row, None) for row in some)
+            continue
+        source = found.source
+        for row, number in zip(some, source.numbers([row.address for row in some]).tolist(), strict=True):
+            yield row, None if number < 0 else source.locations[number]
 
 
 def describe(found: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> dict[str, Any]:
     """What `--json` says of one code object; addresses are numbers, encodings are hexadecimal in memory order."""
-    listed = [(part, rows(found, part)) for part in parts(found, chosen)]
-    names = labels(listed)
+    every = [surveyed(found, part) for part in parts(found, chosen)]
+    names = labels(every)
     return {
         "name": found.name,
         "target": str(found.target),
@@ -168,10 +207,10 @@ def describe(found: CodeObject, chosen: Collection[str] | None = None, *, lines:
                         **({} if row.target is None else {"target": row.target, "target_label": names[row.target]}),
                         **({} if source is None else {"source": source.to_json()}),
                     }
-                    for row, source in zip(every, sources(found, every, lines=lines), strict=True)
+                    for row, source in with_sources(found, rows(found, part), lines=lines)
                 ],
             }
-            for part, every in listed
-            if part.name is not None or not _is_padding(every)
+            for part, _, _, is_shown in every
+            if is_shown
         ],
     }

@@ -106,7 +106,6 @@ class Isa:
             start = np.cumsum(sizes, dtype=np.int32)
             kind = np.concatenate([kind[piece] for piece in pieces]) if pieces else kind[:0]
             value = np.concatenate([value[piece] for piece in pieces]) if pieces else value[:0]
-        addresses = code.addresses
         try:
             printed = iter(
                 self._native.print(
@@ -114,7 +113,7 @@ class Isa:
                     start,
                     kind,
                     value,
-                    addresses if whole else addresses[good],
+                    code.addresses if whole else code.offset[good] + code.address,
                 )
             )
         except _mc.McError as problem:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from luthier.errors import LiftError
 
-FLOOR, EACH = 15_000, 8
-"""Units of work for any kernel, and for each of its instructions; what compilers make takes one or two for each."""
+FLOOR, EACH = 15_000, 64
+"""Units of work for any kernel, and for each of its instructions. What LLVM makes takes less than one for each; kernels
+of GCC that reach most of a C library take the most."""
 
 
 class Effort:

@@ -7,7 +7,7 @@ the same for every instruction of an opcode is found here; the rest is native (`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -91,14 +91,23 @@ class OpcodeEffects:
         return -1
 
 
-def _listed(column: NDArray[Any]) -> list[int]:
-    values: list[int] = column.tolist()
-    return values
+_LONG = 1 << 16
+"""Values from which on a list of them takes too much memory."""
+
+
+def _listed(column: NDArray[Any]) -> Sequence[int]:
+    """A column as what gives Python's numbers one at a time: a list, or a view of the array if it is long."""
+    return column.tolist() if len(column) < _LONG else np.ascontiguousarray(column).data
+
+
+def _list(values: Sequence[int]) -> list[int]:
+    """A part of such a column as a list."""
+    return values if isinstance(values, list) else list(values)
 
 
 class Columns:
-    """The columns of an `InstructionArray` as Python lists, which are faster to walk one element at a time; each made
-    when it is first used."""
+    """The columns of an `InstructionArray` as Python's numbers, which are faster to walk one element at a time; each
+    made when it is first used."""
 
     def __init__(self, code: InstructionArray) -> None:
         self.code = code
@@ -106,17 +115,17 @@ class Columns:
         """The same for native analyses, made by `EffectTable.code` for one table."""
 
     @cached_property
-    def address(self) -> list[int]:
+    def address(self) -> Sequence[int]:
         """[n] virtual address of each instruction."""
         return _listed(self.code.addresses)
 
     @cached_property
-    def size(self) -> list[int]:
+    def size(self) -> Sequence[int]:
         """[n] bytes of each."""
         return _listed(self.code.size)
 
     @cached_property
-    def opcode(self) -> list[int]:
+    def opcode(self) -> Sequence[int]:
         """[n] LLVM's opcode number of each, -1 where the bytes are none."""
         return _listed(self.code.opcode)
 
@@ -126,33 +135,33 @@ class Columns:
         return frozenset(self.opcode) - {-1}
 
     @cached_property
-    def target(self) -> list[int]:
+    def target(self) -> Sequence[int]:
         """[n] virtual address that a branch or call encodes, `NO_TARGET` for others."""
         return _listed(self.code.target)
 
     @cached_property
-    def start(self) -> list[int]:
+    def start(self) -> Sequence[int]:
         """[n + 1] position of each instruction's first operand in `value` and `register`."""
         return _listed(self.code.operand_start)
 
     @cached_property
-    def value(self) -> list[int]:
+    def value(self) -> Sequence[int]:
         """[operands] immediate, or LLVM's number of the register."""
         return _listed(self.code.operand_value)
 
     @cached_property
-    def register(self) -> list[int]:
+    def register(self) -> Sequence[int]:
         """LLVM register number of each operand, 0 (no register) where it is none."""
         is_register = self.code.operand_kind == int(OperandKind.REGISTER)
         return _listed(np.where(is_register, self.code.operand_value, 0))
 
     def values(self, index: int) -> list[int]:
         """Operand values of an instruction: register numbers and immediates alike."""
-        return self.value[self.start[index] : self.start[index + 1]]
+        return _list(self.value[self.start[index] : self.start[index + 1]])
 
     def registers(self, index: int) -> list[int]:
         """Register number of each operand of an instruction, 0 where it is an immediate."""
-        return self.register[self.start[index] : self.start[index + 1]]
+        return _list(self.register[self.start[index] : self.start[index + 1]])
 
     def alike(self, index: int) -> tuple[int, ...]:
         """Opcode number and operands of an instruction, registers and immediates told apart: the same for instructions
