@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from luthier.errors import LiftError
 
-FLOOR, EACH = 15_000, 64
+FLOOR, EACH = 15_000, 24
 """Units of work for any kernel, and for each of its instructions. What LLVM makes takes less than one for each; kernels
-of GCC that reach most of a C library take the most."""
+of GCC that reach most of a C library take five."""
 
 
 class Effort:
