@@ -20,7 +20,7 @@ from luthier.processes import start, wait
 from luthier.run import door, preflight, topology
 from luthier.run.private_folder import private_folder
 from luthier.run.virtual_gpus import VirtualGpu
-from luthier.terminal import say_text
+from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
     from luthier.run.executed import Executed
@@ -138,7 +138,7 @@ def run_program(
         if tools is not None:  # who looks at them imports, too, and NumPy bears no two threads at that
             imported.wait()
         if code is None:
-            print(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
+            say(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
             return ENDED
         return code
 
