@@ -1,0 +1,158 @@
+"""What lasts: 100,000 launches in memory that stays the same, storms of processes, kills at any moment, places that are
+read-only or full, users whom the system does not know."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from effort import EVERYTHING
+
+from .conftest import MAIN, PATIENCE
+
+Build = Callable[[str], Path]
+Do = Callable[..., subprocess.CompletedProcess[str]]
+LUTHIER = [sys.executable, "-c", MAIN]
+RUN = [*LUTHIER, "run", "--device", "emu:gfx90a"]
+GROWTH = 2048
+"""KiB that a process may grow by, from the first tenth of its launches to the last."""
+
+
+def _do(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, **environment}
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, env=variables)
+
+
+def _launches(table: str) -> int:
+    """How many launches of `add` ran under a tool, by the coverage that is printed."""
+    found = re.search(r"^\s+add\s+(\d+)/\1\s", table, re.MULTILINE)
+    assert found, table
+    return int(found[1])
+
+
+@pytest.mark.parametrize("options", [["-t", "instr_count"], *([[], ["-t", "instr_count", "-o"]] if EVERYTHING else [])])
+def test_memory_stays_the_same(build_program: Build, tmp_path: Path, options: list[str]) -> None:
+    launches = 100_000 if EVERYTHING else 5_000
+    folder = [tmp_path / "run"] if options[-1:] == ["-o"] else []
+    done = _do(*RUN, *options, *folder, "--", build_program("endurance"), "soak", str(launches))
+    assert done.returncode == 0, done
+    rows = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == [launches // 10 * part for part in range(1, 11)]
+    # What a run folder is written from is held until enough of it is there: some 200 bytes a launch.
+    allowed = (0, GROWTH, GROWTH + (launches // 5 if folder else 0))
+    assert all(last - first <= most for first, last, most in zip(rows[0], rows[-1], allowed, strict=True) if most), rows
+    if options:
+        assert _launches(done.stderr) == launches + launches // 100
+
+
+def test_a_storm_of_processes(build_program: Build) -> None:
+    number = 64 if EVERYTHING else 8
+    done = _do(*RUN, "-t", "instr_count", "--", build_program("endurance"), "storm", str(number))
+    assert (done.returncode, done.stdout) == (0, f"{number} processes, {number // 4} killed\n"), done
+    # What those that were killed had launched may have run, or not.
+    lived = number - number // 4 + 1
+    found = re.search(r"^\s+add\s+(\d+)/(\d+)\s", done.stderr, re.MULTILINE)
+    assert found, done.stderr
+    assert 20 * lived <= int(found[1]) == int(found[2]) <= 20 * (number + 1)
+
+
+def _session(leader: int) -> list[int]:
+    """The processes of a session, its leader and zombies left out."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            pid, stat = int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(stat[3]) == leader and stat[0] != "Z" and pid != leader:
+                members.append(pid)
+    return members
+
+
+@pytest.mark.parametrize("seed", range(30 if EVERYTHING else 2))
+def test_kills_at_any_moment(build_program: Build, tmp_path: Path, seed: int) -> None:
+    """Whoever is killed, the other ends by itself, and the next run, with what was left in the cache, is right."""
+    chance, program = random.Random(seed), build_program("endurance")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    places = {"LUTHIER_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(temporary)}
+    command = [*RUN, "-t", "instr_count", "-o", str(tmp_path / "killed"), "--", str(program), "soak", "1000000"]
+    for whom in ("luthier", "program"):
+        shutil.rmtree(tmp_path / "killed", ignore_errors=True)
+        quiet = subprocess.DEVNULL
+        running = subprocess.Popen(
+            command, stdout=quiet, stderr=quiet, env={**os.environ, **places}, start_new_session=True
+        )
+        time.sleep(chance.uniform(0.1, 6))
+        others = _session(running.pid)
+        os.kill(chance.choice(others) if others and whom == "program" else running.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while running.poll() is None or _session(running.pid):
+            assert time.monotonic() < deadline, (whom, others, _session(running.pid))
+            time.sleep(0.05)
+    done = _do(*RUN, "-t", "instr_count", "-o", tmp_path / "run", "--", program, "soak", "1000", **places)
+    assert (done.returncode, _launches(done.stderr)) == (0, 1010), done
+    assert [path.name for path in temporary.iterdir() if path.name.startswith("luthier")] == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting needs rights that this user has not")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.parametrize("kind", ["read-only", "full"])
+@pytest.mark.parametrize("variable", ["LUTHIER_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", "RUN"])
+def test_places_that_cannot_be_written(build_program: Build, small_disk: Path, kind: str, variable: str) -> None:
+    """The run is right, or it says what is wrong; nothing is in between."""
+    if kind == "full":
+        with contextlib.suppress(OSError), open(small_disk / "filling", "wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    environment = {} if variable == "RUN" else {variable: str(small_disk)}
+    if variable == "XDG_CACHE_HOME":
+        environment["LUTHIER_CACHE_DIR"] = os.devnull  # no folder can be made there either
+    options = ["-o", small_disk / "run"] if variable == "RUN" else []
+    program = build_program("endurance")
+    done = _do(*RUN, "-t", "instr_count", *options, "--", program, "soak", "1000", **environment)
+    assert "Traceback" not in done.stderr, done.stderr
+    if variable in ("LUTHIER_CACHE_DIR", "XDG_CACHE_HOME"):  # only time is lost
+        assert done.returncode == 0, done
+    if done.returncode == 0:
+        assert _launches(done.stderr) == 1010
+    else:
+        assert str(small_disk) in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("home", ["/nonexistent", ""])
+def test_a_user_whom_the_system_does_not_know(build_program: Build, home: str) -> None:
+    """As in containers: a number without an entry in passwd; files are as they were, in a namespace of users."""
+    other = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
+    if subprocess.run([*other, "true"], capture_output=True).returncode:
+        pytest.skip("this system has no namespaces of users for this one")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("LUTHIER", "XDG", "HOME"))}
+    done = subprocess.run(
+        [*other, *RUN, "-t", "instr_count", "--", build_program("endurance"), "soak", "1000"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=variables | ({"HOME": home} if home else {}),
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert (done.returncode, _launches(done.stderr)) == (0, 1010), done
