@@ -38,6 +38,7 @@ class Inserted:
     labels: _Columns
     """Which of `names` it is."""
     names: tuple[str, ...]
+    """Empty: it stands for the application's instruction at its point."""
 
     @classmethod
     def of(cls, pieces: Iterable[tuple[int, int, int, str]]) -> Inserted:
@@ -85,8 +86,13 @@ class Origins:
         if piece < 0 or address >= inserted.ends[piece]:
             return "a jump that Luthier inserted, none of the program's own"
         point = int(inserted.points[piece])
+        name = inserted.names[int(inserted.labels[piece])]
+        if not name:
+            if point == NO_POINT:
+                return "in what several calls of the program's go by, through pointers"
+            return f"the program's own, {self._place(point, original)}"
         where = "that several points share" if point == NO_POINT else f"inserted at {self._place(point, original)}"
-        return f"in {inserted.names[int(inserted.labels[piece])]}, {where}"
+        return f"in {name}, {where}"
 
     def _place(self, address: int, original: CodeObject) -> str:
         number = bisect_right(self.functions, address, key=lambda one: one[0]) - 1

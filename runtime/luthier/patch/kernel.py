@@ -20,7 +20,7 @@ from luthier.patch.entry import entry_code
 from luthier.patch.layout import Zone
 from luthier.patch.moved import replacements
 from luthier.patch.placement import Calls, PcLiteral, Placement, calls_of
-from luthier.patch.pointers import dispatchers
+from luthier.patch.pointers import Dispatcher, dispatchers
 from luthier.patch.report import KernelReport, UnresolvedCall
 from luthier.patch.scalar_reads import after_entry
 from luthier.patch.splicing import Splicer, splice
@@ -173,7 +173,7 @@ def patch_kernel(task: InstrumentationTask, *, strict: bool) -> PatchedKernel:
         _report(task, placed, descriptor, splicer, instructions, calls),
         splicer.counting.result,
         placed.moved(),
-        _origins(lifted, splicer, placed, sizes, calls, len(entry.code), len(words) * 4),
+        _origins(lifted, splicer, placed, sizes, calls, by_pointer, len(entry.code), len(words) * 4),
     )
 
 
@@ -183,6 +183,7 @@ def _origins(
     placed: Placement,
     sizes: NDArray[np.int64],
     calls: Calls,
+    by_pointer: Sequence[Dispatcher],
     entry_size: int,
     size: int,
 ) -> Origins:
@@ -202,6 +203,10 @@ def _origins(
     ]
     bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), strict=True)
     pieces += [(start, start + bytes_of[number], NO_POINT, names[number]) for start, number in bodies]
+    for start, dispatcher in zip(placed.dispatchers.tolist(), by_pointer, strict=True):
+        first, *others = dispatcher.callers
+        point = NO_POINT if others else int(lifted.code.addresses[first])
+        pieces.append((start, start + len(dispatcher.code), point, ""))
     if entry_size:
         start = placed.entry_offset
         pieces.append((start, start + entry_size, lifted.kernel.entry, splicer.entry_name))
