@@ -24,7 +24,7 @@ def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
     See `luthier.cache` for where it is.
 
     Raises:
-        BuildError: the folder cannot be made, others could have written what is in it, or the cache is turned off.
+        BuildError: the folder cannot be made, others could have written what is in it, or the cache is off.
     """
     try:
         folder = find_folder(name, environment)

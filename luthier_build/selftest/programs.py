@@ -14,7 +14,7 @@ import luthier
 import numpy as np
 from luthier.errors import LuthierError
 from luthier.processes import run
-from luthier.run import door, parse_devices
+from luthier.run import door, parse_devices, preflight
 from luthier.run.program import library_folder
 
 from luthier_build import rocm
@@ -54,6 +54,9 @@ def libraries(name: str) -> str:
     assert hip is not None
     try:
         library_folder()
+        preflight.check_targets(
+            sys.executable, parse_devices(name), {**os.environ, "LD_LIBRARY_PATH": str(rocr.path.parent)}
+        )
     except LuthierError as problem:
         raise Skip(str(problem)) from None
     return f"ROCr {rocr.version}, HIP {hip.version}"
