@@ -179,7 +179,7 @@ def test_no_compiler_and_no_place_to_keep(cache: Path, monkeypatch: pytest.Monke
         with pytest.raises(BuildError, match=r"no clang in .*: install ROCm"):
             luthier.load_inline(SOURCE, targets=TARGET)
     monkeypatch.setenv("LUTHIER_CACHE_DIR", "")
-    with pytest.raises(BuildError, match="needs Luthier's cache, which is turned off"):
+    with pytest.raises(BuildError, match="needs Luthier's cache, which is off"):
         luthier.load_inline(SOURCE, targets=TARGET)
 
 

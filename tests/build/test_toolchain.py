@@ -214,7 +214,7 @@ def test_unusable_cache(real: Toolchain, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_build_needs_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LUTHIER_CACHE_DIR", "")
-    with pytest.raises(BuildError, match="turned off; set LUTHIER_CACHE_DIR to a writable folder"):
+    with pytest.raises(BuildError, match="is off; set LUTHIER_CACHE_DIR to a writable folder"):
         cache_dir("plugins")
 
 

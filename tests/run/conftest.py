@@ -7,8 +7,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx1030")
 MAIN = "import sys; from luthier.cli.main import main; sys.exit(main())"
 PATIENCE = 300
 """Seconds for a program, on a machine with other work."""
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder with a name short enough for the folders of runs."""
+    with tempfile.TemporaryDirectory(prefix="luthier-test-") as name:
+        yield Path(name)
 
 
 @dataclass(frozen=True)

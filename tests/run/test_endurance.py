@@ -78,11 +78,9 @@ def _session(leader: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(30 if EVERYTHING else 2))
-def test_kills_at_any_moment(build_program: Build, tmp_path: Path, seed: int) -> None:
+def test_kills_at_any_moment(build_program: Build, tmp_path: Path, temporary: Path, seed: int) -> None:
     """Whoever is killed, the other ends by itself, and the next run, with what was left in the cache, is right."""
     chance, program = random.Random(seed), build_program("endurance")
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
     places = {"LUTHIER_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(temporary)}
     command = [*RUN, "-t", "instr_count", "-o", str(tmp_path / "killed"), "--", str(program), "soak", "1000000"]
     for whom in ("luthier", "program"):

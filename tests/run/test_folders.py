@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -198,11 +199,14 @@ def test_what_is_about_tools_needs_one(option: str, output: list[str], capfd: py
 
 @pytest.mark.parametrize("executed", [5, [5], [{}], [{"kernel": 1}], "k", [{"kernel": "k", "object": "o",
     "wave_instructions": "1e9", "lane_instructions": None}]])  # fmt: skip
-def test_executed_instructions_of_a_stranger(executed: object, without_tools: tuple[Path, str]) -> None:
-    run = RunFolder(without_tools[0] / "run")
-    run.summary["executed"] = executed
+def test_executed_instructions_of_a_stranger(executed: object, without_tools: tuple[Path, str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(without_tools[0] / "run", folder)
+    summary = json.loads((folder / "summary.json").read_text())
+    RunFolder(folder)
+    (folder / "summary.json").write_text(json.dumps({**summary, "executed": executed}))
     with pytest.raises(LuthierError, match="is damaged"):
-        run.executed()
+        RunFolder(folder)
 
 
 # Command lines --------------------------------------------------------------------------------------------------------

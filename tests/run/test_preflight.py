@@ -87,14 +87,14 @@ def test_a_device_that_rocr_does_not_know(tmp_path: Path, target: str) -> None:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], Path]]]:
-    """``started()``: a run that goes on, and its folder in `tmp_path`."""
+def started(temporary: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], Path]]]:
+    """``started()``: a run that goes on, and its folder in `temporary`."""
     runs: list[subprocess.Popen[bytes]] = []
 
     def start() -> tuple[subprocess.Popen[bytes], Path]:
-        before = set(tmp_path.glob("luthier-run-*/service"))
-        runs.append(subprocess.Popen([*RUN, "--", "sleep", "100"], env={**os.environ, "TMPDIR": str(tmp_path)}))
-        while not (new := set(tmp_path.glob("luthier-run-*/service")) - before) or not children(runs[-1].pid):
+        before = set(temporary.glob("luthier-run-*/service"))
+        runs.append(subprocess.Popen([*RUN, "--", "sleep", "100"], env={**os.environ, "TMPDIR": str(temporary)}))
+        while not (new := set(temporary.glob("luthier-run-*/service")) - before) or not children(runs[-1].pid):
             assert runs[-1].poll() is None
             time.sleep(0.02)
         return runs[-1], new.pop().parent
@@ -115,23 +115,27 @@ orphans: list[int] = []
 """Programs whose run was killed."""
 
 
-def test_folders_of_killed_runs(tmp_path: Path, started: Callable[[], tuple[subprocess.Popen[bytes], Path]]) -> None:
+def test_folders_of_killed_runs(temporary: Path, started: Callable[[], tuple[subprocess.Popen[bytes], Path]]) -> None:
     """The next run removes what a killed one has left, and nothing else."""
     _, living = started()
     killed, left = started()
     orphans.extend(children(killed.pid))
-    file, unlocked, precious = tmp_path / "luthier-run-file", tmp_path / "luthier-run-unlocked", tmp_path / "precious"
+    file, unlocked, precious = (
+        temporary / "luthier-run-file",
+        temporary / "luthier-run-unlocked",
+        temporary / "precious",
+    )
     file.write_text("")
     unlocked.mkdir()
     precious.mkdir()
     (precious / "lock").write_text("")
-    (tmp_path / "luthier-run-link").symlink_to(precious)
+    (temporary / "luthier-run-link").symlink_to(precious)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     assert (left / "service").exists()
-    assert run("--", "true", env={"TMPDIR": str(tmp_path)}).code == 0
+    assert run("--", "true", env={"TMPDIR": str(temporary)}).code == 0
     assert not left.exists()
-    kept = [living / "service", file, unlocked, precious / "lock", tmp_path / "luthier-run-link"]
+    kept = [living / "service", file, unlocked, precious / "lock", temporary / "luthier-run-link"]
     assert all(path.exists() for path in kept)
 
 

@@ -76,6 +76,20 @@ class Ended(NamedTuple):
     """Of the processor."""
 
 
+_STARTER = """
+import os, resource, sys
+memory, seconds, *command = sys.argv[1:]
+pid = os.fork()
+if not pid:
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory),) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
+    os.execv(command[0], command)
+_, status, used = os.wait4(pid, 0)
+print(os.waitstatus_to_exitcode(status), used.ru_maxrss, used.ru_utime + used.ru_stime, file=sys.stderr)
+"""
+"""A small process, since a program's peak counts what the process had that started it. The last line is the figures."""
+
+
 def command(
     arguments: Sequence[str | os.PathLike[str]],
     *,
@@ -91,23 +105,20 @@ def command(
         environment: variables that are set besides the test's own.
     """
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-
+    luthier = Path(sys.executable).with_name("luthier")
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
-        process = subprocess.Popen(
-            [Path(sys.executable).with_name("luthier"), *map(os.fspath, arguments)],
+        starter = subprocess.run(
+            [sys.executable, "-S", "-c", _STARTER, str(memory), str(seconds), luthier, *map(os.fspath, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=error,
-            preexec_fn=limit,
             env={**os.environ, **(environment or {})},
         )
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         error.seek(0)
-        ended = Ended(process.returncode, out.read(), error.read(), used.ru_maxrss << 10, used.ru_utime + used.ru_stime)
+        *lines, last = error.read().splitlines(keepends=True)
+        assert starter.returncode == 0, [*lines, last]
+        code, peak, used = last.split()
+        ended = Ended(int(code), out.read(), "".join(lines), int(peak) << 10, float(used))
     assert "Traceback" not in ended.error, ended.error
     return ended
