@@ -216,3 +216,30 @@ def test_calls_that_may_lead_where_nobody_knows(compile_object, target: str) -> 
         if counts.counted[index]:
             assert counts.executions[index] == stats.executions_at(address)
     assert counts.counted.sum() == sum(block >= 0 for block in lifted.block_of)
+
+
+KEPT_ADDRESS = """
+#include <hip/hip_runtime.h>
+using Function = unsigned (*)(unsigned);
+extern "C" __attribute__((noinline)) __device__ unsigned direct(unsigned x) {
+  return x & 4 ? x % (7u + (x & 3)) : x * 3u;
+}
+__attribute__((noinline)) __device__ unsigned first(unsigned x) { return x * 5u + 1; }
+__attribute__((noinline)) __device__ unsigned second(unsigned x) { return x ^ x >> 7; }
+__device__ Function table[2] = {first, second};
+extern "C" __global__ void k(const unsigned *in, unsigned *out, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x, a = in[i];
+  a ^= direct(a + n);
+  a += table[a & 1](a);
+  out[i] = a ^ direct(a >> 1);
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["-O1", "-O3"])
+@pytest.mark.parametrize("target", FAMILIES)
+def test_addresses_of_functions_that_are_kept_over_calls_by_pointers(compile_object, target: str, level: str) -> None:
+    """Behind a call of which nobody knows what it overwrites, nobody knows that the register has the copy's address."""
+    object = load_object(compile_object(KEPT_ADDRESS, target, level))
+    assert len(lift(object, "k").unknown) == 2  # the call by the table's pointer, and that behind it
+    check_profile(object, CALLS_PLAN, CounterBudget())

@@ -8,11 +8,12 @@ above those that the original has: no code that ran beside it can have used them
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from luthier.isa.registers import SGPRS, VCC_LO, bits_of
-from luthier.lifting import LiftedRepresentation
+from luthier.lifting import CallSite, Function, LiftedRepresentation
 from luthier.patch.copies import unit_text
 from luthier.patch.counter_code import Batch, CounterCode
 from luthier.patch.emission import BoundPayload, join
@@ -63,16 +64,104 @@ class LeavingRegisters:
 
 def can_leave(lifted: LiftedRepresentation) -> bool:
     """Whether all that leads to code that nobody knows goes by dispatchers, and nothing leads back but returns."""
-    calls = {call.index: call for function in lifted.functions for call in function.calls}
+    calls = {call.index: (function, call) for function in lifted.functions for call in function.calls}
     known = lifted.code_tables or lifted.vgpr_bits  # copied tables hold addresses that unknown code might get, and call
-    return not known and all(
+    if known or not all(
         one.index in calls
-        and calls[one.index].pointer is not None
+        and calls[one.index][1].pointer is not None
         and one.index not in lifted.index_mode
         and one.index not in lifted.skipped
         and one.index not in lifted.restrictions
         for one in lifted.unknown
+    ):
+        return False
+    sources = {function.index: _Sources(lifted, function) for function in lifted.functions}
+    return all(
+        sources[function.index].are_loaded(call) for function, call in (calls[one.index] for one in lifted.unknown)
     )
+
+
+class _Sources:
+    """Where SGPRs get what they hold in a function.
+
+    Addresses of functions in memory are the original's. One that the function makes of the program counter is a copy's,
+    and dispatchers do not know these: what counts in the copy would be given up when control comes back. So it is where
+    a compiler keeps the address of a function over a call behind which nobody knows what a register holds.
+    """
+
+    def __init__(self, lifted: LiftedRepresentation, function: Function) -> None:
+        self._lifted, self._function = lifted, function
+        self._effects = lifted.effect_table.code(lifted.columns)
+        self._blocks = {block.index: block for block in function.blocks}
+        self._seen: set[tuple[int, int]] = set()
+
+    def are_loaded(self, call: CallSite) -> bool:
+        """Return whether the pointer of a call is from memory or a lane on every way that leads there."""
+        assert call.pointer is not None
+        return all(self._is_loaded(call.index, call.pointer + half) for half in range(2))
+
+    def _is_loaded(self, index: int, unit: int) -> bool:
+        """Return whether a unit is before an instruction what memory or a lane held; what is in question already is
+        taken to be."""
+        if (index, unit) in self._seen:
+            return True
+        self._seen.add((index, unit))
+        writers = self._writers(index, unit)
+        return writers is not None and all(map(self._loads, writers))
+
+    def _loads(self, index: int) -> bool:
+        name = self._name(index)
+        if name in ("S_MOV_B32", "S_MOV_B64"):
+            return all(self._is_loaded(index, unit) for unit in bits_of(self._effects.together(index, index)[0]))
+        if name == "V_READLANE_B32":
+            read = self._lifted.instructions[index]
+            return self._kept_are_loaded(read.operand("src0"), read.operand("src1"))
+        return name.startswith(("S_LOAD_DWORD", "V_READFIRSTLANE"))
+
+    def _kept_are_loaded(self, vector: object, lane: object) -> bool:
+        """Return whether all SGPRs that the function keeps in a lane of a VGPR are; no order is looked at."""
+        kept = self._kept.get((vector, lane), ())
+        reads = [(index, self._effects.together(index, index)[0]) for index in kept]
+        return bool(kept) and all(
+            self._is_loaded(index, unit) for index, units in reads for unit in bits_of(units) if unit in SGPRS
+        )
+
+    @functools.cached_property
+    def _kept(self) -> dict[tuple[object, object], list[int]]:
+        """The instructions that write each lane of each VGPR."""
+        found: dict[tuple[object, object], list[int]] = {}
+        for block in self._function.blocks:
+            for index in range(block.first, block.last + 1):
+                if self._name(index) == "V_WRITELANE_B32":
+                    write = self._lifted.instructions[index]
+                    found.setdefault((write.operand("vdst"), write.operand("src1")), []).append(index)
+        return found
+
+    def _writers(self, index: int, unit: int) -> list[int] | None:
+        """Return the last instructions before one that write a unit, on each way; None if it may be a caller's. What
+        the hardware gives a kernel is no address of a function."""
+        block = self._blocks[self._lifted.block_of[index]]
+        found, done, pending = [], set[int](), [(block, index - 1)]
+        while pending:
+            block, last = pending.pop()
+            writer = next((at for at in range(last, block.first - 1, -1) if self._writes(at, unit)), None)
+            if writer is not None:
+                found.append(writer)
+                continue
+            if block.index == self._function.entry_block and not self._function.is_kernel:
+                return None
+            for number in block.predecessors:
+                if number not in done and number in self._blocks:
+                    done.add(number)
+                    pending.append((self._blocks[number], self._blocks[number].last))
+        return found
+
+    def _writes(self, index: int, unit: int) -> bool:
+        return bool(self._effects.together(index, index)[1] >> unit & 1)
+
+    def _name(self, index: int) -> str:
+        opcode = int(self._lifted.columns.opcode[index])
+        return self._lifted.effect_table.pseudos[opcode] if opcode >= 0 else ""
 
 
 def may_tail(lifted: LiftedRepresentation) -> bool:
