@@ -35,7 +35,11 @@ def run(args: argparse.Namespace) -> int:
         return _coverage(args)
     file = store_file()
     if file is None:
-        say(f"no cache: {VARIABLE} is empty" if cache_root() is None else "no cache: its folder cannot be used")
+        say(
+            f"no cache: {VARIABLE} is empty, or no home folder is known"
+            if cache_root() is None
+            else "no cache: its folder cannot be used"
+        )
     elif args.clear:
         for old in file.parent.glob("*.sqlite*"):
             old.unlink(missing_ok=True)
