@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 PYTHON := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Container images often set it: each of the hundreds of processes that tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all check docs newcomer format bench clean
 
@@ -14,7 +16,7 @@ setup: ## Debian packages, .venv, native module, the shipped tools
 demo: setup ## build the instr_count tool, instrument real kernels, prove outputs and counts equal
 	@$(PYTHON) examples/demo.py
 
-test: setup ## run the tests, of the largest tables a sample that changes daily
+test: setup ## run the tests, of the largest tables a fixed part in which all values meet
 	@scripts/bootstrap build dev scons test hip docs
 	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 

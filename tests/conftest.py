@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from compiling import PrecompilingToolchain, compiled
-from effort import SHARD, is_in_shard, is_todays
 from kept import FOLDER, ROOT, kept
 from luthier.module import ToolModule
 from luthier.task import InstrumentationTask
 from luthier.tool import Tool
+from selection import pytest_collection_modifyitems  # noqa: F401 - pytest finds it here
 
 from luthier_build.compile import compile_device
 from luthier_build.settings import Settings
@@ -27,29 +27,6 @@ MARK_LUTHIER_DEVICE_MODULE
 """
 
 MakeModule = Callable[..., ToolModule]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `rotating(n)` run on one day in n, each on another one, but of each file always one; those that are
-    asked for by name always. A shard takes its part of all tests."""
-    try:
-        others = [item for item in items if not is_in_shard(item.nodeid, SHARD)]
-    except ValueError as problem:
-        raise pytest.UsageError(str(problem)) from None
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if is_in_shard(item.nodeid, SHARD)]
-    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
-        return
-    today, other = [], []
-    for item in items:
-        mark = item.get_closest_marker("rotating")
-        (today if mark is None or is_todays(item.nodeid, mark.args[0]) else other).append(item)
-    if other:
-        busy = {item.path for item in today}
-        alone = {item.path: item for item in other if item.path not in busy}
-        config.hook.pytest_deselected(items=[item for item in other if alone.get(item.path) is not item])
-        items[:] = [*today, *alone.values()]
 
 
 AS_HOOKS = ("instrument", "plugin", "proof", "triton", "waits")

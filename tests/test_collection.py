@@ -1,20 +1,22 @@
-"""Every test module is run: a bare pytest collects it when it tests everything."""
+"""Every test module is run: a bare pytest collects it."""
 
 from __future__ import annotations
 
-import os
+import itertools
+import math
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from effort import is_in_shard
+from selection import COLLECTED, covering, is_in_shard
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_module_is_collected() -> None:
+def test_every_module_is_collected(request: pytest.FixtureRequest) -> None:
+    if request.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        pytest.skip("only some files were asked for")
     files = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -22,12 +24,27 @@ def test_every_module_is_collected() -> None:
         capture_output=True,
         text=True,
     )
-    modules = {name for name in files.stdout.splitlines() if re.search(r"(^|/)test_\w*\.py$", name)}
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "LUTHIER_TEST_ALL": "1", "LUTHIER_TEST_SHARD": ""}
-    collected = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert collected.returncode == 0, collected.stdout + collected.stderr
-    assert modules == set(re.findall(r"^(tests/[^:]+)::", collected.stdout, re.MULTILINE))
+    modules = {ROOT / name for name in files.stdout.splitlines() if re.search(r"(^|/)test_\w*\.py$", name)}
+    assert modules == request.config.stash[COLLECTED]
+
+
+def table(*factors: int) -> dict[str, dict[str, int]]:
+    """All rows of some factors of so many values."""
+    return {str(row): dict(zip("abcdef", row, strict=False)) for row in itertools.product(*map(range, factors))}
+
+
+@pytest.mark.parametrize("strength", [0, 1, 2, 3])
+@pytest.mark.parametrize("factors", [(1,), (7,), (3, 4), (5, 2, 2), (6, 2, 4, 2, 17), (4, 4, 4, 4)])
+def test_all_values_meet_in_few_rows(factors: tuple[int, ...], strength: int) -> None:
+    """Also where some rows do not occur, as targets without waves of some size."""
+    rows = {name: row for name, row in table(*factors).items() if row.get("a") != 0 or row.get("b") != 1}
+    chosen = covering(rows, strength)
+    assert chosen == covering(dict(reversed(rows.items())), strength)
+    for names in itertools.combinations("abcdef"[: len(factors)], min(strength, len(factors))):
+        everywhere = {tuple(row[name] for name in names) for row in rows.values()}
+        assert {tuple(rows[one][name] for name in names) for one in chosen} == everywhere
+    least = math.prod(sorted(factors)[-strength:]) if strength else 1
+    assert len(chosen) <= min(len(rows), 2 * least)
 
 
 @pytest.mark.parametrize("count", [1, 3, 12])

@@ -15,7 +15,7 @@ from luthier_build import sources
 from luthier_build.package import compile_tool
 from luthier_build.settings import load_settings, read_table
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 
@@ -76,6 +76,7 @@ LUTHIER_HOOK_ANNOTATE where(uint64_t address) {
 """
 
 
+@pytest.mark.thorough
 def test_launch_state_comes_in_the_registers_that_it_needs(make_project: MakeProject) -> None:
     """Ids of work-groups are scalars: a register for each lane could not give them."""
     project = project_with(make_project, LAUNCH_STATE)
@@ -96,6 +97,7 @@ def test_every_reason_is_said_with_its_place_and_nothing_is_written(make_project
     assert not (project / "sample_tool/device.hipfb").exists()
 
 
+@pytest.mark.thorough
 def test_files_that_another_build_made_are_checked_on_demand(
     make_project: MakeProject, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +109,7 @@ def test_files_that_another_build_made_are_checked_on_demand(
     assert all(reason in said for reason in REASONS)
 
 
+@pytest.mark.thorough
 def test_a_good_module_is_checked_once(make_project: MakeProject, capsys: pytest.CaptureFixture[str]) -> None:
     """Also a hook whose argument must be a constant: which register it reads."""
     project = project_with(
@@ -127,6 +130,7 @@ def test_a_good_module_is_checked_once(make_project: MakeProject, capsys: pytest
         build(project)
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("members", ["int a[40]", "int a[2]", "char a[3]; short b; int c[3]"])
 def test_structures_are_refused_without_libclang_too(
     make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, members: str
@@ -139,6 +143,7 @@ def test_structures_are_refused_without_libclang_too(
         build(project)
 
 
+@pytest.mark.thorough
 def test_scons_refuses_them_too(make_project: MakeProject) -> None:
     project = project_with(make_project, BAD)
     (project / "SConstruct").write_text(

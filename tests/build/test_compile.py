@@ -22,7 +22,7 @@ from luthier_build.settings import ModuleSettings, Settings, load_settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ("gfx942", "gfx1100")
 MakeProject = Callable[[Mapping[str, str]], Path]
@@ -122,6 +122,7 @@ def test_the_same_sources_give_the_same_bytes_in_any_folder(hook: str, toolchain
     assert str(tmp_path).encode() not in contents[0][0]
 
 
+@pytest.mark.thorough
 def test_sources_of_one_module_are_one_unit(hook: str, make_project: MakeProject, toolchain: Toolchain) -> None:
     project = make_project(
         {
@@ -143,6 +144,7 @@ def embedded_manifest(bitcode: bytes) -> Mapping[str, list[Mapping[str, object]]
     return value
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize(
     ("target", "version", "compress"),
     [
@@ -172,6 +174,7 @@ def test_the_same_source_with_the_compiler_of_debians_hipcc(
         assert [hook["name"] for hook in manifest["hooks"]] == ["count"]
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -194,6 +197,7 @@ def test_compiler_errors_are_shown_and_leave_nothing_behind(
     assert changed(project, toolchain) == TARGETS
 
 
+@pytest.mark.thorough
 def test_an_interrupted_build_is_taken_up_where_it_stopped(
     hook: str, make_project: MakeProject, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +219,7 @@ def test_an_interrupted_build_is_taken_up_where_it_stopped(
     assert changed(project, toolchain, settings=one_by_one) == ("gfx1100",)
 
 
+@pytest.mark.thorough
 def test_a_damaged_intermediate_file_is_made_again(hook: str, make_project: MakeProject, toolchain: Toolchain) -> None:
     project = make_project({"device.hip": hook})
     made = build(project, toolchain)
@@ -240,6 +245,7 @@ def test_missing_sources_and_sources_outside_the_project(
         compile_tool(Settings(), project=project, destination=project / "out", toolchain=toolchain)
 
 
+@pytest.mark.thorough
 def test_compilation_database_is_usable_without_the_plugin(
     hook: str, make_project: MakeProject, toolchain: Toolchain
 ) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.rotating(6)
-
 MakeProject = Callable[[Mapping[str, str]], Path]
 
 PYPROJECT = """\
@@ -83,6 +81,7 @@ def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: 
     assert python(project, code)[0] == "gfx90a\n"
 
 
+@pytest.mark.thorough
 def test_a_renamed_module_leaves_nothing_behind(project: Path) -> None:
     edit(project / "pyproject.toml", "modules.device", "modules.probes")
     # Whoever still loads the old one is told that it is gone, not given what it was.
@@ -99,6 +98,7 @@ def test_a_renamed_module_leaves_nothing_behind(project: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_built_is_an_error_and_never_the_old_hooks(project: Path) -> None:
     edit(project / "followed/device.hip", "uint32_t", "nonsense")
     told = python(project, HOOKS, fails=True)[1]
@@ -108,6 +108,7 @@ def test_what_cannot_be_built_is_an_error_and_never_the_old_hooks(project: Path)
     assert python(project, HOOKS)[0] == "count ['step']\n"
 
 
+@pytest.mark.thorough
 def test_turned_off_it_says_that_they_are_stale(project: Path) -> None:
     edit(project / "followed/device.hip", "step", "stride")
     output, told = python(project, HOOKS, LUTHIER_EDITABLE_REBUILD="0")
@@ -123,6 +124,7 @@ def test_turned_off_it_says_that_they_are_stale(project: Path) -> None:
     assert python(project, HOOKS, LUTHIER_EDITABLE_REBUILD="1")[0] == "count ['pace']\n"
 
 
+@pytest.mark.thorough
 def test_what_the_build_was_given_counts_in_the_next(project: Path) -> None:
     luthier(project, "build", "--target", "gfx1100")
     edit(project / "followed/device.hip", "step", "stride")
@@ -136,6 +138,7 @@ def started(project: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", HOOKS], cwd="/", env=environment, text=True, **pipes)
 
 
+@pytest.mark.thorough
 def test_an_edit_while_the_compiler_runs_reaches_the_next_program(project: Path) -> None:
     edit(project / "followed/device.hip", "step", "stride")
     first = started(project)
@@ -153,6 +156,7 @@ def test_an_edit_while_the_compiler_runs_reaches_the_next_program(project: Path)
     assert python(project, HOOKS) == ("count ['pace']\n", "")
 
 
+@pytest.mark.thorough
 def test_of_several_programs_one_builds_and_the_others_wait(project: Path) -> None:
     edit(project / "followed/device.hip", "step", "stride")
     programs = [started(project) for _ in range(3)]
@@ -162,6 +166,7 @@ def test_of_several_programs_one_builds_and_the_others_wait(project: Path) -> No
     assert sum(error.count("compiling for gfx942") for _, error in told) == 1
 
 
+@pytest.mark.thorough
 def test_a_damaged_record_is_an_error(project: Path) -> None:
     record = project / "followed/.luthier-editable.json"
     for text in ("", "{}", "[]", '{"package": 1}', record.read_text().replace('"inputs": {', '"inputs": 3, "x": {')):

@@ -36,7 +36,6 @@ def project(tmp_path: Path) -> Path:
     return Path(shutil.copytree(PACKAGE, tmp_path / "foreign project"))
 
 
-@pytest.mark.rotating(6)
 def test_a_tool_built_and_installed_by_a_foreign_cmake_project(
     project: Path, commands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

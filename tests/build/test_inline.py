@@ -89,7 +89,7 @@ def test_the_example_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Mo
     assert names["large"] == 900
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.thorough
 def test_settings_headers_and_definitions_make_other_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "include").mkdir()
     header = tmp_path / "include/size.h"
@@ -183,7 +183,6 @@ def test_no_compiler_and_no_place_to_keep(cache: Path, monkeypatch: pytest.Monke
         luthier.load_inline(SOURCE, targets=TARGET)
 
 
-@pytest.mark.rotating(6)
 def test_processes_and_threads_at_once_compile_once(cache: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -212,7 +211,7 @@ def test_processes_and_threads_at_once_compile_once(cache: Path, tmp_path: Path)
     assert len(made) == 4
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.thorough
 def test_what_was_damaged_or_left_half_made_is_made_again(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def size() -> int:
         module = luthier.load_inline(SOURCE, targets=TARGET)

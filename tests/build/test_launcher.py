@@ -133,6 +133,7 @@ def test_what_needs_a_decision_is_pythons(place: Place, tmp_path: Path) -> None:
     assert place.words("luthier-cc", *hip) == ["PYTHON", "cc", *hip]
 
 
+@pytest.mark.thorough
 def test_a_plugin_that_was_damaged_is_built_again(place: Place, toolchain: Toolchain, tmp_path: Path) -> None:
     built = plugin_for(toolchain)
     plugin = tmp_path / "cache/plugins" / built.name

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 ROOT = Path(__file__).parents[2]
 MakeProject = Callable[[Mapping[str, str]], Path]
@@ -148,6 +148,7 @@ def test_the_wheel_of_luthier_carries_what_builds_need(luthier_wheel: Path) -> N
         assert line in points
 
 
+@pytest.mark.thorough
 def test_without_isolation_and_editable(prepared_environment: Path, sample: Path) -> None:
     python = prepared_environment / "python"
     pip = (python, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps")
@@ -172,6 +173,7 @@ def test_without_isolation_and_editable(prepared_environment: Path, sample: Path
     assert row["hooks"] == ["device.count(uint32_t step)"]
 
 
+@pytest.mark.thorough
 def test_editable_strict_mode_links_the_artefacts(prepared_environment: Path, sample: Path) -> None:
     python = prepared_environment / "python"
     run(
@@ -198,6 +200,7 @@ def test_sdist_then_wheel(sample: Path) -> None:
         }
 
 
+@pytest.mark.thorough
 def test_sdist_carries_every_header_that_is_included(sample: Path) -> None:
     """Below the sources, of any suffix, through headers, in angle brackets; and a wheel can be built from it alone."""
     for name, text in {
@@ -220,6 +223,7 @@ def test_sdist_carries_every_header_that_is_included(sample: Path) -> None:
     assert "common/not_included.txt" not in names
 
 
+@pytest.mark.thorough
 def test_a_renamed_module_is_in_no_later_wheel(sample: Path) -> None:
     """Neither from the folder of the last build nor from the sources, where an editable install put it."""
 
@@ -241,6 +245,7 @@ def test_a_renamed_module_is_in_no_later_wheel(sample: Path) -> None:
     assert modules() == {*(f"device{suffix}" for suffix in suffixes), "device_notes.py"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", ["flat", "src"])
 def test_pip_and_luthier_build_know_what_the_other_made(sample: Path, layout: str) -> None:
     """Without `package`: neither compiles again what the other has, and nothing lies about in the project's folder."""
@@ -260,6 +265,7 @@ def test_pip_and_luthier_build_know_what_the_other_made(sample: Path, layout: st
     assert "compiling for" not in run(*command, cwd=sample).stdout
 
 
+@pytest.mark.thorough
 def test_wheels_are_reproducible(sample: Path, tmp_path: Path) -> None:
     other = tmp_path / "copy/of/it"
     shutil.copytree(sample, other)
@@ -271,6 +277,7 @@ def test_wheels_are_reproducible(sample: Path, tmp_path: Path) -> None:
     assert wheels[0] == wheels[1]
 
 
+@pytest.mark.thorough
 def test_where_settings_come_from(sample: Path) -> None:
     def bundled(*arguments: str, **variables: str) -> list[str]:
         build(sample, "--wheel", *arguments, **variables)
@@ -291,6 +298,7 @@ def test_where_settings_come_from(sample: Path) -> None:
     assert "compress = False (from default)" in output
 
 
+@pytest.mark.thorough
 def test_plain_setuptools_backend_and_setup_keyword(sample: Path) -> None:
     text = PYPROJECT.format(backend="setuptools.build_meta").partition("[tool.luthier]")[0]
     (sample / "pyproject.toml").write_text(text)
@@ -359,6 +367,7 @@ def test_compiler_errors_reach_the_user_and_the_next_build_is_right(sample: Path
     build(sample, "--wheel")
 
 
+@pytest.mark.thorough
 def test_no_compiler_and_unwritable_cache(sample: Path, tmp_path: Path) -> None:
     output = build(sample, "--wheel", fails=True, LUTHIER_CLANG="no-such-clang")
     assert "LUTHIER_CLANG is no-such-clang, which is no program" in output

@@ -22,7 +22,7 @@ from luthier.verify import verify_object
 from luthier_build.compile import compile_application
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 PACKAGES = Path(__file__).parents[1] / "packages"
 
@@ -72,6 +72,7 @@ def test_minimal(sample: Callable[[str], Path]) -> None:
     assert len(wheel_of(project, LUTHIER_DEFINES="A=1")[0]) == 3
 
 
+@pytest.mark.thorough
 def test_two_modules_and_a_host_extension(sample: Callable[[str], Path], tmp_path: Path) -> None:
     project = sample("two_modules")
     compiled, wheel = wheel_of(project)
@@ -110,6 +111,7 @@ def test_two_modules_and_a_host_extension(sample: Callable[[str], Path], tmp_pat
     assert wheel_of(project)[0] == everything[:2]
 
 
+@pytest.mark.thorough
 def test_templates_and_device_functions(sample: Callable[[str], Path], tmp_path: Path) -> None:
     project = sample("templates")
     _, wheel = wheel_of(project)
@@ -138,6 +140,7 @@ set(_CMAKE_HIP_DEVICE_RUNTIME_TARGET "hip-lang::device")
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("how", "generator"), [("launcher", "Ninja"), ("function", "Unix Makefiles")])
 def test_cmake_with_the_language_hip(
     sample: Callable[[str], Path], commands: Path, clang15: Toolchain, tmp_path: Path, how: str, generator: str
@@ -183,6 +186,7 @@ def test_cmake_with_the_language_hip(
     assert compiled(make()) == set()
 
 
+@pytest.mark.thorough
 def test_make_with_hipcc_replaced(sample: Callable[[str], Path], commands: Path, clang15: Toolchain) -> None:
     project = sample("make_hipcc")
     run(["make", "HIPCC=hipcc"], project, HIP_PLATFORM="amd")
@@ -214,6 +218,7 @@ def test_sconstruct(sample: Callable[[str], Path]) -> None:
     assert run(scons, project).count("compiling device for") == 1
 
 
+@pytest.mark.thorough
 def test_the_same_source_by_clang_15_and_22_is_usable_by_the_runtime(
     sample: Callable[[str], Path], toolchain: Toolchain, clang15: Toolchain, tmp_path: Path
 ) -> None:

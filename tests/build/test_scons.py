@@ -20,7 +20,7 @@ from luthier_build.settings import load_settings, read_table
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 ROOT = Path(__file__).parents[2]
 MakeProject = Callable[[Mapping[str, str]], Path]
@@ -101,6 +101,7 @@ def test_build_nothing_to_do_changes_and_clean(project: Path) -> None:
     assert not [name for name in left if "gfx90a" not in name]  # a target no longer asked for is no longer known
 
 
+@pytest.mark.thorough
 def test_a_new_plugin_compiles_again(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     plugin = plugin_for(toolchain)
     cache = tmp_path / "cache"
@@ -128,6 +129,7 @@ def test_the_same_bytes_as_from_pip(project: Path, toolchain: Toolchain, tmp_pat
     assert scons(project) == NO_WORK
 
 
+@pytest.mark.thorough
 def test_derived_files_come_from_a_shared_cache(project: Path, tmp_path: Path) -> None:
     (project / "SConstruct").write_text(f"CacheDir({str(tmp_path / 'cache')!r})\n" + SCONSTRUCT)
     assert work(scons(project)) == ALL_WORK
@@ -140,6 +142,7 @@ def test_derived_files_come_from_a_shared_cache(project: Path, tmp_path: Path) -
     assert (project / OUTPUT / "device.hipfb").read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_module_builder_with_construction_variables_and_install(project: Path) -> None:
     (project / "SConstruct").write_text(
         """\
@@ -171,6 +174,7 @@ env.Default("out", "host", env.CompilationDatabase())
     )
 
 
+@pytest.mark.thorough
 def test_site_tool(project: Path) -> None:
     """By name from `site_scons`, without hiding the package `luthier`."""
     shutil.copytree(ROOT / "site_scons", project / "site_scons", ignore=shutil.ignore_patterns("__pycache__"))
@@ -202,6 +206,7 @@ env.Depends(two, [other, host])
 """
 
 
+@pytest.mark.thorough
 def test_patched_objects_follow_their_tools(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """Two tools of the project, spliced into a code object; SCons and its shared cache know what they are made of."""
     host = (
@@ -248,6 +253,7 @@ def test_patched_objects_follow_their_tools(project: Path, toolchain: Toolchain,
     assert made() == []
 
 
+@pytest.mark.thorough
 def test_a_tool_of_another_python_is_never_up_to_date() -> None:
     """Only what this Python has installed can be looked into."""
     from luthier_build.scons import _content_of
@@ -255,6 +261,7 @@ def test_a_tool_of_another_python_is_never_up_to_date() -> None:
     assert _content_of("no-such-tool") != _content_of("no-such-tool")
 
 
+@pytest.mark.thorough
 def test_a_src_layout_and_leftovers_of_an_editable_install(project: Path) -> None:
     (project / "src").mkdir()
     (project / "sample_tool").rename(project / "src/sample_tool")

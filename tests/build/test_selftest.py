@@ -21,7 +21,7 @@ from luthier_build.selftest import devices, kernel
 from luthier_build.selftest.steps import Skip, Step, run_steps
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.rotating(8)
+pytestmark = pytest.mark.covering(1)
 
 
 def selftest(tmp_path: Path, *arguments: str) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
@@ -78,6 +78,7 @@ def test_a_planted_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert len(steps) == 10
 
 
+@pytest.mark.thorough
 def test_counters_that_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault in what counts is noticed."""
     monkeypatch.setattr("luthier.counts.KernelCounts.opcodes", property(lambda self: {"S_NOP": 1}))
@@ -87,6 +88,7 @@ def test_counters_that_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert steps["emu:gfx1100", "hooks"]["status"] == "ok"
 
 
+@pytest.mark.thorough
 def test_a_broken_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program cannot load its HIP; what the loader says is in the report."""
     (tmp_path / "libamdhip64.so.5").write_bytes(b"no library")
@@ -157,6 +159,7 @@ def test_a_step_of_each_kind() -> None:
     assert found[2].detail.startswith("index 2 is out of bounds")
 
 
+@pytest.mark.thorough
 def test_a_program_that_does_not_end() -> None:
     with pytest.raises(LuthierError, match=r"did not end within 0\.2 seconds"):
         run([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)

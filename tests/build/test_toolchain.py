@@ -178,6 +178,7 @@ def test_isa_versions_are_those_of_the_installed_library(real: Toolchain) -> Non
         isa_version("gfx")
 
 
+@pytest.mark.thorough
 def test_supplemented_device_library(real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if real.kind == "rocm":
         pytest.skip("ROCm's own library needs no supplement")
@@ -218,6 +219,7 @@ def test_a_build_needs_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         cache_dir("plugins")
 
 
+@pytest.mark.thorough
 def test_plugin_is_built_once_by_processes_at_once(
     real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .conftest import TARGETS, Loaded, patterns
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 MakeModule = Callable[..., ToolModule]
 Trace = Callable[..., Loaded]

@@ -23,7 +23,7 @@ from luthier.tool import Tool
 
 from .conftest import TARGETS
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 ROOT = Path(__file__).parents[2]
 PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")

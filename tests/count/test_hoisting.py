@@ -142,7 +142,7 @@ def check(object, plan: LaunchPlan, module, budget: CounterBudget) -> None:
     assert patched[1].report.kernels[0].hoisted > 3 * patched[1].report.kernels[0].insertions // 5
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_hoisted_hooks_do_what_hooks_do(app, module, target: str, budget: str) -> None:

@@ -214,7 +214,7 @@ def check(object: CodeObject, plan: LaunchPlan, module, seed: int, budget: Count
     return spent.instructions - stats.instructions
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)

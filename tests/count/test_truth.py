@@ -79,7 +79,7 @@ def test_profiles_are_the_truth(app, name: str, target: str, budget: str) -> Non
     check_profile(load_object(app(name, target)), PLANS[name], BUDGETS[budget])
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("saturated", [False, True], ids=["", "saturated"])
 @pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
 @pytest.mark.parametrize("target", FAMILIES)

@@ -56,7 +56,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-@pytest.mark.rotating(4)
 def test_the_tutorial(newcomer: ModuleType, folder: Path, environment: dict[str, str]) -> None:
     """Every step does what the tutorial shows, down to the tables that it prints."""
     walk = newcomer.Walk(folder, environment, skip=("make setup", ". .venv/bin/activate"))
@@ -66,7 +65,6 @@ def test_the_tutorial(newcomer: ModuleType, folder: Path, environment: dict[str,
     assert (folder / "store_sizes/store_sizes/device.hip").read_text() in TUTORIAL
 
 
-@pytest.mark.rotating(4)
 def test_the_first_example_of_the_readme(newcomer: ModuleType, folder: Path, environment: dict[str, str]) -> None:
     (shown,) = re.findall(r"^```text\n\$ (.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     command, _, output = shown.partition("\n")

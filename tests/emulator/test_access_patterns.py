@@ -11,7 +11,7 @@ from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.running.memory import Memory
 from luthier.errors import EmulationError
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 ROOM = 4096
 FULL = (1 << 64) - 1

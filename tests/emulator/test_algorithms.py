@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 TARGETS = [*EMULATED, "gfx1100 wave64", "gfx1201 wave64"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from effort import EVERYTHING, FUZZ
 
-SECONDS = 4 * FUZZ
+SECONDS = 2 * FUZZ
 SEED = os.environ.get("LUTHIER_SEED", "1")
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 TARGETS = ["gfx90a", "gfx1030", "gfx1151", "gfx1200 wave64"]

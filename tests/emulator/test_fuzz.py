@@ -16,7 +16,7 @@ from luthier.emulator.running.memory import Memory
 from luthier.errors import EmulationError
 from luthier.isa import Isa
 
-STEP = 1 if EVERYTHING else max(1, 20 // FUZZ)
+STEP = 1 if EVERYTHING else max(1, 60 // FUZZ)
 
 
 @pytest.mark.parametrize("target", ["gfx950", "gfx1151"])

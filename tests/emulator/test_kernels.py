@@ -13,7 +13,7 @@ from luthier.devices import open_device
 from luthier.emulator import Module
 from numpy.typing import NDArray
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx1100 wave64")
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")

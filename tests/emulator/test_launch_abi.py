@@ -20,7 +20,7 @@ from luthier.emulator import KernelHandle, Module
 from luthier.errors import EmulationError
 from luthier.isa.targets import target_named
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 CASES = [(name, 4 + index % 3) for index, name in enumerate([*EMULATED, "gfx1100 wave64", "gfx1201 wave64"])]

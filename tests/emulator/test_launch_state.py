@@ -10,6 +10,7 @@ import pytest
 from luthier.devices import open_device
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1100"])
 @pytest.mark.parametrize("version", [4, 5, 6])
 def test_code_object_versions(target: str, version: int, build_kernels: Callable[..., Path]) -> None:

@@ -21,7 +21,7 @@ YOUNGER = {"vector instruction, s_setreg of MODE"}
 """Rows of GFX1250 that LLVM has had since the one that compiles here."""
 
 
-@pytest.mark.rotating(20)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("target", "lanes"), WAVES)
 @pytest.mark.parametrize("file", FILES)

@@ -9,7 +9,7 @@ import pytest
 from llvm import states, through_llvm
 from sequences import Lack, isa_of, missing_states, pool, sequence, wave_sizes
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 COUNT = 150
 """Sequences of a test."""

@@ -96,7 +96,6 @@ def test_wrong_arguments(ready: Path) -> None:
     assert "1.2 is no version" in release(ready, "1.2", "--dry-run")[1]
 
 
-@pytest.mark.rotating(6)
 def test_the_source_distribution_has_all_that_is_built_from(tmp_path: Path) -> None:
     parts = ("runtime", "luthier_build", "compiler_plugin")
     tracked = git(ROOT, "ls-files", *parts, "pyproject.toml", "setup.py", "README.md", "LICENSE").splitlines()

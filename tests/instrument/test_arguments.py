@@ -17,7 +17,7 @@ from luthier.objects import CodeObject
 from luthier.payload.cache import template_for
 from luthier.task import InstrumentationTask
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 WIDTHS = {16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}

@@ -26,7 +26,7 @@ from luthier.task import InstrumentationTask
 
 SOME = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1150", "gfx1200", "gfx1201")
 TARGETS = EMULATED if EVERYTHING else SOME
-CASES = -(-(2000 if EVERYTHING else 200) // len(TARGETS))
+CASES = -(-(2000 if EVERYTHING else 80) // len(TARGETS))
 """For each target."""
 HOOKS = 300 if EVERYTHING else 30
 PLACES = Places(

@@ -14,7 +14,7 @@ from luthier.task import InstrumentationTask, reg
 from luthier.tool import ExecutionCounts, Tool
 from luthier.verify import verify_kernel
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]

@@ -14,7 +14,7 @@ from luthier.objects import CodeObject
 from luthier.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 SOURCE = """

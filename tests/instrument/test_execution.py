@@ -24,7 +24,7 @@ from luthier_build.compile import compile_device
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
@@ -295,6 +295,7 @@ def test_parked_sgprs_come_back(
     assert any(scarce is not None and scarce.parked for scarce in bound)
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_branches_of_a_long_kernel_arrive(counter: type[Tool], tmp_path: Path, target: str) -> None:
     """More than 128 KiB of instrumented code in one loop: branches go over islands."""

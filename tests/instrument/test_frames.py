@@ -17,7 +17,7 @@ from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
 
-pytestmark = pytest.mark.rotating(10)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 """Of each family."""
@@ -131,7 +131,7 @@ def test_no_site_is_refused_where_every_register_is_live(
     assert after.private_segment_fixed_size > object.kernels["crowded"].private_segment_fixed_size
 
 
-@pytest.mark.rotating(24)
+@pytest.mark.thorough
 @pytest.mark.parametrize("hook", ["deep", "count"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_is_left(compile_object, hooks, target: str, hook: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from effort import FUZZ
+from effort import EVERYTHING, FUZZ
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 
-ROUNDS = 1000 * FUZZ
+ROUNDS = (1000 if EVERYTHING else 250) * FUZZ
 
 
 @pytest.mark.parametrize(

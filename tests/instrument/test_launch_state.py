@@ -26,7 +26,7 @@ from luthier_build.compile import compile_application, compile_device
 from luthier_build.settings import load_settings
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1150", "gfx1201"]
 THIN = ["gfx90a", "gfx1201"]

@@ -83,7 +83,7 @@ KERNELS = ("objects", "table", "exchanged")
 @pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
 @pytest.mark.parametrize("per_wave", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.rotating(8)
+@pytest.mark.covering(1)
 def test_what_pointers_lead_to_is_instrumented(
     compile_object, counter: type[Tool], target: str, level: str, kernel: str, per_wave: bool
 ) -> None:
@@ -98,7 +98,7 @@ def test_what_pointers_lead_to_is_instrumented(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
-@pytest.mark.rotating(6)
+@pytest.mark.covering(1)
 def test_pointers_are_those_of_the_original(compile_object, counter: type[Tool], target: str, level: str) -> None:
     """Whatever kernel says what they are, whatever kernel is given them."""
     object = load_object(compile_object(SOURCE, target, level))

@@ -23,7 +23,7 @@ from luthier.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 from walks import Walk, edge_of, insert_everywhere
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]

@@ -148,6 +148,7 @@ def long_kernel(target: str, instructions: int) -> CodeObject:
     return assembled(kernel_text(function("k", lines), target, sgprs=32, vgprs=8), target)
 
 
+@pytest.mark.thorough
 def test_a_hundred_thousand_sites(hooks, capsys) -> None:
     """Bounded size, memory and time; every call arrives, over islands."""
     sites = 25_000

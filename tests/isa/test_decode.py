@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import EVERY_TARGET
 from luthier.errors import DecodeError, TargetError
 from luthier.isa import NO_TARGET, InstructionFlag, Isa, OperandKind
 from luthier.isa.listing import instruction_rows
@@ -231,7 +232,7 @@ def test_results_that_keep_a_part_of_the_destination(target: str, source: str) -
     assert decoded.operands(0)[at["vdst_in"]] == decoded.operands(0)[at["vdst"]]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EVERY_TARGET)
 def test_rows_of_text_are_what_the_columns_say(target: str) -> None:
     isa = Isa.of(target)
     data = random.Random(target).randbytes(40_000) + b"\x01\x02"

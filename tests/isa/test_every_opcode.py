@@ -14,14 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from effort import EVERYTHING, FUZZ
+from effort import EVERY_ISA, EVERYTHING, FUZZ
 from luthier.emulator.inspection.coverage import samples
 from luthier.isa import Isa, OperandKind
-from luthier.isa.targets import TARGETS
 
-NAMES = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1030", "gfx1100", "gfx1150", "gfx1200")
-EVERY_ISA = [(name, wave) for name in (TARGETS if EVERYTHING else NAMES) for wave in TARGETS[name].wave_sizes]
-VARIATIONS = 2 * FUZZ
+VARIATIONS = (2 if EVERYTHING else 1) * FUZZ
 """Of each opcode's encoding, with random bits."""
 MARK = "0x34,0x12,0x80,0xbf", "s_nop 0x1234"
 """What stands between instructions for llvm-mc, which resumes after an undecodable block."""

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import FUZZ
+from effort import EVERY_ISA, FUZZ
 from luthier.errors import DecodeError
 from luthier.isa import InstructionArray, Isa
-from luthier.isa.targets import TARGETS
 
-EVERY_ISA = [(name, wave) for name, target in TARGETS.items() for wave in target.wave_sizes]
 """Multiplies the amount of input."""
 
 

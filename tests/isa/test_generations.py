@@ -9,11 +9,12 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from effort import of_target
 from luthier.isa import Isa
 from luthier.isa.generations import GENERATIONS, MAJORS, Generation, generations
 from luthier.isa.targets import TARGETS, Target, target_named
 
-ALL = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+ALL = pytest.mark.parametrize("target", [of_target(name, target) for name, target in TARGETS.items()], ids=TARGETS)
 CONTROLS = {
     "quad_perm:[3,2,1,0]": 0x1B,
     "quad_perm:[3,3,3,3]": 0xFF,

@@ -6,12 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from effort import EVERY_ISA
 from luthier.errors import DecodeError
 from luthier.isa import Isa, RegisterRange, UnitSet
 from luthier.isa import registers as r
 from luthier.isa.targets import TARGETS
-
-EVERY_ISA = [(name, wave) for name, target in TARGETS.items() for wave in target.wave_sizes]
 
 
 def units(isa: Isa, name: str) -> tuple[int, int, bool]:

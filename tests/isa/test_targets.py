@@ -7,11 +7,12 @@ import struct
 import subprocess
 
 import pytest
+from effort import of_target
 from luthier.errors import TargetError
 from luthier.isa import Isa
 from luthier.isa.targets import TARGETS, Target, TargetId, target_named, target_of_mach
 
-ALL = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+ALL = pytest.mark.parametrize("target", [of_target(name, target) for name, target in TARGETS.items()], ids=TARGETS)
 
 
 def assembles(target: Target, source: str, *features: str) -> bytes | None:

@@ -15,7 +15,7 @@ from luthier.lifting.code import text
 from luthier.lifting.listing import as_data
 from luthier.objects import CodeObject, load_object
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 LEAF, MIDDLE, OTHER, TAIL = "_Z4leaffi", "_Z6middlefi", "_Z5otherfi", "_Z4tailfi"

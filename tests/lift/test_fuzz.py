@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable
 
 import pytest
-from effort import FUZZ
+from effort import EVERYTHING, FUZZ
 from luthier.errors import LiftError, LuthierError
 from luthier.isa.registers import SCALAR_MASK
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.listing import as_data, as_text
 from luthier.objects import CodeObject, load_object
 
-ROUNDS = 40 * FUZZ
+ROUNDS = (40 if EVERYTHING else 16) * FUZZ
 
 
 def check(lifted: LiftedRepresentation) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from effort import FUZZ
+from effort import EVERYTHING, FUZZ
 from lift_machine import EXEC, KEPT, VCC, Bits, Op, V, anything
 from lift_oracles import COMPARED, VECTORS, compare, lifted_sample, overwrite_the_dead, reference, sample
 from lift_programs import Step, operation, with_control
@@ -15,7 +15,7 @@ from lift_reference import Liveness as Reference
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
 
-PROGRAMS = 60 * FUZZ
+PROGRAMS = (60 if EVERYTHING else 20) * FUZZ
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))

@@ -47,7 +47,7 @@ CASES = [(*build, kernel) for build in BUILDS for kernel in kernels_of(build)]
 CASES.sort(key=lambda case: zlib.crc32(repr(case).encode()))  # a run that is ended early has seen some of all
 
 
-@pytest.mark.rotating(90)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("target", "compiler", "level", "kernel"), CASES)
 def test_hip(compile_object: CompileObject, target: str, compiler: int, level: str, kernel: str) -> None:
     object = load_object(compile_object(HIP, target, level, clang=f"clang-{compiler}"))
@@ -58,7 +58,7 @@ def test_hip(compile_object: CompileObject, target: str, compiler: int, level: s
 APPS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
 
 
-@pytest.mark.rotating(24)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", ["-O0", "-O3"])
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
@@ -85,7 +85,7 @@ OF_EMULATOR = {
 }
 
 
-@pytest.mark.rotating(24)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", OF_EMULATOR)
@@ -106,7 +106,7 @@ MATRIX_PLANS = {
 }
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("name", MATRIX_PLANS)
@@ -116,7 +116,7 @@ def test_matrix_kernels(compile_object: CompileObject, name: str, target: str, l
     counted("matrix kernels by clang 22", case, object, MATRIX_PLANS[name])
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_random_control_flow(target: str) -> None:
     for seed in range(2000, 2012) if EVERYTHING else sample(range(2000, 2012), 6):
@@ -128,7 +128,7 @@ def test_random_control_flow(target: str) -> None:
         counted("random control flow", f"{target} {seed}", object, plan)
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"])
 def test_assembly_with_exact_wait_states(target: str) -> None:
     """Random vector and matrix instructions, kept apart by as many wait states as the table asks for and no more: all
@@ -142,7 +142,7 @@ def test_assembly_with_exact_wait_states(target: str) -> None:
     assert judged
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.covering(0)
 @pytest.mark.parametrize(
     ("target", "level", "kernel", "every"),
     [("gfx90a", "-O3", "numbers", 5), ("gfx942", "-O0", "numbers", 16), ("gfx1201", "-O3", "waves", 40)],

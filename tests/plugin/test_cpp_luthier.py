@@ -150,7 +150,7 @@ def test_annotated_hooks(target: str, annotated: ToolModule, app) -> None:  # ty
     assert module.variable("SumOfAddresses").read(int) == total % (1 << 64)
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
 @pytest.mark.parametrize("name", ["members", "annotated"])
 def test_every_release(release, name: str, level: str, tmp_path: Path, manifest_of) -> None:  # type: ignore[no-untyped-def]

@@ -108,9 +108,9 @@ def truth(counter: Any, counts: list[tuple[bytes, dict[int, tuple[int, int]]]]) 
     ("variant", "target"),
     [
         ("pie", "gfx90a"),
-        pytest.param("no-pie", "gfx1030", marks=pytest.mark.rotating(4)),
+        pytest.param("no-pie", "gfx1030", marks=pytest.mark.covering(1)),
         *(
-            pytest.param(variant, target, marks=pytest.mark.rotating(8))
+            pytest.param(variant, target, marks=pytest.mark.covering(1))
             for variant, target in (("rdc", "gfx90a"), ("lld", "gfx1030"), ("packed", "gfx90a"), ("stripped", "gfx90a"))
         ),
     ],
@@ -140,7 +140,6 @@ def test_a_patched_program_runs(
     assert all(one.symbol("counter") for one in load_objects(output))
 
 
-@pytest.mark.rotating(6)
 def test_a_library(
     two_units: Callable[[str], Path],
     counter: Any,

@@ -198,7 +198,7 @@ def random_numbers(name: str, out: Path) -> tuple[str, ...]:
     return str(program), str(kind), str(SOBOL_DIMENSIONS if kind >= 500 else SEED), str(COUNT), str(out)
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", GENERATORS)
 def test_random_numbers(luthier_run: Run, tmp_path: Path, name: str, target: str) -> None:
@@ -209,7 +209,7 @@ def test_random_numbers(luthier_run: Run, tmp_path: Path, name: str, target: str
     assert np.array_equal(found[: len(published(name))], published(name))
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "target"),
     # XORWOW needs 270 million instructions to begin.
@@ -248,7 +248,7 @@ def primitives() -> Callable[[str], Path]:
     return build
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_primitives(
     luthier_run: Run,
@@ -353,7 +353,7 @@ def test_what_gcc_offloads(luthier_run: Run, source: str) -> None:
 
 # OpenMP's kernels reach most of the C library of the device: to lift and decode them takes half a minute.
 @pytest.mark.parametrize(
-    "source", [pytest.param(name, marks=[] if "acc" in name else pytest.mark.rotating(10)) for name in OFFLOADED]
+    "source", [pytest.param(name, marks=[] if "acc" in name else pytest.mark.covering(1)) for name in OFFLOADED]
 )
 def test_what_gcc_offloads_under_tools(under_tools: UnderTools, shipped: list[Tool], source: str) -> None:
     ran = under_tools("emu:gfx906", shipped, offloaded(source))
@@ -403,7 +403,7 @@ def tinygrad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     return command
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_training_with_tinygrad(
     under_tools: UnderTools, shipped: list[Tool], tinygrad: Callable[[str], tuple[Any, ...]], target: str

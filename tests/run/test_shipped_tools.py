@@ -108,7 +108,7 @@ def made(make_module: Callable[..., ToolModule], name: str) -> Tool:
     return tool_of(make_module, name, TARGETS, **OPTIONS.get(name, {}))
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_alone(
@@ -141,7 +141,7 @@ def test_every_tool_meets_every_other_one() -> None:
     assert len(WHERE) >= len(rounds(NAMES))
 
 
-@pytest.mark.rotating(27)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("program", "target", "together"), MATRIX)
 def test_two_at_once(
     build_program: Build,
@@ -167,7 +167,7 @@ def table(ran: RunUnderTools, tool: str, title: str) -> list[dict[str, Any]]:
     return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
 
 
-@pytest.mark.rotating(6)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_launches_and_addresses_of_a_known_program(
     build_program: Build,

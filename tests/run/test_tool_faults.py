@@ -172,7 +172,7 @@ def test_no_room_for_the_cache(
     assert not any(kernel["from_cache"] for kernel in ran.kernels().values())
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.thorough
 def test_64_processes_at_once(build_program: Build, under_tools: UnderTools, counter: type[Tool]) -> None:
     """All are right, and all are counted."""
     program = build_program("graph")

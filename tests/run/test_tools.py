@@ -59,7 +59,7 @@ def counters(ran: RunUnderTools) -> list[int]:
     return [sum(value - initial.get(tool, 0) for _, _, value in found) for tool, found in ran.variables.items()]
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", [*SAYS, "saxpy"])
 def test_counts_are_the_devices_own(
@@ -204,7 +204,7 @@ def test_launches_that_are_none(text: str) -> None:
         parse_launches(text)
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["saxpy", "graph", "reduction", "scan", "sort"])
 def test_counts_without_hooks_are_the_devices_own(
@@ -252,7 +252,7 @@ def test_counts_without_hooks_are_the_devices_own(
     assert [value for _, _, value in ran.variables["sum"]] == [sum(found.values())]
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("devices", ["emu:gfx90a", "emu:gfx1030"])
 @pytest.mark.parametrize("name", ["reduction", "scan"])
 def test_rows_of_waves_add_up_to_the_devices_own_counts(

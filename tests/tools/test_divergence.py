@@ -77,7 +77,7 @@ def of_histogram(table: Any) -> dict[tuple[int, int], int]:
     return found
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["divergent_loop", "reduction", "function_call", "vector_add"])
 def test_as_the_device_sees_it(bench: Any, shipped: Any, name: str, target: str) -> None:

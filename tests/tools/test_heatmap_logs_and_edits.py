@@ -21,7 +21,7 @@ ADD = ROOT / "examples/apps/vector_add.hip"
 KINDS = ("load", "store", "atomic")
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("page", [4096, 64])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["vector_add", "divergent_loop", "function_call"])

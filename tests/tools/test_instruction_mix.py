@@ -69,7 +69,7 @@ def operations(found: Any, kernel: str) -> dict[tuple[str, str], int]:
     return {(row["unit"], row["type"]): row["operations"] for row in rows(found[title])} if title in found else {}
 
 
-@pytest.mark.rotating(10)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["divergent_loop", "reduction", "function_call", "vector_add"])
 def test_classes_are_the_devices_own(bench: Any, shipped: Any, name: str, target: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from luthier.task import InstrumentationTask, reg
 from luthier.tool import Tool
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")

@@ -21,7 +21,7 @@ LEVELS = ["-O0", "-O1", "-O2", "-O3"]
 HARDWARE = sorted(name for name, target in TARGETS.items() if not target.is_generic)
 
 
-@pytest.mark.rotating(20)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("target", HARDWARE)
 @pytest.mark.parametrize("file", FILES)
@@ -61,7 +61,7 @@ LUTHIER_HOOK_ANNOTATE mix(uint32_t scalar, uint32_t vector) {
 """
 
 
-@pytest.mark.rotating(8)
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1200"])
 def test_patched_kernels_wait(make_module, compile_object, target: str, level: str) -> None:

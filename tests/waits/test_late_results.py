@@ -18,7 +18,7 @@ from luthier.lifting import lift
 from luthier.lifting.waits import check_waits
 from wait_kernels import kernel
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.covering(1)
 
 TARGETS = ["gfx906", "gfx942", "gfx1030", "gfx1100", "gfx1200"]
 

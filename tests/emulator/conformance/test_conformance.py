@@ -28,8 +28,8 @@ from luthier.isa import Isa
 JUMP = re.compile(r"\bPC\b")
 MARK = 96
 """The SGPR in which the two endings of a jump leave a number."""
-SHARE = 8
-"""`make test` tries one opcode in so many, another one each day and on each target; `make test-all` tries all."""
+SHARE = 24
+"""`make test` tries one opcode in so many, other ones on each target; `make test-all` tries all."""
 BATCH = 200
 
 

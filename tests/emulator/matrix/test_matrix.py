@@ -13,7 +13,7 @@ from luthier.isa import Isa
 from matrix_cases import INDEX, execute, expect, random_codes, run, same
 from matrix_places import mfma, scaled, smfmac, wmma
 
-pytestmark = pytest.mark.rotating(6)
+pytestmark = pytest.mark.covering(1)
 
 EIGHT = [f"{left}_{right}" for left in ("fp8", "bf8") for right in ("fp8", "bf8")]
 OLD_SHAPES = [
