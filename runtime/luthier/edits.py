@@ -132,7 +132,7 @@ def _checked(lifted: LiftedRepresentation, edit: Edit) -> Edit:
     for place in {index, at}:
         if place in lifted.restrictions or place in lifted.index_mode or place in lifted.skipped:
             raise _error(lifted, index, "no instruction can be changed where a mode says what others mean")
-        if lifted.vgpr_bits.get(place, 0) != 0:
+        if place in lifted.vgpr_bits:
             raise _error(lifted, index, "no instruction can be changed where VGPR numbers have upper bits")
     if edit.place == "instead":
         _check_removed(lifted, index)

@@ -132,7 +132,7 @@ class _Lifter:
             roots = {self.kernel.entry: self.hardware_entries}
             graph = build_graph(explorer, columns, control, stops, self.resolutions, roots, self.effort)
             if self.object.target.target.addressable_vgprs > self.object.target.target.named_vgprs:
-                banks = VgprBanks(self.isa, columns, graph, self.hardware_entries, explorer.fail)
+                banks = VgprBanks(self.table, columns, graph, self.hardware_entries, explorer.fail)
                 code = banks.meant(code)
                 columns = Columns(code)
             if not self._resolve(columns, graph):
@@ -144,10 +144,10 @@ class _Lifter:
             regions.restrictions |= _unknown_instructions(code)
         if banks is not None:
             banks.check_calls()
-            self.vgpr_bits = banks.bits
-            for index, bits in banks.bits.items():
+            self.vgpr_bits = banks.restored()
+            for index, bits in self.vgpr_bits.items():
                 if bits is None:
-                    regions.restrictions[index] = "where upper bits of VGPR numbers are not known"
+                    regions.restrictions[index] = "where upper bits of VGPR numbers are used that are not known"
         return self._represent(code, columns, graph, regions)
 
     # Register jumps and calls

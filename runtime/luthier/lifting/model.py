@@ -26,7 +26,7 @@ EdgeKind = Literal["fallthrough", "taken", "indirect"]
 Restriction = Literal[
     "in vector skip mode",
     "in VGPR index mode",
-    "where upper bits of VGPR numbers are not known",
+    "where upper bits of VGPR numbers are used that are not known",
     "before an instruction that LLVM does not know",
 ]
 """Why no code can be inserted before an instruction."""
@@ -404,8 +404,9 @@ class LiftedKernel:
     index_mode: Mapping[int, IndexMode]
     """Instructions that run, or may run, in VGPR index mode (s_set_gpr_idx_on)."""
     vgpr_bits: Mapping[int, int | None]
-    """Instructions before which VGPR numbers have upper bits that are not 0 (s_set_vgpr_msb, whose operand this is), or
-    not known (None). The registers in `code` are those that are meant."""
+    """Instructions before which upper bits of VGPR numbers may not be 0, with the operand of s_set_vgpr_msb that
+    inserted code has to end with; None where bits are used later that are not known. The registers in `code` are those
+    that are meant."""
     skipped: Mapping[int, SkipMode]
     """Instructions that may run in vector skip mode (s_setvskip), in which vector instructions do nothing."""
     read_by_inserted: int = 0

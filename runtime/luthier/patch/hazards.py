@@ -56,7 +56,8 @@ class Seams:
             return self._everywhere, self._behind
         bits = self._lifted.vgpr_bits.get(point)
         if bits is not None:
-            return ("s_set_vgpr_msb 0", *self._waits(point, index)), (*self._behind, f"s_set_vgpr_msb {bits:#x}")
+            again = (f"s_set_vgpr_msb {bits:#x}",) if bits else ()
+            return ("s_set_vgpr_msb 0", *self._waits(point, index)), (*self._behind, *again)
         skipped = self._lifted.skipped.get(point)
         if skipped is not None and skipped.again is not None:
             # What it reads is live here. Wait states lie between it and vector instructions of either side.

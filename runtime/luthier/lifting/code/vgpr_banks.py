@@ -6,7 +6,8 @@ operand of ``s_set_vgpr_msb``, bits 1:0 to 7:6. Its upper half is a note of what
 read. A function is entered, called and left with all of them 0.
 
 Found here by a forward analysis of the blocks; then the registers in the columns are those that are meant, and nothing
-that comes later need know. Source: LLVM, AMDGPULowerVGPREncoding.
+that comes later need know. A backward one finds which bits are used before they are set again: where ways meet that
+set them differently, and neither uses them, code that is inserted may leave any. Source: LLVM, AMDGPULowerVGPREncoding.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from luthier.errors import LiftError
-from luthier.isa import InstructionArray, Isa
+from luthier.isa import InstructionArray
 from luthier.isa import registers as r
 from luthier.lifting.code.graph import Graph, Node
-from luthier.lifting.instructions.effects import Columns
+from luthier.lifting.instructions.effects import Columns, EffectTable
 
 Fail = Callable[[str, int], LiftError]
 
 _PLACES = range(4)
+_ALL_PLACES = 0b1111
+"""A set of places has a bit for each."""
 _UNKNOWN = -1
 """In a state: the bits of a place may be anything."""
 State = tuple[int, int, int, int]
 _AT_ENTRY: State = (0, 0, 0, 0)
+_LEAVING = ("call", "tail", "return", "unknown")
+"""Exits of blocks after which code of other functions runs."""
 _MODE = 1
 """Which hardware register MODE is for s_setreg."""
 _IN_MODE = 12
@@ -43,6 +48,12 @@ def bits_of(state: State) -> int | None:
     return None if _UNKNOWN in state else sum(bits << 2 * place for place, bits in enumerate(state))
 
 
+def _with_zeros(state: State, places: int) -> State:
+    """The state with 0 for what is not known of these places."""
+    a, b, c, d = (0 if bits == _UNKNOWN and places >> place & 1 else bits for place, bits in enumerate(state))
+    return a, b, c, d
+
+
 class VgprBanks:
     """The state before each instruction that control reaches.
 
@@ -50,24 +61,12 @@ class VgprBanks:
         graph: the blocks.
         starts: addresses at which the hardware may start.
         fail: makes the error for a message and an address.
-
-    Attributes:
-        bits: instruction index -> operand of ``s_set_vgpr_msb`` that makes the state before it, None where that is not
-            known; those with 0 are left out.
-
-    Raises:
-        LiftError: a call or return with bits that are not 0.
     """
 
-    def __init__(self, isa: Isa, columns: Columns, graph: Graph, starts: Iterable[int], fail: Fail) -> None:
-        self._isa, self._columns, self._graph, self._fail = isa, columns, graph, fail
-        self._names = {number: isa.opcode(number).pseudo for number in columns.opcodes}
+    def __init__(self, table: EffectTable, columns: Columns, graph: Graph, starts: Iterable[int], fail: Fail) -> None:
+        self._isa, self._table, self._columns, self._graph, self._fail = table.isa, table, columns, graph, fail
+        self._names = {number: self._isa.opcode(number).pseudo for number in columns.opcodes}
         self._before = self._flow(starts)
-        self.bits: dict[int, int | None] = {}
-        for number, state in self._before.items():
-            for index, here in self._inside(graph.nodes[number], state):
-                if here != _AT_ENTRY:
-                    self.bits[index] = bits_of(here)
 
     def _flow(self, starts: Iterable[int]) -> dict[int, State]:
         """The state before each block."""
@@ -97,14 +96,14 @@ class VgprBanks:
             return (_UNKNOWN,) * 4 if self._word(index) >> 30 == 0b10 else state
         if name == "S_SET_VGPR_MSB":
             return state_of(self._columns.values(index)[0])
-        if name.startswith("S_SETREG") and self._writes_mode(index):
+        if name.startswith("S_SETREG") and self._names_mode(index):
             return self._after_mode(index, name, state)
         return state
 
     def _word(self, index: int) -> int:
         return int.from_bytes(self._columns.code.bytes_of(index)[:4], "little")
 
-    def _writes_mode(self, index: int) -> bool:
+    def _names_mode(self, index: int) -> bool:
         return self._columns.values(index)[self._position(index, "simm16")] & 0x3F == _MODE
 
     def _after_mode(self, index: int, name: str, state: State) -> State:
@@ -118,15 +117,87 @@ class VgprBanks:
     def _position(self, index: int, operand: str) -> int:
         return self._isa.opcode(self._columns.opcode[index]).operand_index[operand]
 
+    def restored(self) -> dict[int, int | None]:
+        """What code inserted before an instruction has to leave in the state: the operand of ``s_set_vgpr_msb``.
+
+        Returns:
+            instruction index -> operand, None where bits that are used later are not known; those whose state is
+            certainly 0 are left out.
+        """
+        found: dict[int, int | None] = {}
+        used_after = self._used_after()
+        for number, state in self._before.items():
+            node = self._graph.nodes[number]
+            used = dict(self._used(node, used_after[number]))
+            for index, here in self._inside(node, state):
+                if here != _AT_ENTRY:
+                    found[index] = bits_of(_with_zeros(here, _ALL_PLACES & ~used[index]))
+        return found
+
+    def _used_after(self) -> dict[int, int]:
+        """Block number -> places whose bits may be used behind it before they are set again."""
+        before: dict[int, list[int]] = {}
+        after: dict[int, int] = {}
+        for number in self._before:
+            node = self._graph.nodes[number]
+            known = node.exit == "end" or (node.successors and node.exit not in _LEAVING)
+            after[number] = 0 if known else _ALL_PLACES
+            for _, successor in node.successors:
+                before.setdefault(successor, []).append(number)
+        work = list(self._before)
+        while work:
+            number = work.pop()
+            *_, (_, used) = self._used(self._graph.nodes[number], after[number])
+            for predecessor in before.get(number, ()):
+                if used & ~after[predecessor]:
+                    after[predecessor] |= used
+                    work.append(predecessor)
+        return after
+
+    def _used(self, node: Node, after: int) -> Iterable[tuple[int, int]]:
+        """Each instruction of a block, from its end, with the places whose bits may be used from there on."""
+        for index in range(node.last, node.first - 1, -1):
+            after = self._used_before(index, after, node)
+            yield index, after
+
+    def _used_before(self, index: int, after: int, node: Node) -> int:
+        opcode = self._columns.opcode[index]
+        name = self._names.get(opcode)
+        if name is None:
+            return _ALL_PLACES
+        if name == "S_SET_VGPR_MSB":
+            return 0
+        if name.startswith("S_GETREG") and self._names_mode(index) and not self._overwritten(index, node):
+            return _ALL_PLACES
+        registers = self._columns.registers(index)
+        for operand, place in enumerate(self._isa.vgpr_places(opcode)):
+            if place >= 0 and registers[operand] and self._is_vgpr(registers[operand]):
+                after |= 1 << place
+        return after
+
+    def _overwritten(self, index: int, node: Node) -> bool:
+        """Whether what an instruction writes is overwritten in its block before it is read: s_getreg of MODE is also
+        used as a wait for what has written MODE."""
+        written = self._table.of(self._columns, index).writes
+        for later in range(index + 1, node.last + 1):
+            effects = self._table.of(self._columns, later)
+            if written & effects.reads:
+                return False
+            written &= ~effects.hard_kills
+            if not written:
+                return True
+        return False
+
     def check_calls(self) -> None:
         """Refuse calls and returns with bits that are not 0.
 
         Raises:
             LiftError: there is one.
         """
-        for number in self._before:
+        for number, state in self._before.items():
             node = self._graph.nodes[number]
-            if node.exit in ("call", "tail", "return", "unknown") and self.bits.get(node.last, 0) != 0:
+            *_, (_, last) = self._inside(node, state)
+            if node.exit in _LEAVING and last != _AT_ENTRY:
                 message = "a call, return or unknown jump where upper bits of VGPR numbers (s_set_vgpr_msb) are not 0"
                 raise self._fail(message, self._columns.address[node.last])
 
@@ -145,7 +216,7 @@ class VgprBanks:
                 first = int(code.operand_start[index])
                 for operand, place in enumerate(self._isa.vgpr_places(int(code.opcode[index]))):
                     register = self._columns.registers(index)[operand] if place >= 0 else 0
-                    if not register or int(self._isa.register_first_unit[register]) not in r.VGPRS:
+                    if not register or not self._is_vgpr(register):
                         continue
                     if here[place] == _UNKNOWN:
                         opcodes[index] = -1
@@ -153,6 +224,9 @@ class VgprBanks:
                         values[first + operand] = self._moved(register, here[place], self._columns.address[index])
         values.flags.writeable = opcodes.flags.writeable = False
         return replace(code, operand_value=values, opcode=opcodes)
+
+    def _is_vgpr(self, register: int) -> bool:
+        return int(self._isa.register_first_unit[register]) in r.VGPRS
 
     def _moved(self, register: int, upper: int, address: int) -> int:
         unit = int(self._isa.register_first_unit[register]) + upper * self._isa.target.target.named_vgprs
