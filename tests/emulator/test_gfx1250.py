@@ -191,6 +191,7 @@ PUT = "\n  global_store_b64 v1, v[2:3], s[4:5]"
         ("v_mov_b64 v[4:5], 1.0\n v_add_f64 v[2:3], 0x3ff8000000000001, v[4:5]", 0x4004000000000000),
         ("v_mov_b64 v[4:5], -1\n v_add_nc_u64 v[2:3], v[4:5], v[4:5]", -2),
         ("v_mov_b64 v[4:5], 3\n v_sub_nc_u64 v[2:3], 0, v[4:5]", -3),
+        ("v_mov_b64 v[4:5], 7\n v_mov_b32 v6, -1\n v_mad_nc_u64_u32 v[2:3], v6, 3, v[4:5]", 7 + 3 * 0xFFFFFFFF),
         ("s_set_vgpr_msb 0\n s_set_vgpr_msb 0x4100\n v_mov_b64 v[2:3], 9\n s_wait_xcnt 0x0", 9),
         ("s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 25, 1), 1\n v_mov_b64 v[2:3], 9", 9),
         (
@@ -240,6 +241,7 @@ REFUSED = {
     "v_wmma_f32_16x16x32_f16 v[16:23], v[0:7], v[8:15], v[16:23]": "v_wmma_f32_16x16x32_f16",
     "v_dual_add_f32 v2, v3, v4 :: v_dual_fma_f32 v5, v6, v7, v8": "GFX12 has no such",
     "v_add_nc_u64 v[2:3], v[4:5], v[6:7] clamp": "clamp",
+    "v_mad_nc_u64_u32 v[2:3], v4, v5, v[6:7] clamp": "clamp",
     "v_tanh_f32 v2, v3": "v_tanh_f32",
     "v_bitop3_b32 v2, v3, v4, v5 bitop3:0x1b": "v_bitop3_b32",
     "global_load_async_to_lds_b32 v2, v1, s[4:5]": "global_load_async_to_lds_b32",

@@ -26,6 +26,7 @@ _SAME = frozenset(
         "v_mov_b64",
         "v_add_nc_u64",
         "v_sub_nc_u64",
+        "v_mad_nc_u64_u32",
         "s_get_pc_i64",
         "s_set_pc_i64",
         "s_swap_pc_i64",
@@ -58,7 +59,7 @@ _DIFFERENT = (
     (re.compile(r"s_sendmsg"), "its messages are not all GFX12's"),
 )
 
-_NOT_CLAMPED = ("v_add_nc_u64", "v_sub_nc_u64")
+_NOT_CLAMPED = ("v_add_nc_u64", "v_sub_nc_u64", "v_mad_nc_u64_u32")
 _WITH_NUMBER = ("s_set_vgpr_msb", "s_barrier_wait", "s_getreg", "s_setreg")
 _SCALE_OFFSET = 1 << 11
 _CACHE_POLICY = 0x3F

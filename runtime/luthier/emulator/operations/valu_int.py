@@ -226,6 +226,12 @@ def mad_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]
     return (b.select(carry, 0xFFFFFFFFFFFFFFFF, total) if clamps(b) else total), carry
 
 
+@operations.lane("v_mad_nc_u64_u32", "u32 u32 u64 -> u64", majors=(12,))
+def mad_nc_u64_u32(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """D = S0 * S1 + S2, of GFX1250."""
+    return x.to("u64") * y.to("u64") + z
+
+
 @operations.lane("v_mad_i64_i32 v_mad_co_i64_i32", "i32 i32 i64 -> i64 mask")
 def mad_i64_i32(b: Builder, x: Value, y: Value, z: Value) -> tuple[Value, Value]:
     """D = S0 * S1 + S2; the carry out is bit 64 of the exact signed value: its sign."""
