@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from luthier.errors import HookError
 from luthier.isa import Isa, OperandKind, RegisterRange
@@ -155,16 +156,32 @@ _FORM = re.compile(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)(?:_|$)")
 _ADD_TID = 1 << 23
 
 
-def _descriptor(operands: _Operands, name: str) -> list[Expression]:
-    words = operands.parts(name)
-    if len(words) != 4 or operands.target.buffer_swizzle is None:
+class _Descriptor(NamedTuple):
+    """What a buffer's descriptor says."""
+
+    base: Expression
+    stride: Expression
+    special: Expression
+    """Not 0 where addresses are made in other ways."""
+
+
+def _descriptor(operands: _Operands, name: str) -> _Descriptor:
+    words, target = operands.parts(name), operands.target
+    if len(words) != 4:
         raise operands.error("this kind of buffer descriptor is not known")
-    return words
+    base = joined([words[0], words[1] & (1 << target.buffer_base_bits - 32) - 1])
+    if target.buffer_swizzle is None:
+        return _Descriptor(base, words[3] >> 12 & 0x3FFF, words[3] >> 26)
+    stride = words[1] >> 16 & 0x3FFF
+    if target.buffer_stride_scale:
+        scale = words[3] >> 18 & 3
+        shift = scale.equals(0).chooses(constant(0, 32), scale.equals(3).chooses(constant(5, 32), scale + 1))
+        stride = Expression("shl", 32, (stride, shift))
+    return _Descriptor(base, stride, words[1] & target.buffer_swizzle | words[3] & _ADD_TID)
 
 
 def _buffer(operands: _Operands, access: MemoryAccess) -> Expression:
-    target = operands.target
-    words = _descriptor(operands, "srsrc")
+    descriptor = _descriptor(operands, "srsrc")
     form = _FORM.search(operands.instruction.opcode.pseudo)
     kind = form[1] if form else ""
     if kind == "ADDR64":
@@ -173,16 +190,10 @@ def _buffer(operands: _Operands, access: MemoryAccess) -> Expression:
     if len(lanes) != {"": 0, "BOTHEN": 2}.get(kind, 1):
         raise operands.error(f"vaddr has {len(lanes)} registers")
     within = operands.plus(lanes[-1] if kind in ("OFFEN", "BOTHEN") else constant(0, 32), operands.number("offset"))
-    address = joined([words[0], words[1] & 0xFFFF]) + operands.one("soffset").to(64) + within.to(64)
+    address = descriptor.base + operands.one("soffset").to(64) + within.to(64)
     if kind in ("IDXEN", "BOTHEN"):
-        stride = words[1] >> 16 & 0x3FFF
-        if target.buffer_stride_scale:
-            scale = words[3] >> 18 & 3
-            shift = scale.equals(0).chooses(constant(0, 32), scale.equals(3).chooses(constant(5, 32), scale + 1))
-            stride = Expression("shl", 32, (stride, shift))
-        address = address + lanes[0].to(64) * stride.to(64)
-    special = words[1] & (target.buffer_swizzle or 0) | words[3] & _ADD_TID
-    return special.equals(0).chooses(address, constant(-1, 64))
+        address = address + lanes[0].to(64) * descriptor.stride.to(64)
+    return descriptor.special.equals(0).chooses(address, constant(-1, 64))
 
 
 def _scalar_offset(operands: _Operands) -> Expression:
@@ -202,9 +213,8 @@ def _scalar(operands: _Operands, access: MemoryAccess) -> Expression:
 
 
 def _scalar_buffer(operands: _Operands, access: MemoryAccess) -> Expression:
-    words = _descriptor(operands, "sbase")
     step = min(access.size or 4, 4)
-    return (joined([words[0], words[1] & 0xFFFF]) & -4) + (_scalar_offset(operands) & -step)
+    return (_descriptor(operands, "sbase").base & -4) + (_scalar_offset(operands) & -step)
 
 
 _ADDRESS: dict[str, Callable[[_Operands, MemoryAccess], Expression]] = {

@@ -188,7 +188,8 @@ class InstrumentationTask:
         address; of LDS instructions the byte offset in LDS; of scratch instructions the byte offset in the lane's
         private memory (its address in address space 5); these two have 32 bits and also fit 32-bit parameters. Of
         buffer instructions it is what base, offsets, index and stride make, whether or not that is within the buffer;
-        it is all ones where the descriptor swizzles addresses or adds the lane's number, as those of stacks do.
+        it is all ones where the descriptor swizzles addresses or adds the lane's number, as those of stacks do, and on
+        gfx1250 where it may. Of copies between memory and LDS it is the address in memory.
 
         Args:
             instruction: one of `instructions`; `Instruction.memory` says what it accesses.
@@ -203,15 +204,17 @@ class InstrumentationTask:
         """Bytes that a memory instruction accesses at each address, for each lane that is active.
 
         Raises:
-            HookError: it accesses no memory, or the format of a buffer or image says how many.
+            HookError: it accesses no memory, or a descriptor or the format of a buffer or image says how many.
         """
         access = instruction.memory
-        if access is None or access.size is None:
-            reason = "accesses no memory" if access is None else "accesses as much as a data format says"
-            raise HookError(
-                f"{instruction.text!r} {reason}", kernel=self.lifted.kernel.name, offset=instruction.address
-            )
-        return access.size
+        if access is not None and access.size is not None:
+            return access.size
+        reason = "it accesses no memory" if access is None else access.unaddressable
+        raise HookError(
+            f"{instruction.text!r}: {reason or 'it accesses as much as a data format says'}",
+            kernel=self.lifted.kernel.name,
+            offset=instruction.address,
+        )
 
     def predicate(self, instruction: Instruction) -> SiteValue:
         """Whether an instruction is about to do something, as an argument for a ``bool`` or an integer.

@@ -166,7 +166,11 @@ class Generation:
 
     buffer_swizzle: int | None = 1 << 31
     """Bits of a buffer descriptor's second word by which addresses are swizzled (ISA documents, "Buffer Resource
-    Descriptor"); None where no document says what descriptors look like."""
+    Descriptor"); None where no document says, so that bits 31:26 of its fourth word must be 0 for addresses to be
+    known."""
+    buffer_base_bits: int = 48
+    """Bits of the address that a buffer descriptor begins with. Behind 48 follows the stride; 57 are followed by 45 of
+    the size, and the stride's 14 are bits 25:12 of the fourth word (LLVM, lowerPointerAsRsrcIntrin)."""
     buffer_stride_scale: bool = False
     """A buffer descriptor's stride is scaled by bits 18 and 19 of its fourth word (RDNA4 ISA, "Buffer Resource
     Descriptor")."""
@@ -403,6 +407,7 @@ GFX1250 = replace(
     GFX12,
     wait_for_everything=("s_wait_loadcnt 0x0", "s_wait_storecnt 0x0", "s_wait_dscnt 0x0", "s_wait_kmcnt 0x0"),
     buffer_swizzle=None,
+    buffer_base_bits=57,
     generation="GFX1250",
     lds_by_lane=False,
     opcode_suffixes=("gfx12", "gfx1250"),

@@ -66,11 +66,11 @@ _DWORDS = re.compile(r"dwordx(\d+)")
 _UNADDRESSABLE = {
     "addtid": "the lane's number is part of the address",
     "block": "M0 says which dwords it accesses",
-    "async": "it copies between memory and LDS by itself",
     "ordered": "it runs in the order of waves",
     "src2": "it has a second address in LDS",
 }
 """Word in a mnemonic -> reason."""
+_TENSORS: dict[str, AccessKind] = {"tensor_load_to_lds": "load", "tensor_store_from_lds": "store"}
 _TWO = re.compile(r"2st64|2addr_stride64|2addr|(?:read|write|wrxchg)2(?=_)")
 """What the mnemonic of an LDS operation with two offsets has."""
 _LDS_NOTHING = re.compile(r"ds_(?:permute|bpermute|swizzle|nop$|gws_|add_gs|sub_gs)")
@@ -99,6 +99,10 @@ def memory_access(opcode: Opcode) -> MemoryAccess | None:
         return _image(name)
     if name.startswith("ds_"):
         return _lds(name)
+    if name in _TENSORS:
+        return MemoryAccess(
+            "global", _TENSORS[name], None, unaddressable="a descriptor says which part of a tensor it copies"
+        )
     match = _NAME.fullmatch(name)
     if match is None:
         return None
