@@ -71,6 +71,10 @@ class Tool:
         """Insert hooks into one kernel."""
         raise NotImplementedError
 
+    def why_idle(self) -> str:
+        """Why it has inserted nothing, for the error that then ends a command; empty if it does not say."""
+        return ""
+
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
         """The values that the tool's variables must have after one launch that began with their initial values.
 

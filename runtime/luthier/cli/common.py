@@ -68,7 +68,9 @@ def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) ->
         ToolError: one inserted nothing.
     """
     for tool in tools.idle:
-        raise ToolError(f"{tool.label()} inserted nothing into {', '.join(kernels)}", object=object.name)
+        message = f"{tool.label()} inserted nothing into {', '.join(kernels)}"
+        why = tool.why_idle()
+        raise ToolError(f"{message}: {why}" if why else message, object=object.name)
 
 
 def print_refusals(report: PatchReport) -> None:

@@ -58,6 +58,13 @@ class MemTrace(Tool):
             traced += 1
         self.kernels.append((name, traced, untold))
 
+    def why_idle(self) -> str:
+        """What was looked for, and the first address that cannot be told."""
+        looked = f"{'+'.join(sorted(self.kinds))} of {'+'.join(sorted(self.spaces))}"
+        if not self.untold:
+            return f"there is no {looked}"
+        return f"none of {len(self.untold)} {looked} has an address that can be told, the first: {self.untold[0][1]}"
+
     def report(self, run: Run) -> Iterable[Table]:
         """The numbers of kernels, and how many records there are."""
         rows = [(number, *kernel) for number, kernel in enumerate(self.kernels)]
