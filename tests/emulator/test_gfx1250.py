@@ -277,7 +277,7 @@ def test_all_that_runs_is_of_gfx12() -> None:
         *("S_WAIT_XCNT_gfx12", "V_MOV_B64_e32_gfx1250", "V_MOV_B64_e64_gfx1250"),
         *("V_ADD_U64_e32_gfx1250", "V_ADD_U64_e64_gfx1250", "V_SUB_U64_e32_gfx1250", "V_SUB_U64_e64_gfx1250"),
         *(f"V_MUL_{kind}_e64_gfx1250" for kind in ("LO_U32", "HI_U32", "HI_I32")),
-        *("V_ASHRREV_I64_e64_gfx1250", "V_LSHRREV_B64_e64_gfx1250"),
+        *("V_ASHRREV_I64_e64_gfx1250", "V_LSHRREV_B64_e64_gfx1250", "V_MAD_NC_U64_U32_e64_gfx1250"),
         *(f"V_{kind}_F64_e64_gfx1250" for kind in ("FMA", "LDEXP", "DIV_SCALE", "DIV_FMAS", "DIV_FIXUP")),
     }
     assert not any("_e96_" in name for name in run)
