@@ -75,6 +75,23 @@ def test_second_sources_of_dual_moves(target: str) -> None:
     assert check_field(isa, examples, (41, 8), "vsrc1Y") > 10
 
 
+def test_sources_that_long_dual_instructions_do_not_have() -> None:
+    """Of VOPD3; where there is a truth table it is in the last source's place."""
+    isa = Isa.of("gfx1250", 32)
+    examples = encodings(isa, 0xCF << 24, 0xFF << 24)
+    assert check_field(isa, examples, (48, 8), "vsrc1X") > 20
+    assert check_field(isa, examples, (56, 8), "vsrc2X") > 200
+    assert check_field(isa, examples, (72, 8), "vsrc1Y") > 10
+    tables = [(code, at) for code, at in examples if "bitop3" in names(isa, code, at)]
+    others = [(code, at) for code, at in examples if "bitop3" not in names(isa, code, at)]
+    assert check_field(isa, others, (80, 8), "vsrc2Y") > 200
+    assert len(tables) > 10
+    for code, at in tables:  # with a source that is unused, too, which the bits are looked at for
+        first, other = (with_bits(with_bits(code.bytes_of(at), 56, 8, 0x36), 80, 8, table) for table in (0x40, 0x14))
+        assert reading(isa, first) != reading(isa, other)
+        assert reading(isa, first) is not None
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_modifiers_of_a_second_source_that_dpp_instructions_do_not_have(target: str) -> None:
     isa = Isa.of(target)

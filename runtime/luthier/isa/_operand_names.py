@@ -43,6 +43,7 @@ ANCHORS: Mapping[str, str] = {
     "V_DUAL_FMAC_F32_e32_X_FMAAK_F32_gfx11": "vdstX vdstY src0X vsrc1X src2X src0Y vsrc1Y imm",
     "V_DUAL_FMAAK_F32_X_FMAC_F32_e32_gfx11": "vdstX vdstY src0X vsrc1X imm src0Y vsrc1Y src2Y",
     "V_DUAL_FMAAK_F32_X_FMAAK_F32_gfx11": "vdstX vdstY src0X vsrc1X immDeferred src0Y vsrc1Y imm",
+    "V_DUAL_FMA_F32_e64_X_FMA_F32_e64_e96_gfx1250": ("vdstX vdstY . src0X . vsrc1X . vsrc2X . src0Y . vsrc1Y . vsrc2Y"),
     "S_ADD_U32_vi": "sdst src0 src1",
     "S_BITSET0_B32": "sdst src0 sdst_in",
     "S_SETREG_B32_vi": "sdst simm16",

@@ -95,6 +95,9 @@ void setOperandNames(const std::map<std::string, unsigned> &numbers) {
   all.vdst = number("vdst");
   all.vsrc1X = number("vsrc1X");
   all.vsrc1Y = number("vsrc1Y");
+  all.vsrc2X = number("vsrc2X");
+  all.vsrc2Y = number("vsrc2Y");
+  all.bitop3 = number("bitop3");
   all.src1 = number("src1");
   theNames = std::move(all);
 }

@@ -90,7 +90,8 @@ struct OperandNames {
   std::vector<std::string> names; ///< by number; empty where unknown
   std::vector<unsigned> sources;  ///< src0_modifiers, src1_modifiers, src2_modifiers
   std::vector<unsigned> selects;  ///< dst_sel, src0_sel, src1_sel
-  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn, vdst, vsrc1X, vsrc1Y, src1;
+  unsigned old, offset, dstUnused, opSel, opSelHi, negLo, negHi, src2Y, vdstIn, vdst, vsrc1X, vsrc1Y, vsrc2X, vsrc2Y, bitop3,
+      src1;
 };
 
 /// Where a register is, in 32-bit units.

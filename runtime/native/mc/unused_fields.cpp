@@ -17,6 +17,7 @@ enum Encoding : uint32_t {
   Export = 0x3e,
 };
 
+constexpr uint32_t Vopd3 = 0xcf; // upper eight bits
 constexpr uint32_t Dpp16 = 0xfa; // as the first source of VOP1, VOP2 and VOPC
 constexpr uint32_t LdScalePaired = 0xcc35, LdScale16Paired = 0xcc3a, WmmaF4 = 0xcc88; // upper half of the first word
 constexpr uint32_t LegacyTensor = 0xd0310000, TensorStore = 0x4000;
@@ -88,6 +89,10 @@ std::vector<UnusedField> unusedFields(const Words &words, bool wide) {
   // "Permit unneeded VOPD mov operands to be non-zero" (LLVM pull request 194060); measured on hardware, too.
   if (words[0] >> 26 == Vopd)
     return {{9, 8, 0, names.vsrc1X}, {41, 8, 0, names.vsrc1Y}};
+  // "Permit unneeded VOPD3 operands to be non-zero" (LLVM pull request 193974). A truth table is where the last source is.
+  if (wide && words[0] >> 24 == Vopd3)
+    return {{48, 8, 0, names.vsrc1X}, {56, 8, 0, names.vsrc2X}, {72, 8, 0, names.vsrc1Y}, {80, 8, 0, names.vsrc2Y},
+            {80, 8, 0, names.bitop3}};
   // Negation and absolute value of a second source that VOP1 does not have (ISA documents, "DPP"); measured.
   if (words[0] >> 31 == 0 && (words[0] & 0x1ff) == Dpp16)
     return {{54, 2, 0, names.src1}};
@@ -110,7 +115,7 @@ unsigned lengthOfEncoding(const Words &words) {
   case Vop3:
     return lengthOfVop3(words[1]);
   case Vop3pAndMore:
-    if (words[0] >> 24 == 0xcf) // VOPD3
+    if (words[0] >> 24 == Vopd3)
       return 12;
     if (words[0] >> 24 != 0xcc)
       return 0;
