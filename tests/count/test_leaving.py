@@ -4,6 +4,7 @@ registers that the kernel has, ends waves, calls back, or comes back late."""
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,10 +28,17 @@ SGPRS, VGPRS = 102, 8
 
 
 class Source:
-    """A kernel that calls all pointers of a table. s[40:41] is the table, s42 the place in it, s47 what is computed."""
+    """A kernel that calls all pointers of a table. s[40:41] is the table, s42 the place in it, s47 what is computed.
 
-    def __init__(self, target: str, *, tail: bool) -> None:
-        self.target, self.tail = target, tail
+    Args:
+        tail: whether a known function jumps on, and does not call.
+        scc: what gives SCC to functions: "read", all read it; else those alone that nobody knows: "compared", a
+            comparison; "link", one of what the call overwrites; "lanes", that some lanes are left.
+        more: functions to which there are pointers, besides.
+    """
+
+    def __init__(self, target: str, *, tail: bool, scc: str = "read", more: int = 0) -> None:
+        self.target, self.tail, self.scc, self.more = target, tail, scc, more
         family = target_named(target)
         self.major, self.wide = family.major, family.default_wave_size == 64
         self.b = "b64" if self.wide else "b32"
@@ -68,7 +76,11 @@ class Source:
         ]
         lines += ["itself:", *self.slot(4), "s_cmp_eq_u64 s[4:5], 0", "s_cbranch_scc1 done"]
         lines += ["s_bitcmp1_b32 s42, 1", "s_cbranch_scc0 all", "s_mov_b32 exec_lo, 0xffff", "all:"]
-        lines += ["s_bitcmp1_b32 s47, 2", "s_swappc_b64 s[30:31], s[4:5]", *self.note(1, 2)]
+        lines += ["s_mov_b32 s30, s47", "s_bitcmp1_b32 s30, 2"] if self.scc == "link" else ["s_bitcmp1_b32 s47, 2"]
+        if self.scc == "lanes":
+            left = "s[22:23]" if self.wide else "s22"
+            lines += [f"s_cselect_{self.b} {left}, -1, 0", f"s_and_saveexec_{self.b} {self.saved}, {left}"]
+        lines += ["s_swappc_b64 s[30:31], s[4:5]", *self.note(1, 2)]
         lines += [f"s_mov_{self.b} {self.exec}, -1", "s_branch next", "done:"]
         store = "global_store_b32" if self.major >= 11 else "global_store_dword"
         lines += [f"s_mul_i32 s38, s38, {size}", "v_lshlrev_b32 v1, 2, v0", f"{self.add} v1, s38, v1"]
@@ -77,7 +89,8 @@ class Source:
     def known(self) -> str:
         """Functions to which there are pointers in memory, one with ways through it; and one that is called, and calls
         or jumps on."""
-        first = [*self.note(3, 4), f"{self.add} v3, 1, v3", "s_bitcmp1_b32 s47, 1", "s_cbranch_scc1 f0_2"]
+        deaf = [] if self.scc == "read" else ["s_bitcmp1_b32 s47, 5"]
+        first = [*deaf, *self.note(3, 4), f"{self.add} v3, 1, v3", "s_bitcmp1_b32 s47, 1", "s_cbranch_scc1 f0_2"]
         first += [
             "s_bitcmp1_b32 s47, 3",
             "s_cbranch_scc1 f0_1",
@@ -97,9 +110,12 @@ class Source:
             second = [*saved, *second, "s_swappc_b64 s[30:31], s[6:7]", *self.note(5, 6), "f1_1:"]
             second += [f"v_readlane_b32 s{30 + lane}, v4, {lane}" for lane in range(2)]
             second += ["s_nop 4", *settle, "s_setpc_b64 s[30:31]"]
-        third = [*self.note(11, 12), "s_bitcmp1_b32 s47, 2", "s_setpc_b64 s[30:31]"]
+        third = [*deaf, *self.note(11, 12), "s_bitcmp1_b32 s47, 2", "s_setpc_b64 s[30:31]"]
         code = function("f0", first) + function("f1", second) + function("f2", third)
-        return code + ".data\n.p2align 3\n.quad f0, f2\n.text\n"
+        others = [f"m{number}" for number in range(self.more)]
+        for number, name in enumerate(others):
+            code += function(name, [f"{self.add} v3, {number}, v3", *self.note(13, 14), "s_setpc_b64 s[30:31]"])
+        return code + f".data\n.p2align 3\n.quad {', '.join(['f0', 'f2', *others])}\n.text\n"
 
     def unknown(self) -> str:
         """Functions that no pointer in the object leads to: the first uses all registers, the second ends some waves,
@@ -115,7 +131,8 @@ class Source:
         return function("g", g) + function("h", ends) + function("c", back)
 
     def object(self) -> CodeObject:
-        local = "".join(f".protected {name}\n" for name in ("f0", "f1", "f2", "g", "h", "c"))
+        names = ["f0", "f1", "f2", "g", "h", "c", *(f"m{number}" for number in range(self.more))]
+        local = "".join(f".protected {name}\n" for name in names)
         code = local + function("k", self.kernel()) + self.known() + self.unknown()
         return assembled(kernel_text(code, self.target, sgprs=SGPRS, vgprs=VGPRS), self.target)
 
@@ -142,28 +159,18 @@ def launch_on(device, object: CodeObject, data: bytes, names: list[str], trace=N
     return buffer[SLOTS:].tolist(), module, device.stats
 
 
-ROUNDS = """
-#include <hip/hip_runtime.h>
-__device__ __attribute__((noinline)) unsigned f0(unsigned x) { return x * 3 + 1; }
-__device__ __attribute__((noinline)) unsigned f1(unsigned x) { return x & 1 ? x ^ 0x55 : x * x; }
-__device__ __attribute__((noinline)) unsigned f2(unsigned x) {
-  for (unsigned k = 0; k < (x & 3); k++) x += x >> 3;
-  return x;
-}
-__device__ unsigned (*writable[4])(unsigned) = {f0, f1, f2, f0};
-extern "C" __global__ void rounds(unsigned *out, const unsigned *in, unsigned n) {
-  unsigned i = threadIdx.x, x = in[i];
-  for (unsigned k = 0; k < n; k++) x = writable[(x + k) & 3](x) + (x >> 7);
-  out[i] = x;
-}
-"""
+ROUNDS = Path(__file__).parent / "rounds.hip"
+KINDS = {"divergent": (), "uniform": ("-DUNIFORM",), "many": ("-DMANY",)}
 
 
-@pytest.mark.parametrize(("level", "most"), [("-O0", 1.1), ("-O3", 1.3)])
-@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
-def test_cost(compile_object, target: str, level: str, most: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "level", "most"),
+    [("divergent", "-O0", 1.1), ("divergent", "-O3", 1.25), ("uniform", "-O3", 1.2), ("many", "-O3", 1.7)],
+)
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
+def test_cost(compile_object, target: str, kind: str, level: str, most: float) -> None:
     """Wave-instructions of a kernel that does little but call by pointers: each is looked up, and counted."""
-    object = load_object(compile_object(ROUNDS, target, level))
+    object = load_object(compile_object(ROUNDS, target, level, *KINDS[kind]))
     patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)
     spent = []
     for data in (object.data, patched.data):
@@ -190,6 +197,16 @@ def counts_at(lifted, stats) -> tuple[np.ndarray, np.ndarray]:
     return found[0], found[1]
 
 
+def check_originals(object: CodeObject, before, after) -> None:
+    """Of the functions that pointers lead to, originals run only where code that nobody knows calls one."""
+    entries = {one.name: one.address for one in object.symbols if one.type == "func"}
+    ran, was = (dict(zip(one.by_address.addresses, one.by_address.executions, strict=True)) for one in (after, before))
+    called = {name: ran.get(entries[name], 0) for name in entries if name[0] in "fmk"}
+    assert {name: count for name, count in called.items() if count} == (
+        {"f0": was[entries["c"]]} if entries["c"] in was else {}
+    )
+
+
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("tail", [False, True], ids=["calls", "jumps"])
 @pytest.mark.parametrize("names", CALLED)
@@ -214,7 +231,32 @@ def test_counts_are_the_truth(target: str, names: str, tail: bool, given: bool) 
     expected = [one - other for one, other in zip(counts_at(lifted, before), counts_at(lifted, after), strict=True)]
     assert counts.executions.tolist() == expected[0].tolist()
     assert counts.active_lanes.tolist() == expected[1].tolist()
-    assert sum(expected[0]) > 0
+    check_originals(object, before, after)
+
+
+MORE = {
+    "read": ["m0", "g", "m11", "m5", "f0", "h", "m6", "m7", "c", "f2", "m3", "h", "m10", "g", "m1", "m8"],
+    "compared": CALLED["calls back"],
+    "link": CALLED["calls back"],
+    "lanes": CALLED["calls back"],
+}
+
+
+@pytest.mark.parametrize("scc", MORE)
+@pytest.mark.parametrize("target", TARGETS if EVERYTHING else TARGETS[1:])
+def test_lookups(target: str, scc: str) -> None:
+    """One among many functions; and those behind which SCC is made anew for code that nobody knows."""
+    names = MORE[scc]
+    object = Source(target, tail=False, scc=scc, more=12 * (scc == "read")).object()
+    patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)
+    assert not check_hazards(lift(load_object(patched.data), "k")).findings
+    was, _, before = launch(object, object.data, names)
+    now, module, after = launch(object, patched.data, names)
+    assert now == was
+    lifted = lift(object, "k")
+    expected = counts_at(lifted, before)[0] - counts_at(lifted, after)[0]
+    assert patched.counters["k"].read(module, before.waves).executions.tolist() == expected.tolist()
+    check_originals(object, before, after)
 
 
 @pytest.mark.parametrize("names", ["known alone", "all registers", "ends"])

@@ -2,77 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from luthier import open_device, patch_object
 from luthier.launch_plan import LaunchPlan
 from luthier.lifting import lift
 from luthier.objects import load_object
+from luthier.patch.pointed import called_in_loops, likely_functions
 from luthier.tool import Tool
 from luthier.verify import verify_kernel
 
-SOURCE = """#include <hip/hip_runtime.h>
-#include <stdint.h>
-#define OUT extern "C" __global__ void
-struct Shape {
-  uint32_t size;
-  __device__ Shape(uint32_t size) : size(size) {}
-  __device__ virtual uint32_t area(uint32_t x) const = 0;
-  __device__ virtual uint32_t twice(uint32_t x) const { return 2 * area(x); }
-};
-struct Square : Shape {
-  using Shape::Shape;
-  __device__ uint32_t area(uint32_t x) const override { return size * size + x; }
-};
-struct Ring : Shape {
-  using Shape::Shape;
-  __device__ uint32_t area(uint32_t x) const override {
-    uint32_t sum = 0;
-    for (uint32_t k = 0; k < (x & 3); k++)
-      sum += size * k;
-    return sum;
-  }
-  __device__ uint32_t twice(uint32_t x) const override { return x & 1 ? 7 : Shape::twice(x); }
-};
-OUT objects(uint32_t *out, const uint32_t *in) {
-  uint32_t i = threadIdx.x;
-  Square square(in[i] & 7);
-  Ring ring(in[i] & 15);
-  Shape *volatile shape = in[i] & 1 ? (Shape *)&square : (Shape *)&ring;
-  out[i] = shape->twice(in[i]) + shape->area(i);
-}
-
-typedef uint32_t (*Function)(uint32_t);
-__device__ __attribute__((noinline)) uint32_t f0(uint32_t x) { return x * 3 + 1; }
-__device__ __attribute__((noinline)) uint32_t f1(uint32_t x) { return x & 1 ? x ^ 0x55 : x * x; }
-__device__ __attribute__((noinline)) uint32_t f2(uint32_t x) {
-  for (uint32_t k = 0; k < (x & 3); k++)
-    x += x >> 3;
-  return x;
-}
-__device__ Function writable[4] = {f0, f1, f2, f0};
-OUT table(uint32_t *out, const uint32_t *in) {
-  uint32_t i = threadIdx.x;
-  out[i] = writable[in[i] & 3](in[i]);
-}
-OUT exchanged(uint32_t *out, const uint32_t *in) { // which changes the table, and so the pointers in it
-  uint32_t i = threadIdx.x;
-  Function was = writable[i & 3];
-  uint32_t result = was(in[i]) + f1(i);
-  __syncthreads();
-  if (i == 0)
-    writable[0] = f1, writable[1] = f2;
-  __syncthreads();
-  out[i] = result + (writable[0] == f1 ? 1000 : 0) + writable[i & 3](i);
-}
-OUT given(uint32_t *out, const uint32_t *in, Function function) {
-  uint32_t i = threadIdx.x;
-  out[i] = in[i] & 4 ? function(in[i]) : i;
-}
-OUT told(uint64_t *out) {
-  out[0] = (uint64_t)f0, out[1] = (uint64_t)writable[2], out[2] = f1(threadIdx.x);
-}
-"""
+SOURCE = (Path(__file__).parent / "pointers.hip").read_text()
+FUNCTIONS = SOURCE[: SOURCE.index("struct")] + SOURCE[SOURCE.index("typedef") :]
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 IN = {"buffer": "uint32", "count": 64, "fill": "random"}
 OUT = {"buffer": "uint32", "count": 64, "fill": "zero"}
@@ -133,3 +76,40 @@ def test_a_patched_kernel_can_be_lifted_again(compile_object, counter: type[Tool
     again = load_object(patched.data)
     for kernel in object.kernels:
         assert len(lift(again, kernel).unknown) >= len(lift(object, kernel).unknown)
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
+def test_functions_that_are_looked_for_first(compile_object, target: str) -> None:
+    """Those in tables that a kernel names, and those that it knows itself; all where there are few."""
+    object = load_object(compile_object(SOURCE, target, "-O3"))
+
+    def names(kernel: str) -> set[str]:
+        lifted = lift(object, kernel)
+        by_entry = {function.entry: function.name for function in lifted.functions}
+        return {by_entry[entry] for entry in likely_functions(lifted)}
+
+    assert names("objects") == {"_ZNK6Square4areaEj", "_ZNK5Shape5twiceEj", "_ZNK4Ring4areaEj", "_ZNK4Ring5twiceEj"}
+    assert names("table") == names("exchanged") == {"_Z2f0j", "_Z2f1j", "_Z2f2j"}
+    assert names("given") == set()
+    few = load_object(compile_object(FUNCTIONS, target, "-O3"))
+    assert len(likely_functions(lift(few, "given"))) == 3
+
+
+LOOPS = """
+OUT once(uint32_t *out, const uint32_t *in) { out[0] = writable[in[0] & 3](in[1]); }
+OUT often(uint32_t *out, const uint32_t *in) {
+  for (uint32_t k = 0; k < in[2]; k++) out[k] = writable[in[k + threadIdx.x] & 3](in[k]);
+}
+__device__ __attribute__((noinline)) uint32_t by_way(uint32_t k) { return writable[k & 3](k); }
+OUT deeper(uint32_t *out, const uint32_t *in) {
+  for (uint32_t k = 0; k < in[2]; k++) out[k] = by_way(in[k]);
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
+def test_calls_in_loops(compile_object, target: str) -> None:
+    """That lanes with different pointers take turns makes no loop."""
+    object = load_object(compile_object(FUNCTIONS + LOOPS, target, "-O3"))
+    found = {kernel: called_in_loops(lift(object, kernel)) for kernel in ("once", "table", "given", "often", "deeper")}
+    assert found == {"once": False, "table": False, "given": False, "often": True, "deeper": True}

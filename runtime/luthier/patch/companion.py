@@ -24,10 +24,10 @@ from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_RELATIVE64
 from luthier.objects.origins import SECTION, encode
 from luthier.objects.skeleton import empty_object
+from luthier.patch.emission import ORIGINAL
 from luthier.patch.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.object import reserve_tables, updated_metadata
 from luthier.patch.placement import PREFETCH_PADDING
-from luthier.patch.pointers import ORIGINAL
 from luthier.patch.report import KernelReport, PatchReport, RefusedError
 from luthier.task import InstrumentationTask
 

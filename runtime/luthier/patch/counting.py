@@ -36,6 +36,14 @@ from luthier.patch.hazards import Seams
 from luthier.patch.layout import Zone
 from luthier.patch.leaving import LeavingCode, LeavingRegisters, can_leave, lanes_for, may_tail
 from luthier.patch.neighbours import Neighbours, begins_with
+from luthier.patch.pointed import (
+    MOST_COMPARED,
+    SYMBOLS,
+    KeptAddresses,
+    called_in_loops,
+    likely_functions,
+    pointed_functions,
+)
 from luthier.patch.state import StatePlan
 from luthier.patch.wanted_counts import WantedCounts
 from luthier.patch.wave_ends import WaveEnd, find_ends
@@ -245,11 +253,17 @@ class _Planner:
         storage.reserved |= self.hooks.state.reserved | (leaving.units if leaving is not None else 0)
         plan.counters = len(counters)
         groups = storage.groups(counters)
+        kept = KeptAddresses()
+        if leaving is not None and groups and not tails:
+            kept = self._keep_addresses(storage, scalars)
         self._add(plan, counters, storage)
+        if kept.pairs:
+            for pieces in plan.entries:
+                pieces.append(self.code.assemble(kept.lines, SYMBOLS))
         flushed = self._flush(plan, groups, storage, ends)
         rows = self._rows(plan, counters, storage)
         if leaving is not None and groups:
-            plan.leaving = self._leave(groups, storage, leaving)
+            plan.leaving = self._leave(groups, storage, leaving, kept)
         plan.reserved = storage.reserved
         if groups:
             # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
@@ -365,7 +379,26 @@ class _Planner:
             vectors.clear()
         return found
 
-    def _leave(self, groups: Sequence[Sequence[Counter]], storage: Storage, registers: LeavingRegisters) -> LeavingCode:
+    def _keep_addresses(self, storage: Storage, scalars: Sequence[int]) -> KeptAddresses:
+        """Take SGPRs that the kernel has and counters leave for the addresses of functions that pointers often lead to,
+        and to look up others; two remain for those where waves end."""
+        spared, _ = self._address_registers(storage)
+        free = [unit for unit in scalars if not storage.reserved >> unit & 1 and unit < self.budget.sgprs]
+        pairs = [unit for unit in free if unit % 2 == 0 and unit + 1 in free and unit != spared]
+        many = len(pointed_functions(self.lifted)) > MOST_COMPARED
+        search = pairs.pop(0) if many and pairs else None
+        likely = likely_functions(self.lifted) if called_in_loops(self.lifted) else ()
+        kept = KeptAddresses(dict(zip(likely, pairs, strict=False)), search)
+        storage.reserved |= kept.units
+        return kept
+
+    def _leave(
+        self,
+        groups: Sequence[Sequence[Counter]],
+        storage: Storage,
+        registers: LeavingRegisters,
+        kept: KeptAddresses,
+    ) -> LeavingCode:
         batches = [batch for group in groups if (batch := storage.batch(group, {}, whole=False)) is not None]
         units = mask_of(unit for held in storage.held.values() for unit in (held.low, held.high) if unit is not None)
         keeping: list[int] = []
@@ -374,7 +407,17 @@ class _Planner:
             keeping = storage.take([unit for unit in self._free()[1] if not storage.reserved >> unit & 1], needed)
             if len(keeping) < needed:
                 raise NoRoom
-        return LeavingCode(self.lifted, self.code, registers, batches, units, self._between, keeping)
+        return LeavingCode(
+            self.lifted,
+            self.code,
+            registers,
+            batches,
+            units,
+            self._between,
+            keeping,
+            kept,
+            alone=self.hooks.alone,
+        )
 
     # Code
 

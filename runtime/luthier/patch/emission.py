@@ -21,6 +21,8 @@ from luthier.patch.hazards import waits_after_m0, waits_after_readlane, waits_ar
 from luthier.patch.scalar_reads import Leftovers, copies_settled, settled
 from luthier.payload.template import Template
 
+ORIGINAL = "luthier.original"
+"""Symbol of what is added to the original's virtual addresses where it is loaded."""
 PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
 """What LLVM calls the instruction that reads it, by generation."""
 

@@ -18,6 +18,7 @@ from luthier.patch.copies import unit_text
 from luthier.patch.counter_code import Batch, CounterCode
 from luthier.patch.emission import BoundPayload, join
 from luthier.patch.hazards import Seams, wait_states, waits_around_outputs
+from luthier.patch.pointed import SYMBOLS, KeptAddresses
 
 _STATES = 16
 """Wait states behind which nothing meets what ran before, but for matrix instructions, which `Seams` knows."""
@@ -185,6 +186,8 @@ class LeavingCode:
         between: what to wait for before registers are overwritten that a memory instruction takes.
         keeping: units of VGPRs, above those of the original too, in which counters are kept meanwhile (`lanes_for`):
             a wave that comes back says what it counted in all, and takes from memory what it gave there.
+        kept: what is to be there again when control comes back.
+        alone: whether nothing but counters is spliced in.
     """
 
     def __init__(
@@ -195,7 +198,10 @@ class LeavingCode:
         batches: Sequence[Batch],
         counters: int,
         between: Sequence[str],
-        keeping: Sequence[int] = (),
+        keeping: Sequence[int],
+        kept: KeptAddresses,
+        *,
+        alone: bool,
     ) -> None:
         self._lifted, self._code, self._registers = lifted, code, registers
         self._batches, self._between = batches, between
@@ -204,6 +210,7 @@ class LeavingCode:
         size = lifted.wave_size
         self._kept = {unit: (keeping[at // size], at % size) for at, unit in enumerate(self._scalars) if keeping}
         self._keeps = bool(keeping)
+        self.kept, self.alone = kept, alone
         self._seams = Seams(lifted)
         target = lifted.target
         self._settle, self._read = waits_around_outputs(target)
@@ -247,8 +254,10 @@ class LeavingCode:
         lines += [*self._scc_again(), f"s_swappc_b64 {back}, {goal}"]
         lines += [f"s_cselect_b32 {scc}, 1, 0", *wait_states(_STATES), *self._waits, *self._settle]
         lines += [f"s_mov_b32 {unit_text(unit)}, 0" for unit in self._scalars if not self._keeps]
-        for unit, (of, lane) in self._kept.items():
-            lines.append(f"v_readlane_b32 {unit_text(unit)}, {unit_text(of)}, {lane}")
+        pieces.append(self._code.assemble([*lines, *self.kept.lines], SYMBOLS))
+        lines = [
+            f"v_readlane_b32 {unit_text(unit)}, {unit_text(of)}, {lane}" for unit, (of, lane) in self._kept.items()
+        ]
         if self._keeps:
             lines += [f"{self._move} {kept}, {self._exec}", *self._read]
             pieces += [self._code.assemble(lines), *self._flush(take_back=True)]

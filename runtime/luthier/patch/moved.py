@@ -12,8 +12,7 @@ from luthier.lifting import LiftedRepresentation
 from luthier.lifting.code.text import text_of
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO
 from luthier.patch.copies import unit_text
-from luthier.patch.emission import Reference
-from luthier.patch.pointers import ORIGINAL
+from luthier.patch.emission import ORIGINAL, Reference
 
 _LITERAL = 0x7EAD1234
 """What stands for half of an address: a number that no shorter encoding has."""

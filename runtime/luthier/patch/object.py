@@ -19,9 +19,9 @@ from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO, R_AMDGPU_A
 from luthier.objects.metadata import KERNELS
 from luthier.objects.origins import SECTION, encode, origins_of
 from luthier.patch.address_map import AddressMap
+from luthier.patch.emission import ORIGINAL
 from luthier.patch.kernel import PatchedKernel, patch_kernel, write_code
 from luthier.patch.placement import ENTRY_ALIGNMENT, PREFETCH_PADDING
-from luthier.patch.pointers import ORIGINAL
 from luthier.patch.report import PatchReport, Refusal, RefusedError
 from luthier.task import InstrumentationTask
 

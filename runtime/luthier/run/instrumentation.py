@@ -305,7 +305,7 @@ class Instrumentation:
                 self._call(tool, tool.at_kernel_end, launch)
 
     def _loaded(self, session: Session, request: Reader) -> None:
-        from luthier.patch.pointers import ORIGINAL  # there since it was patched
+        from luthier.patch.emission import ORIGINAL  # there since it was patched
 
         number, delta, original_delta = request.number(), request.number(), request.number()
         addresses = [request.number() for _ in range(request.number())]

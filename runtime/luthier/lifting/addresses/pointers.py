@@ -40,19 +40,20 @@ def pointed_functions(object: CodeObject, text: Text) -> tuple[int, ...]:
     found = _found.get(text)
     if found is None:
         kernels = {kernel.entry for kernel in object.kernels.values()}
-        pointed = {*_in_data(object), *_in_code(text)}
+        pointed = {*(to for _, to in pointers_in_data(object)), *_in_code(text)}
         found = _found[text] = tuple(sorted(pointed & text.functions.keys() - kernels))
     return found
 
 
-def _in_data(object: CodeObject) -> Iterator[int]:
+def pointers_in_data(object: CodeObject) -> Iterator[tuple[int, int]]:
+    """The addresses that the loader writes into memory: where each goes, and which it is."""
     for relocation in object.relocations:
         if relocation.type == R_AMDGPU_RELATIVE64:
-            yield relocation.addend
+            yield relocation.offset, relocation.addend
         elif relocation.type == R_AMDGPU_ABS64:
             symbol = object.symbol(relocation.symbol)
             if symbol is not None and symbol.defined:
-                yield symbol.address + relocation.addend
+                yield relocation.offset, symbol.address + relocation.addend
 
 
 def _in_code(text: Text) -> Iterator[int]:
