@@ -1,7 +1,8 @@
 """What counting costs: wave-instructions of patched kernels over those of the originals, on the emulated device.
 
 The kernels are those of the tests, at two optimization levels. Counters in registers stand beside a plain hook before
-every instruction. "Long waves" are those of kernels whose waves run 1,000 instructions or more.
+every instruction. "Long waves" are those of kernels whose waves run 1,000 instructions or more. Kernels that call by
+pointers stand by themselves: loops that do little else, and small ones.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ SPLICED = {
 }
 """Hooks that run as such: what they run more is compared with what LLVM makes of them."""
 TOOLS = (*HOISTED, *SPLICED)
+ROUNDS = {"divergent pointer": (), "uniform pointer": ("-DUNIFORM",), "15 functions": ("-DMANY",)}
+POINTER_TARGETS = ("gfx90a", "gfx1030", "gfx1100", "gfx1201")
+POINTER_AIM = 1.25
 PEER = "plain hook, not hoisted"
 
 
@@ -115,15 +119,32 @@ def _count(module: ToolModule) -> dict[str, Callable[[InstrumentationTask], None
 
 def _kernels(target: str, folder: Path) -> Iterator[tuple[CodeObject, LaunchPlan]]:
     """Kernels with launches."""
-    toolchain = Toolchain.find()
     sources = [(ROOT / "tests/emulator/kernels" / f"{name}.hip", table) for name, table in _tables().items()]
     for path, plans in [*sources, *_applications()]:
         for level in ("-O1", "-O3"):
-            output = folder / f"{path.stem}{level}-{target}.hsaco"
-            flags = ["--offload-device-only", "--no-gpu-bundle-output", f"-I{path.parent}", level]
-            run([toolchain.clang, *toolchain.device_flags(target), *flags, path, "-o", output])
-            object = load_object(output)
+            object = _compiled(path, target, folder, level)
             yield from ((object, plan) for plan in plans)
+
+
+def _compiled(path: Path, target: str, folder: Path, *flags: str) -> CodeObject:
+    """The code object of a source."""
+    toolchain = Toolchain.find()
+    output = folder / f"{path.stem}{''.join(flags)}-{target}.hsaco"
+    device = ["--offload-device-only", "--no-gpu-bundle-output", f"-I{path.parent}", *flags]
+    run([toolchain.clang, *toolchain.device_flags(target), *device, path, "-o", output])
+    return load_object(output)
+
+
+def _by_pointers(target: str, folder: Path) -> Iterator[tuple[str, CodeObject, LaunchPlan]]:
+    """Kernels that call by pointers, and what they are."""
+    buffers = _buffer("uint32", 64, "zero"), _buffer("uint32", 64)
+    for level in ("-O0", "-O3"):
+        for what, flags in ROUNDS.items():
+            object = _compiled(ROOT / "tests/count/rounds.hip", target, folder, level, *flags)
+            yield f"loop, {what}, {level}", object, LaunchPlan("rounds", (1, 1, 1), (64, 1, 1), (*buffers, 50))
+        object = _compiled(ROOT / "tests/instrument/pointers.hip", target, folder, level)
+        for name in ("objects", "table", "exchanged"):
+            yield f"small, {name}, {level}", object, LaunchPlan(name, (1, 1, 1), (64, 1, 1), buffers)
 
 
 def _tables() -> dict[str, list[LaunchPlan]]:
@@ -184,3 +205,8 @@ def measure() -> Iterable[Row]:
                 body = _body(module.hook(name), target)
                 mean = sum(added[tool]) / len(added[tool])
                 yield Row(f"{tool}, {target}, instructions a site", mean, "", "compiled body, without its waits", body)
+        for target in POINTER_TARGETS:
+            for what, object, plan in _by_pointers(target, folder):
+                patched = patch_object(object, tools[HOISTED[0]], [plan.kernel], strict=True)
+                ratio = _executed(object, patched.data, plan)[0] / _executed(object, object.data, plan)[0]
+                yield Row(f"profile, calls by pointers, {target}, {what}", ratio, "x", "aim", POINTER_AIM)
