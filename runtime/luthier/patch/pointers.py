@@ -26,6 +26,9 @@ from luthier.patch.pointed import MOST_COMPARED, KeptAddresses, likely_functions
 _LITERAL = 0x7EAD1234
 """What stands for half of an address: a number that no shorter encoding has."""
 
+_NOT_HALVED = 3
+"""So many functions are sooner compared one after the other than halved."""
+
 
 @dataclass(frozen=True)
 class Dispatcher:
@@ -182,9 +185,10 @@ class _Writer:
         Returns:
             Branches from where there is none.
         """
-        if len(entries) == 1:
-            self._add(f"s_cmp_{operation}_u64 s[{low}:{low + 1}], {entries[0] - begin:#x}")
-            self.branches.append((self._add(f"s_cbranch_{same} 0"), entries[0]))
+        if len(entries) <= _NOT_HALVED:
+            for entry in entries:
+                self._add(f"s_cmp_{operation}_u64 s[{low}:{low + 1}], {entry - begin:#x}")
+                self.branches.append((self._add(f"s_cbranch_{same} 0"), entry))
             return [self._add("s_branch 0")]
         middle = len(entries) // 2
         self._add(f"s_cmp_lt_u32 {unit_text(low)}, {entries[middle] - begin:#x}")
