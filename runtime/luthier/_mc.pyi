@@ -108,15 +108,17 @@ class Code:
         together: first, last, and what they read, write and replace."""
     def flow(
         self,
-        blocks: list[tuple[int, int, int]],  # first, last, exit
-        edges: list[tuple[int, int, int]],  # from, to, kind
+        blocks: NDArray[np.int32],  # [n, 3] first, last, exit
+        edges: NDArray[np.int32],  # [n, 3] from, to, kind
         functions: list[tuple[int, list[int], list[int]]],  # entry block, blocks, calls
         calls: list[tuple[int, bool, bool, list[int]]],  # block, whether a tail call, all callees known, callees
         entries: list[int],
         overrides: dict[int, OverrideRow],
         launched: int,
         unknown: bool,
-    ) -> Flow: ...
+        longest: int,
+    ) -> Flow:
+        """`longest`: instructions of a block, from which on it is followed as several."""
 
 OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 """`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it
@@ -136,9 +138,9 @@ class Flow:
 class Liveness:
     """What is live where."""
 
-    def points(self, block: int) -> tuple[int, bytes]:
-        """Bytes of a set; for each instruction and behind the last, live units of active lanes, then of inactive
-        ones."""
+    def points(self, block: int, offset: int) -> tuple[int, bytes]:
+        """Around an instruction, given by its block and its number there: bytes of a set; for each instruction of the
+        `longest` that are followed together and behind the last, live units of active lanes, then of inactive ones."""
 
     def columns(self, blocks: NDArray[np.int32], offsets: NDArray[np.int32]) -> NDArray[np.uint64]:
         """[2, words of a set, points] the same before instructions, each given by its block and its number there."""

@@ -119,13 +119,19 @@ def test_a_table_of_more_entries_than_fit_is_refused(tmp_path: Path) -> None:
     assert (ended.code, "section headers" in ended.error) == (1, True), ended.error
 
 
-@pytest.mark.parametrize("name", ["lift", "disasm", "check"])
+@pytest.mark.parametrize("name", ["lift", "disasm", "check", "patch", "cost", "verify"])
 def test_interrupted_at_once(name: str, tmp_path: Path) -> None:
     """Whatever it is about, and without a traceback."""
-    path = waiting(tmp_path / "long.hsaco", 1 << 20)
+    tool = ["-t", "instr_count"] if name in ("patch", "cost", "verify") else []
+    path = waiting(tmp_path / "long.hsaco", 1 << (18 if tool else 20))
+    output = ["-o", tmp_path / "patched.hsaco"] if name == "patch" else []
     for after in (0.3, 1.0, 2.0):
         process = subprocess.Popen(
-            [LUTHIER, name, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            [LUTHIER, name, path, *tool, *output],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         time.sleep(after)
         if process.poll() is not None:
@@ -148,6 +154,12 @@ def test_long_code_is_listed_piece_by_piece(tmp_path: Path) -> None:
     ended = command(["disasm", waiting(tmp_path / "long.hsaco", 1 << 18)])
     assert (ended.code, ended.output.count("s_nop 0")) == (0, 1 << 18)
     assert ended.peak < 85 * MB
+
+
+def test_liveness_of_long_blocks_is_kept_at_few_points(tmp_path: Path) -> None:
+    ended = command(["lift", waiting(tmp_path / "long.hsaco", 1 << 18)])
+    assert ended.code == 0, ended.error
+    assert ended.peak < 100 * MB
 
 
 def test_waiting_code_is_checked_in_linear_time(tmp_path: Path) -> None:

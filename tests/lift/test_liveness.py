@@ -6,13 +6,15 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from effort import EVERYTHING, FUZZ
 from lift_machine import EXEC, KEPT, VCC, Bits, Op, V, anything
 from lift_oracles import COMPARED, VECTORS, compare, lifted_sample, overwrite_the_dead, reference, sample
 from lift_programs import Step, operation, with_control
 from lift_reference import Liveness as Reference
-from luthier.lifting import LiftedRepresentation
+from luthier.lifting import LiftedRepresentation, Liveness
+from luthier.lifting.liveness import flow_of
 from luthier.objects import CodeObject
 
 PROGRAMS = (60 if EVERYTHING else 20) * FUZZ
@@ -56,6 +58,20 @@ def same(lifted: LiftedRepresentation, masks_of: Reference | None = None) -> Ref
     points = lifted.liveness.at(reached)
     assert [points[number] for number in range(len(points))] == [*map(expected.live_before, reached)]
     return expected
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3])
+def test_long_blocks_are_followed_in_pieces(longest: int, assembled: Callable[..., CodeObject]) -> None:
+    """And the same is found as in whole ones."""
+    for seed in range(20):
+        lifted = sample(seed, assembled).lifted
+        pieces, reached = Liveness(lifted, flow_of(lifted, longest), longest), np.flatnonzero(lifted.reached)
+        for index in reached.tolist():
+            assert pieces.live_before(index) == lifted.liveness.live_before(index), (seed, index)
+        for block in lifted.blocks:
+            assert pieces.live_out(block.index) == lifted.liveness.live_out(block.index), (seed, block)
+        together, whole = pieces.at(reached), lifted.liveness.at(reached)
+        assert all(together[number] == whole[number] for number in range(len(reached)))
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))

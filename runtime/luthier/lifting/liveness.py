@@ -29,15 +29,24 @@ The analysis is native; this module hands it the kernel and asks it. `tests/lift
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luthier import _mc
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Effects, unit_bytes
 from luthier.lifting.live import Live, LivePoints
 from luthier.lifting.model import BasicBlock, LiftedKernel
+
+LONGEST = 2048
+"""Instructions between two points of a block at which what is live is kept; for those between them it is found when it
+is asked for."""
+MOST_KEPT = 16 << 20
+"""Bytes of what was found so, of one kernel."""
 
 
 class Liveness:
@@ -46,16 +55,18 @@ class Liveness:
     Args:
         lifted: the code.
         flow: the same as the native analyses see it.
+        longest: as of `flow_of`, which made it.
     """
 
-    def __init__(self, lifted: LiftedKernel, flow: _mc.Flow) -> None:
+    def __init__(self, lifted: LiftedKernel, flow: _mc.Flow, longest: int = LONGEST) -> None:
         # Not the kernel itself: that holds this, and should be let go as soon as nobody uses it.
         self._blocks, self._block_of = lifted.blocks, lifted.block_of
         touched = lifted.read_by_inserted
         for units in lifted.changed_by_inserted.values():
             touched |= units
         self._native = flow.liveness(unit_bytes(touched))
-        self._inside: dict[int, tuple[int, bytes]] = {}
+        self._longest, self._bytes = longest, 0
+        self._inside: OrderedDict[tuple[int, int], tuple[int, bytes]] = OrderedDict()
 
     def live_before(self, index: int) -> Live:
         """What is live just before instruction `index` executes.
@@ -69,15 +80,14 @@ class Liveness:
     def at(self, indices: Sequence[int]) -> LivePoints:
         """What is live just before each of some instructions, which control reaches."""
         points = np.array(indices, np.int32)
-        blocks = np.array(self._block_of, np.int32)[points]
+        blocks = np.asarray(self._block_of, np.int32)[points]
         firsts = np.array([block.first for block in self._blocks], np.int32)
         return LivePoints(*self._native.columns(blocks, points - firsts[blocks]))
 
     def active_before(self, index: int) -> int:
         """`Live.active_bits` of `live_before`, alone."""
         block = self._block(index)
-        size, points = self._points(block)
-        at = 2 * size * (index - block.first)
+        size, points, at = self._points(block, index - block.first)
         return int.from_bytes(points[at : at + size], "little")
 
     def live_after(self, index: int) -> Live:
@@ -100,16 +110,22 @@ class Liveness:
             raise IndexError(f"instruction {index} is never reached")
         return self._blocks[number]
 
-    def _points(self, block: BasicBlock) -> tuple[int, bytes]:
-        points = self._inside.get(block.index)
+    def _points(self, block: BasicBlock, number: int) -> tuple[int, bytes, int]:
+        """Bytes of a set, sets at several points, and where those before instruction `number` of the block are, or
+        behind the last."""
+        part = min(number, block.last - block.first) // self._longest
+        points = self._inside.get((block.index, part))
         if points is None:
-            points = self._inside[block.index] = self._native.points(block.index)
-        return points
+            points = self._inside[block.index, part] = self._native.points(block.index, part * self._longest)
+            self._bytes += len(points[1])
+            while self._bytes > MOST_KEPT and len(self._inside) > 1:
+                self._bytes -= len(self._inside.popitem(last=False)[1][1])
+        size, sets = points
+        return size, sets, 2 * size * (number - part * self._longest)
 
     def _point(self, block: BasicBlock, number: int) -> Live:
         """Liveness before instruction `number` of the block, or behind the last."""
-        size, points = self._points(block)
-        at = 2 * size * number
+        size, points, at = self._points(block, number)
         middle = at + size
         return Live(
             int.from_bytes(points[at:middle], "little"), int.from_bytes(points[middle : middle + size], "little")
@@ -126,14 +142,18 @@ _KINDS = {"fallthrough": 0, "taken": 1, "indirect": 2}
 """Numbers the native module has for `BlockExit` and `EdgeKind`."""
 
 
-def flow_of(lifted: LiftedKernel) -> _mc.Flow:
-    """The kernel as the native analyses see it, with what is known of its lane masks."""
+def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
+    """The kernel as the native analyses see it, with what is known of its lane masks.
+
+    Args:
+        longest: instructions of a block, from which on it is followed as several.
+    """
     calls = {call.index: call for function in lifted.functions for call in function.calls}
     call_number = {index: number for number, index in enumerate(calls)}
     entries = [lifted.index_at(address) for address in lifted.hardware_entries]
     return lifted.effect_table.code(lifted.columns).flow(
-        [(block.first, block.last, _EXITS[block.exit]) for block in lifted.blocks],
-        [(block.index, edge.to, _KINDS[edge.kind]) for block in lifted.blocks for edge in block.successors],
+        _rows((block.first, block.last, _EXITS[block.exit]) for block in lifted.blocks),
+        _rows((block.index, edge.to, _KINDS[edge.kind]) for block in lifted.blocks for edge in block.successors),
         [
             (
                 function.entry_block,
@@ -147,7 +167,13 @@ def flow_of(lifted: LiftedKernel) -> _mc.Flow:
         override_rows(lifted, {index: lifted.effects(index) for index in {*lifted.index_mode, *lifted.skipped}}),
         lifted.kernel.descriptor.enable_vgpr_workitem_id + 1,
         bool(lifted.unknown),
+        longest,
     )
+
+
+def _rows(rows: Iterable[tuple[int, int, int]]) -> NDArray[np.int32]:
+    """[n, 3] as an array."""
+    return np.fromiter(itertools.chain.from_iterable(rows), np.int32).reshape(-1, 3)
 
 
 def override_rows(lifted: LiftedKernel, effects: Mapping[int, Effects]) -> dict[int, _mc.OverrideRow]:

@@ -75,6 +75,7 @@ struct BoundCode {
     Effects out;
     Units reads, writes, kills;
     for (py::ssize_t index = first; index <= last; ++index) {
+      answerSignals();
       check(index);
       effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
       reads |= out.reads;
@@ -100,6 +101,7 @@ struct BoundCode {
       begin = index + 1;
     };
     for (py::ssize_t index = first; index <= last; ++index) {
+      answerSignals();
       check(index);
       effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
       const bool single = alone.data()[index] || out.writes.has(ExecLo) || out.writes.has(ExecHi);
@@ -125,25 +127,33 @@ struct BoundCode {
   }
 };
 
-/// A program and its masks, with the code it speaks of.
-struct BoundFlow {
-  std::shared_ptr<BoundCode> code;
-  Program program;
-  Segments segments;
-  std::shared_ptr<LaneFlow> lanes;
-};
-
-using BlockRow = std::tuple<int, int, int>;                                   // first, last, exit
-using EdgeRow = std::tuple<int, int, int>;                                    // from, to, kind
-using CallRow = std::tuple<int, bool, bool, std::vector<int>>;                // block, tail, known, callees
-using FunctionRow = std::tuple<int, std::vector<int>, std::vector<int>>;      // entry block, blocks, calls
-enum EdgeKind { FallthroughEdge, TakenEdge, IndirectEdge };
-
 template <typename Number> size_t within(Number number, size_t limit, const char *what) {
   if (number < 0 || size_t(number) >= limit)
     throw std::invalid_argument(std::string("no such ") + what);
   return size_t(number);
 }
+
+/// A program and its masks, with the code it speaks of.
+struct BoundFlow {
+  std::shared_ptr<BoundCode> code;
+  Program program;
+  int longest;            ///< instructions of a block; those of a longer one are followed as several
+  std::vector<int> parts; ///< the first of these by block, and the end
+  Segments segments;
+  std::shared_ptr<LaneFlow> lanes;
+
+  /// Which of the program's blocks holds an instruction, or what is behind the last, given by its block and number there.
+  int partOf(int block, int offset) const {
+    const size_t number = within(block, parts.size() - 1, "block");
+    within(offset, size_t(program.blocks[size_t(parts[number + 1]) - 1].last - program.blocks[size_t(parts[number])].first) + 2, "instruction");
+    return std::min(parts[number] + offset / longest, parts[number + 1] - 1);
+  }
+};
+
+using CallRow = std::tuple<int, bool, bool, std::vector<int>>;                // block, tail, known, callees
+using FunctionRow = std::tuple<int, std::vector<int>, std::vector<int>>;      // entry block, blocks, calls
+enum EdgeKind { FallthroughEdge, TakenEdge, IndirectEdge };
+
 
 /// reads, cross reads, writes, kills, hard kills, lanes, opaque, whether what is inserted sets lanes
 using OverrideRow = std::tuple<py::bytes, py::bytes, py::bytes, py::bytes, py::bytes, int, bool, bool>;
@@ -166,12 +176,33 @@ void analyse(BoundFlow &flow) {
     flow.lanes = std::make_shared<LaneFlow>(flow.program, flow.segments);
 }
 
-std::shared_ptr<BoundFlow> makeFlow(std::shared_ptr<BoundCode> code, const std::vector<BlockRow> &blocks,
-                                    const std::vector<EdgeRow> &edges, const std::vector<FunctionRow> &functions,
+void addEdge(Program &program, int from, const Edge &edge) {
+  program.blocks[size_t(from)].successors.push_back(edge);
+  program.blocks[size_t(edge.to)].predecessors.push_back(from);
+}
+
+/// A block, as several that fall through from one to the next where it is longer than `longest`.
+void addBlock(Program &program, int first, int last, Exit exit, int longest) {
+  const size_t begin = program.blocks.size();
+  for (; last - first >= longest; first += longest)
+    program.blocks.push_back({first, first + longest - 1, Exit::Fallthrough, {}, {}, {}});
+  program.blocks.push_back({first, last, exit, {}, {}, {}});
+  for (size_t part = begin + 1; part < program.blocks.size(); ++part)
+    addEdge(program, int(part) - 1, {int(part), false, true, true});
+}
+
+/// @param blocks first and last instruction and exit of each, @param edges from, to and kind
+std::shared_ptr<BoundFlow> makeFlow(std::shared_ptr<BoundCode> code, const Column<int32_t> &blocks,
+                                    const Column<int32_t> &edges, const std::vector<FunctionRow> &functions,
                                     const std::vector<CallRow> &calls, const std::vector<int> &entries,
-                                    const Overrides &overrides, int launched, bool unknown) {
+                                    const Overrides &overrides, int launched, bool unknown, int longest) {
+  if (longest < 1)
+    throw std::invalid_argument("blocks of no instruction");
+  if (blocks.ndim() != 2 || blocks.shape(1) != 3 || edges.ndim() != 2 || edges.shape(1) != 3)
+    throw std::invalid_argument("blocks and edges are rows of three");
   auto flow = std::make_shared<BoundFlow>();
   flow->code = code;
+  flow->longest = longest;
   Program &program = flow->program;
   program.table = code->table.get();
   program.code = code->code;
@@ -179,36 +210,43 @@ std::shared_ptr<BoundFlow> makeFlow(std::shared_ptr<BoundCode> code, const std::
   program.everything = code->everything;
   program.launched = launched;
   program.unknown = unknown;
-  for (const auto &[first, last, exit] : blocks) {
+  for (py::ssize_t row = 0; row < blocks.shape(0); ++row) {
+    const int first = blocks.at(row, 0), last = blocks.at(row, 1), exit = blocks.at(row, 2);
     if (first > last)
       throw std::invalid_argument("a block without instructions");
     for (int index = first; index <= last; ++index)
       code->check(index);
     within(exit, size_t(Exit::Unknown) + 1, "exit");
-    program.blocks.push_back({first, last, Exit(exit), {}, {}, {}});
+    flow->parts.push_back(int(program.blocks.size()));
+    addBlock(program, first, last, Exit(exit), longest);
   }
-  const size_t count = program.blocks.size();
-  for (const auto &[from, to, kind] : edges) {
-    program.blocks[within(from, count, "block")].successors.push_back({to, kind == TakenEdge, kind == FallthroughEdge});
-    program.blocks[within(to, count, "block")].predecessors.push_back(from);
+  flow->parts.push_back(int(program.blocks.size()));
+  const auto firstOf = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block")]; };
+  const auto lastOf = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block") + 1] - 1; };
+  for (py::ssize_t row = 0; row < edges.shape(0); ++row) {
+    const int kind = edges.at(row, 2);
+    addEdge(program, lastOf(edges.at(row, 0)), {firstOf(edges.at(row, 1)), kind == TakenEdge, kind == FallthroughEdge});
   }
-  program.callOf.assign(count, -1);
+  program.callOf.assign(program.blocks.size(), -1);
   for (const auto &[block, tail, known, callees] : calls) {
-    program.callOf[within(block, count, "block")] = int(program.calls.size());
+    program.callOf[size_t(lastOf(block))] = int(program.calls.size());
     for (const int callee : callees)
       within(callee, functions.size(), "function");
-    program.calls.push_back({block, tail, known, callees});
+    program.calls.push_back({lastOf(block), tail, known, callees});
   }
   for (const auto &[entry, members, made] : functions) {
-    within(entry, count, "block");
+    std::vector<int> own;
     for (const int block : members)
-      program.blocks[within(block, count, "block")].owners.push_back(int(program.functions.size()));
+      for (int part = firstOf(block); part <= lastOf(block); ++part) {
+        program.blocks[size_t(part)].owners.push_back(int(program.functions.size()));
+        own.push_back(part);
+      }
     for (const int call : made)
       within(call, calls.size(), "call");
-    program.functions.push_back({entry, members, made});
+    program.functions.push_back({firstOf(entry), own, made});
   }
   for (const int block : entries)
-    program.entries.push_back(int(within(block, count, "block")));
+    program.entries.push_back(firstOf(block));
   for (const Block &block : program.blocks)
     if (block.exit == Exit::Tail && program.callOf[size_t(&block - program.blocks.data())] < 0)
       throw std::invalid_argument("a tail call without callees");
@@ -223,6 +261,8 @@ std::shared_ptr<BoundFlow> changed(const BoundFlow &flow, const Overrides &overr
   auto result = std::make_shared<BoundFlow>();
   result->code = flow.code;
   result->program = flow.program;
+  result->longest = flow.longest;
+  result->parts = flow.parts;
   setOverrides(result->program, *flow.code, overrides);
   if (keepLanes)
     result->lanes = flow.lanes;
@@ -275,18 +315,16 @@ py::array_t<uint64_t> columns(const BoundLiveness &self, const Column<int32_t> &
   constexpr size_t words = PublicBytes / sizeof(uint64_t);
   py::array_t<uint64_t> result({size_t(2), words, count});
   uint64_t *at = result.mutable_data();
-  std::vector<std::vector<size_t>> inBlock(self.flow->program.blocks.size());
-  for (size_t i = 0; i < count; ++i) {
-    within(blocks.data()[i], inBlock.size(), "block");
-    inBlock[size_t(blocks.data()[i])].push_back(i);
-  }
-  for (size_t block = 0; block < inBlock.size(); ++block) {
-    if (inBlock[block].empty())
-      continue;
-    const std::vector<Live> points = self.liveness->points(int(block));
-    for (const size_t i : inBlock[block]) {
-      within(offsets.data()[i], points.size(), "instruction");
-      const Live &live = points[size_t(offsets.data()[i])];
+  std::map<int, std::vector<size_t>> inPart;
+  for (size_t i = 0; i < count; ++i)
+    inPart[self.flow->partOf(blocks.data()[i], offsets.data()[i])].push_back(i);
+  for (const auto &[part, wanted] : inPart) {
+    answerSignals();
+    const std::vector<Live> points = self.liveness->points(part);
+    for (const size_t i : wanted) {
+      const Block &whole = self.flow->program.blocks[size_t(self.flow->parts[size_t(blocks.data()[i])])];
+      const int index = whole.first + offsets.data()[i];
+      const Live &live = points[size_t(index - self.flow->program.blocks[size_t(part)].first)];
       const PublicUnits active = fromSet(live.active), inactive = fromSet(live.inactive);
       for (size_t word = 0; word < words; ++word) {
         at[word * count + i] = active[word];
@@ -386,12 +424,12 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
       .def("steps", &BoundCode::steps, py::arg("first"), py::arg("last"), py::arg("alone"))
       .def("flow", &makeFlow, py::arg("blocks"), py::arg("edges"), py::arg("functions"), py::arg("calls"),
-           py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"));
+           py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"), py::arg("longest"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())
       .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
       .def("liveness", &makeLiveness, py::arg("touched"))
       .def("lanes", [](const BoundFlow &flow, size_t number) {
-        const BlockLanes &lanes = flow.lanes->blocks.at(number);
+        const BlockLanes &lanes = flow.lanes->blocks.at(size_t(flow.parts.at(number)));
         const auto tuple = [](const SegmentLanes &one) {
           return py::make_tuple(one.groups, one.on, one.own, one.outside, one.spread);
         };
@@ -403,11 +441,10 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
   py::class_<BoundLiveness>(m, named("Liveness").c_str())
       .def(
           "points",
-          [](const BoundLiveness &self, int block) {
-            within(block, self.flow->program.blocks.size(), "block");
-            return packed(self.liveness->points(block));
+          [](const BoundLiveness &self, int block, int offset) {
+            return packed(self.liveness->points(self.flow->partOf(block, offset)));
           },
-          py::arg("block"))
+          py::arg("block"), py::arg("offset"))
       .def("columns", columns, py::arg("blocks"), py::arg("offsets"));
 }
 

@@ -1,6 +1,7 @@
 #include "lane_flow.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace luthier::LUTHIER_FLOW {
 namespace {
@@ -43,7 +44,9 @@ LaneFlow::LaneFlow(const Program &program, const Segments &segments)
     root.inactive = into[GroupOutside];
     root.active = into[GroupOwn];
   }
-  before_.clear();
+  decltype(before_)().swap(before_); // whose memory is wanted for what comes next
+  decltype(kept_)().swap(kept_);
+  decltype(versions_)().swap(versions_);
 }
 
 // Summaries
@@ -90,6 +93,7 @@ std::vector<Units> LaneFlow::scalarsReadLater() const {
     gains[number] &= Scalars;
   }
   while (!work.empty()) {
+    answerSignals();
     const size_t number = size_t(*work.rbegin());
     work.erase(int(number));
     const Block &block = program_.blocks[number];
@@ -123,9 +127,22 @@ bool LaneFlow::enter(int block, const LaneMasks &state, Groups vacant, std::vect
   return changed || fresh;
 }
 
+/// The same where nothing else comes to a block: all that is known stays known.
+bool LaneFlow::goOn(int block, const LaneMasks &state, std::vector<int> &into) {
+  std::optional<LaneMasks> &known = before_[size_t(block)];
+  into.resize(size_t(state.count));
+  std::iota(into.begin(), into.end(), 0);
+  if (known && *known == state)
+    return false;
+  known = state;
+  ++version_[size_t(block)];
+  return true;
+}
+
 /// Analyse these blocks, and whatever changes through that.
 void LaneFlow::run(std::set<int> work) {
   while (!work.empty()) {
+    answerSignals();
     const int number = *work.begin();
     work.erase(work.begin());
     visit(number, work);
@@ -154,7 +171,7 @@ void LaneFlow::visit(int number, std::set<int> &again) {
     // No lane is active where EXEC is zero.
     const bool empty = (last.emptyWay == 1 && edge.taken) || (last.emptyWay == 0 && edge.fallthrough);
     const Groups vacant = empty && state.on != state.everything() ? state.on : 0;
-    if (enter(edge.to, state, vacant, lanes.edges[i]))
+    if (edge.inside ? goOn(edge.to, state, lanes.edges[i]) : enter(edge.to, state, vacant, lanes.edges[i]))
       again.insert(edge.to);
     versions_[size_t(number)].push_back(version_[size_t(edge.to)]);
   }

@@ -45,6 +45,7 @@ private:
   std::vector<Units> writtenByFunctions() const;
   std::vector<Units> scalarsReadLater() const;
   bool enter(int block, const LaneMasks &state, Groups vacant, std::vector<int> &into);
+  bool goOn(int block, const LaneMasks &state, std::vector<int> &into);
   void run(std::set<int> work);
   void visit(int number, std::set<int> &again);
   void leave(int number, const LaneMasks &state, std::set<int> &again);

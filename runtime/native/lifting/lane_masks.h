@@ -63,7 +63,7 @@ struct Learnt {
 class Origins {
 public:
   static constexpr int16_t None = -1, Own = -2;
-  Origins() { scalars_.fill(Own); }
+  Origins() : scalars_(Vgpr, Own) {}
   bool operator==(const Origins &other) const { return scalars_ == other.scalars_ && lanes_ == other.lanes_; }
   /// The unit, -1 where it is that of none.
   int of(Key key) const;
@@ -75,12 +75,14 @@ public:
   Units changed() const;
 
 private:
-  std::array<int16_t, Vgpr> scalars_;
+  std::vector<int16_t> scalars_; ///< by unit; not in place, since most kernels have no use for it
   std::vector<std::pair<Key, int16_t>> lanes_; ///< ascending; those that are missing have none
 };
 
 class LaneMasks {
 public:
+  bool operator==(const LaneMasks &other) const { return includes(other) && held_.size() == other.held_.size(); }
+
   /// @param wide masks have 64 bits, in two registers
   /// @param moved follow `origins`
   LaneMasks(bool wide, bool moved);

@@ -206,6 +206,7 @@ void Liveness::summarise() {
     work.insert(int(number));
   ByGroup<3> live;
   while (!work.empty()) {
+    answerSignals();
     const int number = *work.rbegin(); // what comes later first
     work.erase(number);
     behind<3>(number, in, live);
@@ -248,6 +249,7 @@ void Liveness::solve() {
     work.insert(int(number));
   ByGroup<1> live;
   while (!work.empty()) {
+    answerSignals();
     const int number = *work.rbegin();
     work.erase(number);
     const Block &block = program_.blocks[size_t(number)];

@@ -15,6 +15,7 @@ Segments cutBlocks(const Program &program) {
 
   Segments all(program.blocks.size());
   for (size_t number = 0; number < all.size(); ++number) {
+    answerSignals();
     const Block &block = program.blocks[number];
     Segment segment{};
     segment.first = block.first;

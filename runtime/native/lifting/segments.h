@@ -4,6 +4,8 @@
 
 #include "mask_operations.h"
 
+#include "../mc/interrupts.h"
+
 #include <unordered_map>
 
 namespace luthier::LUTHIER_FLOW {
@@ -14,6 +16,7 @@ struct Edge {
   int to;
   bool taken;       ///< else to the next instruction, or indirect
   bool fallthrough;
+  bool inside = false; ///< from one part of a long block to the next
 };
 
 struct Block {

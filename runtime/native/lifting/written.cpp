@@ -127,6 +127,7 @@ std::vector<Filled> Written::solve(const Units &atLaunch) const {
   for (size_t number = 0; number < result.size(); ++number)
     work.insert(int(number));
   while (!work.empty()) {
+    answerSignals();
     const int number = *work.begin();
     work.erase(work.begin());
     const auto enter = [&](int to, const Filled &filled) {

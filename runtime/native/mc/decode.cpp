@@ -3,6 +3,7 @@
 
 #include "amdgpu_private.h"
 #include "guard.h"
+#include "interrupts.h"
 #include "unused_fields.h"
 
 #include "llvm/MC/MCDisassembler/MCDisassembler.h"
@@ -250,6 +251,7 @@ Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient)
       throw McError("LLVM has no disassembler for this processor");
     MCInst inst;
     while (offset < code.size()) {
+      answerSignals();
       const ArrayRef<uint8_t> all = from(offset);
       uint64_t size = 0;
       auto attempt = [&](ArrayRef<uint8_t> bytes) {

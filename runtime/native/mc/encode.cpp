@@ -3,6 +3,7 @@
 
 #include "amdgpu_private.h"
 #include "guard.h"
+#include "interrupts.h"
 
 #include "llvm/MC/MCCodeEmitter.h"
 #include "llvm/MC/MCExpr.h"
@@ -86,6 +87,7 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
   size_t i = 0;
   const bool finished = survives([&] {
     for (; i < columns.count; ++i) {
+      answerSignals();
       offsets.push_back(int32_t(code.size()));
       bytes.clear();
       fixups.clear();
@@ -108,6 +110,7 @@ std::vector<std::string> Isa::print(const OperandColumns &columns, const int64_t
   size_t i = 0;
   const bool finished = survives([&] {
     for (; i < columns.count; ++i) {
+      answerSignals();
       text.clear();
       raw_string_ostream stream(text);
       const MCInst inst = instruction(columns, i, context);
