@@ -25,6 +25,9 @@ from luthier.wave_counts import USUAL_ROOM
 
 __all__ = ["HookArgument", "HookCall", "Insertion", "InstrumentationTask", "reg"]
 
+MOST_INSERTIONS = 1 << 19
+"""Hooks in one kernel. Each takes half a kilobyte and more until the kernel is patched."""
+
 
 class InstrumentationTask:
     """Collects what is to be spliced into one kernel. Several hooks at one point run in the order they were inserted.
@@ -467,6 +470,12 @@ class InstrumentationTask:
     def _insert(
         self, place: Place, instruction: Instruction | int, hook: Hook, arguments: tuple[HookArgument, ...]
     ) -> None:
+        if len(self.insertions) >= MOST_INSERTIONS:
+            raise PatchError(
+                f"more than {MOST_INSERTIONS} hooks take too much memory; the kernel's code has "
+                f"{len(self.lifted.code)} instructions",
+                kernel=self.lifted.kernel.name,
+            )
         index = self._index(instruction)
         call, numbers = self._calls.of(hook, arguments, self._groups)
         if call.made_at is not None:

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 from luthier import immediate
-from luthier.errors import HookError
+from luthier.errors import HookError, PatchError
 from luthier.lifting import lift
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
@@ -65,6 +65,16 @@ def test_numbers_of_a_points_own_share_a_call(module: ToolModule, three: CodeObj
     with pytest.raises(HookError, match=r"argument 1 of hook take.*outside"):
         task.insert_hook_before(0, module.take, immediate(1 << 40))
     assert len(task.insertions) == len(words)
+
+
+def test_hooks_of_a_kernel_have_a_limit(module: ToolModule, three: CodeObject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("luthier.task.MOST_INSERTIONS", 2)
+    task = InstrumentationTask(lift(three, "first"))
+    for _ in range(2):
+        task.insert_hook_before(0, module.take, 1)
+    with pytest.raises(PatchError, match=r"more than 2 hooks take too much memory.*\d+ instructions.*kernel first"):
+        task.insert_hook_before(0, module.take, 1)
+    assert len(task.insertions) == 2
 
 
 @pytest.mark.parametrize("argument", [[1], {}, "v0", None])

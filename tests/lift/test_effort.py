@@ -8,6 +8,7 @@ import pytest
 from assembly import assembled, function, kernel_text
 from effort import EVERYTHING
 from limited import survives
+from luthier.errors import LiftError
 from luthier.isa import Isa
 from luthier.lifting import lift
 from luthier.objects import CodeObject
@@ -81,3 +82,15 @@ def test_the_search_ends(way: str) -> None:
             object = made("gfx90a", way, size, seed)
             seconds = 5 + size / 200
             survives(lambda object=object: lift(object, "k"), seconds=seconds)
+
+
+def test_blocks_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is made of them."""
+    lines = [line for n in range(4) for line in (f"s_cbranch_scc0 .L{n}", f".L{n}:", "s_nop 0")]
+    object = assembled(kernel_text(function("k", [*lines, "s_endpgm"]), "gfx90a"), "gfx90a")
+    blocks = len(lift(object, "k").blocks)
+    monkeypatch.setattr("luthier.lifting.code.graph.MOST_BLOCKS", blocks)
+    assert len(lift(object, "k").blocks) == blocks
+    monkeypatch.setattr("luthier.lifting.code.graph.MOST_BLOCKS", blocks - 1)
+    with pytest.raises(LiftError, match=f"{blocks} blocks with what is called: more than {blocks - 1} take"):
+        lift(object, "k")

@@ -24,7 +24,7 @@ from luthier.lifting.code.graph import Graph, build_graph, leaves_function
 from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
 from luthier.lifting.code.vgpr_banks import VgprBanks
-from luthier.lifting.instructions.effects import Columns, Effects, EffectTable
+from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, listed
 from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import (
     BasicBlock,
@@ -298,7 +298,7 @@ class _Lifter:
                 if not known or known[-1] != number:
                     known.append(number)
         blocks: list[BasicBlock] = []
-        block_of = [-1] * len(columns.address)
+        block_of = np.full(len(columns.address), -1, np.int32)
         for member in order:
             node = graph.nodes[member]
             index = block_number[member]
@@ -313,7 +313,7 @@ class _Lifter:
                     tuple(predecessors.get(member, ())),
                 )
             )
-            block_of[node.first : node.last + 1] = [index] * (node.last + 1 - node.first)
+            block_of[node.first : node.last + 1] = index
         function_at = {entry: number for number, entry in enumerate(graph.members)}
         pointers = {columns.address[one.getpc] for one in references if one.kind in ("pointer", "value")}
         replaced = {jump.index for jump in direct_jumps}
@@ -372,7 +372,7 @@ class _Lifter:
             code=code,
             functions=tuple(functions),
             blocks=tuple(blocks),
-            block_of=tuple(block_of),
+            block_of=listed(block_of),
             pc_references=references,
             direct_jumps=direct_jumps,
             code_tables=self._tables(columns, graph, references),

@@ -181,6 +181,8 @@ class Clause:
     last: int
 
 
+MOST_EFFECTS = 1 << 16
+"""Instructions whose effects are kept; half a kilobyte each."""
 _MATRIX = re.compile(r"v_(?:s?mfmac?|s?wmmac?)_")
 
 
@@ -384,7 +386,7 @@ class LiftedKernel:
     """The kernel first."""
     blocks: tuple[BasicBlock, ...]
     """In the order of functions, then of addresses."""
-    block_of: tuple[int, ...]
+    block_of: Sequence[int]
     """Block index of each instruction, -1 where control does not reach."""
     pc_references: tuple[PcReference, ...]
     direct_jumps: tuple[DirectJump, ...]
@@ -413,12 +415,15 @@ class LiftedKernel:
     """Bit set of units that inserted code reads, where this is the kernel `also_reading` gives."""
     changed_by_inserted: Mapping[int, int] = field(default_factory=dict)
     """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
+    _changed: Mapping[int, Effects] = field(repr=False, default_factory=dict)
+    """Effects of instructions that stand for others too, or for what is inserted before them, by index."""
     _effects: dict[int, Effects] = field(repr=False, default_factory=dict)
+    """What has been asked for of the others."""
 
     @functools.cached_property
     def reached(self) -> NDArray[np.bool_]:
         """[n] whether control reaches each instruction."""
-        return np.array(self.block_of, np.int32) >= 0
+        return np.asarray(self.block_of, np.int32) >= 0
 
     @property
     def instructions(self) -> InstructionSequence:
@@ -427,8 +432,10 @@ class LiftedKernel:
 
     def effects(self, index: int) -> Effects:
         """Registers instruction `index` reads, writes and replaces."""
-        found = self._effects.get(index)
+        found = self._changed.get(index) or self._effects.get(index)
         if found is None:
+            if len(self._effects) >= MOST_EFFECTS:
+                self._effects.clear()
             found = self._effects[index] = self.effect_table.of(
                 self.columns, index, self.index_mode.get(index), self.skipped.get(index)
             )

@@ -87,7 +87,7 @@ class LiftedRepresentation(LiftedKernel):
         return replace(
             self,
             read_by_inserted=total,
-            _effects={**self._effects, **changed},
+            _changed={**self._changed, **changed},
             _flow=self.flow.changed(override_rows(self, changed), keep_lanes=True),  # masks do not depend on reads
         )
 
@@ -95,7 +95,7 @@ class LiftedRepresentation(LiftedKernel):
         """The same kernel as liveness must see it where instructions are replaced: they do not replace what registers
         held before them."""
         changed = {index: self.effects(index)._replace(kills=0, hard_kills=0) for index in indices}
-        result = replace(self, _effects={**self._effects, **changed})
+        result = replace(self, _changed={**self._changed, **changed})
         return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes=False))
 
     def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
@@ -122,7 +122,7 @@ class LiftedRepresentation(LiftedKernel):
         result = replace(
             self,
             changed_by_inserted={**self.changed_by_inserted, **changes},
-            _effects={**self._effects, **changed},
+            _changed={**self._changed, **changed},
         )
         keep_lanes = not total & followed_units(self)
         return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes))

@@ -8,40 +8,40 @@ from luthier.counts import CELL_BYTES, Cell, CountRequest
 from luthier.errors import HookError
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.counter_code import LARGEST_LANE_WEIGHT
-from luthier.patch.sites import Site, always_runs, cell_of
+from luthier.patch.sites import Site, Use, always_runs, cell_of, uses_of
 
 
 def hoist(lifted: LiftedRepresentation, sites: Sequence[Site]) -> tuple[list[Site], list[Site]]:
     """The sites that remain, and those whose hooks can be counts: nobody but such hooks uses their variables."""
-    block_of = lifted.block_of
+    block_of, uses = lifted.block_of, uses_of(sites)
+    # What hooks see that do more than count.
+    used = {fixup.symbol for use in uses if use.template.plain is None for fixup in use.template.fixups}
+    counting = {use: _counts(use) and used.isdisjoint(one.symbol for one in use.template.fixups) for use in uses}
+    remaining: list[Site] = []
+    hoisted: list[Site] = []
+    for site in sites:
+        plain = site.use.template.plain
+        possible = counting[site.use] and site.insertion is not None and always_runs(lifted, site.insertion)
+        if possible and plain is not None and plain.lanes:
+            possible = block_of[site.at] == block_of[site.point]
+        (hoisted if possible else remaining).append(site)
+    return remaining, hoisted
 
-    def countable(site: Site) -> bool:
-        plain, call = site.use.template.plain, site.use.call
-        if plain is None or call is None or plain.offset % CELL_BYTES:
-            return False
-        if site.insertion is None or not always_runs(lifted, site.insertion):
-            return False
-        if plain.lanes and not abs(plain.weight) < LARGEST_LANE_WEIGHT:
-            return False
-        if not -(1 << 31) <= plain.weight < 1 << 31 or (plain.lanes and block_of[site.at] != block_of[site.point]):
-            return False
-        try:
-            cell_of(call, plain).check()
-        except HookError:
-            return False
-        return True
 
-    possible = {site.number: countable(site) for site in sites}
-    used = {  # what hooks see that do more than count
-        fixup.symbol for site in sites if site.use.template.plain is None for fixup in site.use.template.fixups
-    }
-    hoisted = [
-        site
-        for site in sites
-        if possible[site.number] and used.isdisjoint(fixup.symbol for fixup in site.use.template.fixups)
-    ]
-    numbers = {site.number for site in hoisted}
-    return [site for site in sites if site.number not in numbers], hoisted
+def _counts(use: Use) -> bool:
+    """Whether a hook does nothing but add a number that counters can have to a cell."""
+    plain, call = use.template.plain, use.call
+    if plain is None or call is None or plain.offset % CELL_BYTES:
+        return False
+    if plain.lanes and not abs(plain.weight) < LARGEST_LANE_WEIGHT:
+        return False
+    if not -(1 << 31) <= plain.weight < 1 << 31:
+        return False
+    try:
+        cell_of(call, plain).check()
+    except HookError:
+        return False
+    return True
 
 
 def requests_of(hoisted: Sequence[Site]) -> list[CountRequest]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from luthier.errors import LiftError
 from luthier.isa import NO_TARGET, InstructionArray
 from luthier.lifting.code.text import UNDECODABLE, Extent, Piece, Text, concatenate
 from luthier.lifting.instructions import semantics as sem
-from luthier.lifting.instructions.effects import Columns
+from luthier.lifting.instructions.effects import Columns, listed
 from luthier.lifting.instructions.semantics import Control
 
 # As plain integers: a member of an IntEnum takes longer to look up than most of what is done here.
@@ -56,7 +57,7 @@ class Explorer:
         self._local: dict[int, Piece] = {}
         self._seen: dict[int, bytearray] = {}
         self._work: list[int] = []
-        self._whole: tuple[list[tuple[int, int]], InstructionArray, Columns, list[int]] | None = None
+        self._whole: tuple[list[tuple[int, int]], InstructionArray, Columns, Sequence[int]] | None = None
         """What `code` last put together, with the start and end of each piece in it."""
         self._function_starts = text.function_starts
 
@@ -213,7 +214,7 @@ class Explorer:
         first = int(self.text.isa.register_first_unit[columns.registers(index)[0]])
         return first if first >= 0 else None
 
-    def code(self) -> tuple[InstructionArray, Columns, list[int], list[int]]:
+    def code(self) -> tuple[InstructionArray, Columns, Sequence[int], list[int]]:
         """The reachable text: instructions, the same as lists, control of each, and the indices of those reached whose
         control is not `Control.NEXT`.
 
@@ -228,10 +229,10 @@ class Explorer:
             return piece.code, piece.columns, piece.control, [stop for stop in piece.stops if seen[stop]]
         return self._several(used)
 
-    def _several(self, used: list[int]) -> tuple[InstructionArray, Columns, list[int], list[int]]:
+    def _several(self, used: list[int]) -> tuple[InstructionArray, Columns, Sequence[int], list[int]]:
         """`code` of the pieces that begin at `used`."""
         pieces: list[InstructionArray] = []
-        control: list[int] = []
+        controls: list[NDArray[np.int8]] = []
         cuts: list[tuple[int, int]] = []
         addresses: list[NDArray[np.int64]] = []
         sizes: list[NDArray[np.int32]] = []
@@ -245,11 +246,11 @@ class Explorer:
             cuts.append((start, min(limit, piece.end)))
             if limit >= piece.end:
                 pieces.append(piece.code)
-                control += piece.control
+                controls.append(np.asarray(piece.control, np.int8))
             else:  # a later piece begins inside this one
                 count = bisect.bisect_left(piece.columns.address, limit)
                 pieces.append(_cut(piece.code, count, limit))
-                control += piece.control[:count]
+                controls.append(np.asarray(piece.control[:count], np.int8))
         reached, ends = np.concatenate(addresses), np.concatenate(addresses) + np.concatenate(sizes)
         order = np.argsort(reached, kind="stable")
         order = order[np.diff(reached[order], prepend=-1) != 0]
@@ -261,12 +262,12 @@ class Explorer:
         known = self._whole
         if known is None or known[0] != cuts:
             code = concatenate(self.text, pieces)
-            known = self._whole = cuts, code, Columns(code), control
+            known = self._whole = cuts, code, Columns(code), listed(np.concatenate(controls))
         _, code, columns, control = known
         places = np.searchsorted(code.addresses, reached)
         if len(reached) and (places[-1] >= len(code) or (code.addresses[places] != reached).any()):
             raise self.fail("two readings of the same bytes as code", reached[0].item())
-        kinds = np.array(control, np.int8)[places]
+        kinds = np.asarray(control, np.int8)[places]
         return code, columns, control, places[kinds != int(Control.NEXT)].tolist()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,6 +39,9 @@ class Graph:
     """Entry address of a function -> its blocks in address order."""
 
 
+MOST_BLOCKS = 1 << 17
+"""Blocks of a kernel with all that it calls: each takes four kilobytes until liveness is known."""
+
 _DIRECT_EXIT: dict[int, BlockExit] = {
     Control.BRANCH: "branch",
     Control.CONDITIONAL: "conditional",
@@ -59,7 +62,7 @@ _COMING_BACK = (_CALL, _CALL_REGISTER, int(Control.TRAP))
 def build_graph(
     explorer: Explorer,
     columns: Columns,
-    control: list[int],
+    control: Sequence[int],
     stops: list[int],
     resolutions: Mapping[int, Resolution],
     roots: Mapping[int, list[int]],
@@ -74,8 +77,13 @@ def build_graph(
         effort: counts what is done.
 
     Raises:
-        LiftError: it is too much.
+        LiftError: it is too much, or there are more than `MOST_BLOCKS`.
     """
+    if len(explorer.leaders) > MOST_BLOCKS:
+        raise explorer.fail(
+            f"{len(explorer.leaders)} blocks with what is called: more than {MOST_BLOCKS} take too much memory",
+            next(iter(explorer.entries)),
+        )
     effort.spend(len(explorer.leaders) // _NODES)
     starts = np.searchsorted(columns.code.addresses, sorted(explorer.leaders)).tolist()
     addresses, sizes = columns.address, columns.size

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, InstructionFlag, Isa
-from luthier.lifting.instructions.effects import Columns
+from luthier.lifting.instructions.effects import Columns, listed
 from luthier.lifting.instructions.semantics import Control, control_of
 from luthier.objects import CodeObject
 
@@ -46,7 +46,7 @@ class Piece:
         control = controls_of(isa, self.code.opcode)
         control[(self.code.opcode < 0) & (self.code.flags & int(InstructionFlag.KNOWN_LENGTH) != 0)] = int(Control.NEXT)
         self.columns = Columns(self.code)
-        self.control: list[int] = control.tolist()
+        self.control = listed(control)
         self.stops: list[int] = np.flatnonzero(control != int(Control.NEXT)).tolist()
 
     def index(self, address: int) -> int:

@@ -95,7 +95,7 @@ _LONG = 1 << 16
 """Values from which on a list of them takes too much memory."""
 
 
-def _listed(column: NDArray[Any]) -> Sequence[int]:
+def listed(column: NDArray[Any]) -> Sequence[int]:
     """A column as what gives Python's numbers one at a time: a list, or a view of the array if it is long."""
     return column.tolist() if len(column) < _LONG else np.ascontiguousarray(column).data
 
@@ -117,17 +117,17 @@ class Columns:
     @cached_property
     def address(self) -> Sequence[int]:
         """[n] virtual address of each instruction."""
-        return _listed(self.code.addresses)
+        return listed(self.code.addresses)
 
     @cached_property
     def size(self) -> Sequence[int]:
         """[n] bytes of each."""
-        return _listed(self.code.size)
+        return listed(self.code.size)
 
     @cached_property
     def opcode(self) -> Sequence[int]:
         """[n] LLVM's opcode number of each, -1 where the bytes are none."""
-        return _listed(self.code.opcode)
+        return listed(self.code.opcode)
 
     @cached_property
     def opcodes(self) -> frozenset[int]:
@@ -137,23 +137,23 @@ class Columns:
     @cached_property
     def target(self) -> Sequence[int]:
         """[n] virtual address that a branch or call encodes, `NO_TARGET` for others."""
-        return _listed(self.code.target)
+        return listed(self.code.target)
 
     @cached_property
     def start(self) -> Sequence[int]:
         """[n + 1] position of each instruction's first operand in `value` and `register`."""
-        return _listed(self.code.operand_start)
+        return listed(self.code.operand_start)
 
     @cached_property
     def value(self) -> Sequence[int]:
         """[operands] immediate, or LLVM's number of the register."""
-        return _listed(self.code.operand_value)
+        return listed(self.code.operand_value)
 
     @cached_property
     def register(self) -> Sequence[int]:
         """LLVM register number of each operand, 0 (no register) where it is none."""
         is_register = self.code.operand_kind == int(OperandKind.REGISTER)
-        return _listed(np.where(is_register, self.code.operand_value, 0))
+        return listed(np.where(is_register, self.code.operand_value, 0))
 
     def values(self, index: int) -> list[int]:
         """Operand values of an instruction: register numbers and immediates alike."""
