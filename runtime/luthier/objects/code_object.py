@@ -139,6 +139,11 @@ class Kernel:
         return min(max(allowed, math.prod(self.required_workgroup or (0,))), LARGEST_WORKGROUP)
 
     @property
+    def most_waves(self) -> int:
+        """Waves that a work-group can have."""
+        return -(-self.largest_workgroup // self.wave_size)
+
+    @property
     def required_workgroup(self) -> tuple[int, int, int] | None:
         """Work-items of every work-group in x, y and z; None where metadata do not say, or name such as there cannot
         be."""

@@ -16,8 +16,9 @@ def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> 
     compute unit, or within the budget that is asked for."""
     kernel, target = lifted.kernel, lifted.target
     descriptor = kernel.descriptor
-    waves = -(-kernel.largest_workgroup // kernel.wave_size)
-    waves_per_simd = -(-waves // 4)  # four SIMDs a compute unit, or a work-group processor in its default mode
+    waves_per_simd = -(
+        -kernel.most_waves // 4
+    )  # four SIMDs a compute unit, or a work-group processor in its default mode
     granule = target.vgpr_allocation_granule(kernel.wave_size)
     fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
     if target.unified_vgprs:

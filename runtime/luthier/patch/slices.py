@@ -52,7 +52,7 @@ def slice_of(lifted: LiftedRepresentation, address: int, hooks: int, waves: int 
         waves: a SIMD, for which LDS must leave room; None: that does not matter.
     """
     kernel = lifted.kernel
-    stride = 4 * lifted.wave_size * -(-kernel.largest_workgroup // lifted.wave_size)
+    stride = 4 * lifted.wave_size * kernel.most_waves
     has = kernel.group_segment_fixed_size + hooks
 
     def fit(slots: int) -> bool:
@@ -70,13 +70,14 @@ def size_of(slots: int, stride: int) -> int:
     return slots * stride + _ALIGNMENT if slots else 0
 
 
-def find_wave(target: Target, wave_size: int, address: str, scalars: list[str], packet: str) -> list[str]:
+def find_wave(target: Target, wave_size: int, address: str, scalars: list[str], packet: str, waves: int) -> list[str]:
     """Assembly for a kernel's entry that finds how far a wave's part of a slot is from where LDS ends less its first
     wave's. SCC and EXEC's lanes apart, it touches `address` and `scalars` alone.
 
     Args:
         scalars: as many as `SCALARS`.
         packet: the two SGPRs with the dispatch packet's address.
+        waves: of the largest work-group; those that have no part stop.
     """
     settle, _ = waits_around_outputs(target)
     load = "s_load_b32" if target.sized_memory_names else "s_load_dword"
@@ -87,6 +88,8 @@ def find_wave(target: Target, wave_size: int, address: str, scalars: list[str], 
     else:
         ids = dict.fromkeys("xyz", "v0") if target.packed_work_item_ids else {"x": "v0", "y": "v1", "z": "v2"}
         lines += wave_of_work_items(target, wave_size, scalars, packet, ids.__getitem__)
+    # Where nobody looks at a launch's sizes, as `luthier run` does, a larger work-group would use others' slots.
+    lines += [f"s_cmp_ge_u32 {wave}, {waves}", "s_cbranch_scc0 1", "s_trap 2"]
     shift = (4 * wave_size).bit_length() - 1
     lines += [f"s_lshl_b32 {wave}, {wave}, {shift}", *settle]
     return [*lines, f"s_add_u32 {address}, {address}, {wave}", *settle]

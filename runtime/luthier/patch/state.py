@@ -314,6 +314,7 @@ class _Planner:
             unit_text(address),
             [unit_text(unit) for unit in scalars],
             f"s[{first}:{first + 1}]",
+            self.lifted.kernel.most_waves,
         )
         return lines, address, max(scalars) + 1
 

@@ -17,7 +17,7 @@ from luthier.observation import Launch, LiveChannel, LoadedObject
 from luthier.run import events
 from luthier.run.channels import Channels
 from luthier.run.loaded import LoadedCompanion
-from luthier.run.patching import Asked, Patched, Patcher, most_group, most_private
+from luthier.run.patching import Asked, Patched, Patcher, most_group, most_items, most_private
 from luthier.run.protocol import ProtocolError, Reader, Request, Writer, agree
 from luthier.run.selection import Selection
 from luthier.run.sessions import RECORDS, ROWS, Block, LaunchedKernel, Session
@@ -277,7 +277,9 @@ class Instrumentation:
         reply.string(patched.companion.data).number(len(patched.companion.blocks))
         for block in patched.companion.blocks:
             reply.text(block.symbol)
-        return reply.number(most_private(kernel, patched)).number(most_group(kernel, patched))
+        for most in most_private, most_group, most_items:
+            reply.number(most(kernel, patched))
+        return reply
 
     def _launch(self, session: Session, request: Reader) -> bool:
         gpu, row, number, chosen = (request.number() for _ in range(4))

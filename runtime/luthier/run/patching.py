@@ -74,6 +74,15 @@ def most_group(kernel: Kernel, patched: Patched) -> int:
     return kernel.descriptor.target.lds_bytes - more if more else _ANY
 
 
+def most_items(kernel: Kernel, patched: Patched) -> int:
+    """The most work-items of a work-group with which a launch may run a kernel instrumented: hooks' registers, and LDS
+    for them, are for the waves of those that its metadata allow."""
+    report = patched.report
+    if report is None or (not report.in_lds and report.vgprs[1] <= report.vgprs[0]):
+        return _ANY
+    return kernel.most_waves * kernel.wave_size
+
+
 def patched_store() -> Store | None:
     """What is kept; None if there is no cache."""
     folder = cache_folder("patched")

@@ -54,7 +54,7 @@ class Request(enum.IntEnum):
     DRAIN = 41
 
 
-VERSION = 1
+VERSION = 2
 """Of what is in messages; raised where that changes."""
 Structure = tuple[tuple[str, str, int], ...]
 """Fields in order, without gaps: name, NumPy's name of its type, and how many of them there are."""

@@ -86,6 +86,7 @@ Answer Client::kernel(unsigned gpu, uint64_t object, uint64_t descriptor) {
   if (!answer.object.empty()) {
     answer.most_private = reply.number();
     answer.most_group = reply.number();
+    answer.most_items = reply.number();
   }
   return answer;
 }

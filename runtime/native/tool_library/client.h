@@ -31,6 +31,7 @@ struct Answer {
   std::vector<std::string> blocks;  // symbols of the blocks of variables that it refers to
   uint64_t most_private = 0;        // bytes a lane that a launch may ask for to run it
   uint64_t most_group = 0;          // bytes of LDS a work-group that it may ask for
+  uint64_t most_items = 0;          // work-items a work-group that it may have
 };
 
 // A block: a file of memory with its initial contents.

@@ -56,8 +56,14 @@ bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const Selecti
       .second;
 }
 
-// Whether the stack that a launch asks for ends where hooks have theirs, and its LDS leaves as much as they need.
+// Whether the stack that a launch asks for ends where hooks have theirs, its LDS leaves as much as they need, and its
+// work-groups have no more waves than were reckoned with.
 bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const {
+  if (uint64_t{packet.workgroup_size_x} * packet.workgroup_size_y * packet.workgroup_size_z > most_items) {
+    faults.tell(name + ": launches with more than " + std::to_string(most_items) +
+                " work-items a work-group run as they are: the kernel's metadata allow no more");
+    return false;
+  }
   if (packet.group_segment_size > most_group) {
     faults.tell(name + ": launches with more than " + std::to_string(most_group) +
                 " bytes of LDS a work-group run as they are: hooks need " + std::to_string(more_group) + " more");
@@ -288,6 +294,7 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const Ans
     kernel.executable = executable;
     kernel.most_private = answer.most_private;
     kernel.most_group = answer.most_group;
+    kernel.most_items = answer.most_items;
     kernel.name = answer.name;
     kernel.patched = patched;
   } catch (...) {

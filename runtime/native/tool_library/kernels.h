@@ -43,6 +43,7 @@ public:
   uint32_t more_private = 0, more_group = 0;  // bytes that the patched one needs beyond the original
   uint64_t most_private = 0;                 // that a launch may ask for: hooks have theirs above it
   uint64_t most_group = 0;                   // the same: there is no room for that of hooks in more
+  uint64_t most_items = 0;                   // the same: there are registers for the waves of so many
   std::string name;
   hsa_executable_t executable{};             // the patched one
 

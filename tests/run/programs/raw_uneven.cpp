@@ -33,7 +33,10 @@ int main(int count, char **arguments) {
     kernarg->out = allocate<uint32_t>(items);
     hsa_signal_store_relaxed(packet.completion_signal, 1);
     submit(queue, &packet, HSA_PACKET_TYPE_KERNEL_DISPATCH);
-    wait_for(packet.completion_signal);
+    while (hsa_signal_wait_scacquire(packet.completion_signal, HSA_SIGNAL_CONDITION_LT, 1, 1'000'000,
+                                     HSA_WAIT_STATE_BLOCKED) > 0)
+      if (problem)
+        return std::printf("queue error %#x\n", problem.load());
     for (uint32_t item = 0; item < items; ++item)
       std::printf("%x%c", kernarg->out[item], item + 1 < items ? ' ' : '\n');
   }
