@@ -34,7 +34,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], he
         heat: column whose numbers get bars: of their share of the largest.
     """
     numeric = [all(isinstance(row[at], int | float) or row[at] is None for row in rows) for at in range(len(columns))]
-    hot = columns.index(heat) if heat in columns else -1
+    hot = columns.index(heat) if heat and heat in columns else -1
     most = max((float(row[hot] or 0) for row in rows), default=0.0) if hot >= 0 else 0.0
     lines = [f"<p><b>{escape(title)}</b></p>"] if title else []
     lines.append(

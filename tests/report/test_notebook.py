@@ -133,3 +133,7 @@ def test_counts() -> None:
     assert _read(html).cells[5:] == ["0", "0x0", "2", "5", "10", "1", "0x8", "1", "2", "2"]
     assert "100.0%" in html
     assert "20.0%" in html
+
+
+def test_a_column_without_a_name_is_no_column_of_heat() -> None:
+    assert _read(Table("", ("", "n"), [["a", 1]])._repr_html_()).cells[2:] == ["a", "1"]
