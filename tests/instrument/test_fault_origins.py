@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import luthier
 import numpy as np
 import pytest
-from luthier import InstrumentationTask, ToolModule
+from luthier import InstrumentationTask, ToolModule, immediate
 from luthier.errors import EmulationError
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
@@ -45,11 +46,27 @@ LUTHIER_HOOK_ANNOTATE heavy() {
   if (v == 12345) atomicAdd((unsigned long long *)&seen, 1ull);
 }
 LUTHIER_HOOK_ANNOTATE bad() { *nowhere = 1; }
+__device__ uint32_t chosen = 0;
+LUTHIER_HOOK_ANNOTATE bad_at(uint32_t site) {
+  uint32_t v = __lane_id();
+#pragma unroll
+  for (int i = 0; i < 40; ++i) v = v * (v >> 3) ^ v >> (i % 7 + 1);
+  if (site == chosen) *nowhere = v;
+}
 LUTHIER_HOOK_ANNOTATE bad_and_heavy() {
   uint32_t v = __lane_id();
 #pragma unroll
   for (int i = 0; i < 40; ++i) v = v * (v >> 3) ^ v >> (i % 7 + 1);
   if (v != 12345) *nowhere = v;
+}
+"""
+
+
+STUCK = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void stuck(int *to, int how) {
+  volatile int *own = to;
+  while (!own[how]) own[1] = 1;
 }
 """
 
@@ -140,6 +157,50 @@ def test_a_hook_that_points_share(compile_object: Callable[..., Path], hooks: To
     text = told(patched(plain, hooks, "bad_and_heavy", last=True), target, 0)
     assert "in hook bad_and_heavy " in text
     assert "that several points share" in text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_which_of_the_points_that_share_a_hook(
+    compile_object: Callable[..., Path], hooks: ToolModule, target: str
+) -> None:
+    """The hook goes wrong at one of them, which a variable tells."""
+    plain = load_object(compile_object(APPLICATION, target, "-g"))
+    addresses = {}
+
+    def instrument(task: InstrumentationTask) -> None:
+        for one in task.select(source=f":{line_of('LAST').split(':')[1]}"):
+            addresses[one.index] = one.address
+            task.insert_hook_before(one, hooks.bad_at, immediate(one.index))
+
+    patched = patch_object(plain, instrument)
+    (report,) = patched.report.kernels
+    assert (report.calls, report.shared) == (len(addresses), 1)
+    for site in (min(addresses), max(addresses)):
+        module = luthier.open_device(f"emu:{target}", threads=1).load(patched.data)
+        module.variable("chosen").write(site)
+        with pytest.raises(EmulationError) as failed:
+            module.kernel("k").launch(np.zeros(64, np.uint32), np.int32(0), np.int64(0), grid=1, block=64)
+        assert f"that several points share, called at {addresses[site]:#x} in k+" in str(failed.value)
+        assert f"{line_of('LAST')}:" in str(failed.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_kernel_that_never_ends(compile_object: Callable[..., Path], hooks: ToolModule, target: str) -> None:
+    """Where each wave is, in the original and in its source, also within a hook."""
+    plain = load_object(compile_object(STUCK, target, "-g"))
+    data = patched(plain, hooks, "heavy")
+    device = luthier.open_device(f"emu:{target}", threads=1)
+    device.step_limit = 4
+    module = device.load(data)
+    with pytest.raises(EmulationError) as failed:
+        module.kernel("stuck").launch(np.zeros(64, np.uint32), np.int32(0), grid=1, block=128)
+    first, *waves = str(failed.value).splitlines()
+    assert "does not end" in first
+    assert len(waves) == len(failed.value.waves) > 1
+    for wave in waves:
+        assert re.search(
+            r"EXEC 0x\w+, (the program's own, |in hook heavy .*)0x\w+ in stuck\+0x\w+.*source.hip:\d+", wave
+        )
 
 
 def test_what_is_written_is_read(

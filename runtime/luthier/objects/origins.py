@@ -22,9 +22,18 @@ from luthier.objects.source import in_source
 SECTION = ".luthier.origins"
 _MOST = 1 << 28
 """Bytes that a section is decompressed to at most."""
+_CALL_SIZE = 4
+"""Bytes of a call of code that is placed once."""
 NO_POINT = -1
 """`Inserted.point` of code that belongs to no single instruction."""
+NO_LINK = -1
+"""`Inserted.links` of code that is not called."""
 _Columns = NDArray[np.int64]
+ScalarPair = Callable[[int], int]
+"""From the number of an SGPR to the address that it and the next one hold."""
+Teller = Callable[[int, ScalarPair], str]
+"""What says of an address at which a wave is, and of its registers, whose code is there: in words, empty if nothing is
+known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +46,24 @@ class Inserted:
     """Virtual address, in the original, of the instruction it was inserted at; `NO_POINT` where there are several."""
     labels: _Columns
     """Which of `names` it is."""
+    links: _Columns
+    """The first SGPR of the pair that holds, all the while, behind which call it was called; `NO_LINK`."""
     names: tuple[str, ...]
     """Empty: it stands for the application's instruction at its point."""
 
     @classmethod
-    def of(cls, pieces: Iterable[tuple[int, int, int, str]]) -> Inserted:
-        """Of pieces in any order: start, end, point and name."""
+    def of(cls, pieces: Iterable[tuple[int, int, int, str, int]]) -> Inserted:
+        """Of pieces in any order: start, end, point, name and link."""
         rows = sorted(pieces)
         names = {name: number for number, name in enumerate(dict.fromkeys(row[3] for row in rows))}
-        columns = np.array([(*row[:3], names[row[3]]) for row in rows], np.int64).reshape(-1, 4).T
-        starts, ends, points, labels = columns
-        return cls(starts, ends, points, labels, tuple(names))
+        columns = np.array([(*row[:3], names[row[3]], row[4]) for row in rows], np.int64).reshape(-1, 5).T
+        starts, ends, points, labels, links = columns
+        return cls(starts, ends, points, labels, links, tuple(names))
+
+    def piece_at(self, address: int) -> int | None:
+        """Which piece an address is in; None: in none."""
+        piece = int(np.searchsorted(self.starts, address, "right")) - 1
+        return None if piece < 0 or address >= self.ends[piece] else piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +88,19 @@ class Origins:
         moved = replace(inserted, starts=inserted.starts + base, ends=inserted.ends + base)
         return replace(self, start=self.start + base, addresses=self.addresses + base, inserted=moved)
 
-    def describe(self, address: int, original: CodeObject) -> str:
+    def describe(self, address: int, original: CodeObject, scalar_pair: ScalarPair) -> str:
         """Whose code is at a virtual address in the new code, and where that is in the original and its source.
 
         Args:
             original: the application's object, or any that has its debug information.
+            scalar_pair: of a wave that is there, virtual addresses.
         """
         at = int(np.searchsorted(self.addresses, address, "right")) - 1
         if at >= 0 and self.addresses[at] == address:
             return f"the program's own, {self._place(int(self.originals[at]), original)}"
         inserted = self.inserted
-        piece = int(np.searchsorted(inserted.starts, address, "right")) - 1
-        if piece < 0 or address >= inserted.ends[piece]:
+        piece = inserted.piece_at(address)
+        if piece is None:
             return "a jump that Luthier inserted, none of the program's own"
         point = int(inserted.points[piece])
         name = inserted.names[int(inserted.labels[piece])]
@@ -91,8 +108,18 @@ class Origins:
             if point == NO_POINT:
                 return "in what several calls of the program's go by, through pointers"
             return f"the program's own, {self._place(point, original)}"
-        where = "that several points share" if point == NO_POINT else f"inserted at {self._place(point, original)}"
-        return f"in {name}, {where}"
+        if point != NO_POINT:
+            return f"in {name}, inserted at {self._place(point, original)}"
+        return f"in {name}, that several points share{self._called(piece, original, scalar_pair)}"
+
+    def _called(self, piece: int, original: CodeObject, scalar_pair: ScalarPair) -> str:
+        """For which of its points a piece runs that is placed once; empty if that is not known."""
+        inserted = self.inserted
+        link = int(inserted.links[piece])
+        caller = None if link == NO_LINK else inserted.piece_at(scalar_pair(link) - _CALL_SIZE)
+        if caller is None or inserted.points[caller] == NO_POINT:
+            return ""
+        return f", called at {self._place(int(inserted.points[caller]), original)}"
 
     def _place(self, address: int, original: CodeObject) -> str:
         number = bisect_right(self.functions, address, key=lambda one: one[0]) - 1
@@ -108,7 +135,8 @@ def encode(kernels: Sequence[Origins]) -> bytes:
     head, columns = [], []
     for one in kernels:
         inserted = one.inserted
-        parts = (one.addresses, one.originals, inserted.starts, inserted.ends, inserted.points, inserted.labels)
+        rows = (inserted.starts, inserted.ends, inserted.points, inserted.labels, inserted.links)
+        parts = (one.addresses, one.originals, *rows)
         sizes = len(one.addresses), len(inserted.starts)
         head.append([one.kernel, one.start, one.size, *sizes, list(inserted.names), list(one.functions)])
         columns += [np.diff(part, prepend=0).astype("<i8").tobytes() for part in parts]
@@ -129,14 +157,14 @@ def decode(data: bytes) -> tuple[Origins, ...]:
             if min(count, pieces) < 0:
                 return ()
             columns = []
-            for length in (count, count, pieces, pieces, pieces, pieces):
+            for length in (count, count, *[pieces] * 5):
                 columns.append(np.frombuffer(plain, "<i8", length, place).cumsum())
                 place += 8 * length
             addresses, originals, *rows = columns
             if pieces and not 0 <= rows[3].min() <= rows[3].max() < len(names):
                 return ()
-            starts, ends, points, labels = rows
-            inserted = Inserted(starts, ends, points, labels, tuple(map(str, names)))
+            starts, ends, points, labels, links = rows
+            inserted = Inserted(starts, ends, points, labels, links, tuple(map(str, names)))
             named = tuple((int(entry), str(name)) for entry, name in functions)
             found.append(Origins(str(kernel), int(start), int(code_size), addresses, originals, inserted, named))
     except (zlib.error, ValueError, TypeError, RecursionError):
@@ -144,10 +172,8 @@ def decode(data: bytes) -> tuple[Origins, ...]:
     return tuple(found)
 
 
-def teller(
-    object: CodeObject, original: CodeObject | None = None, delta: int = 0, original_delta: int = 0
-) -> Callable[[int], str]:
-    """What says of an address whose code is there: in words, empty if nothing is known.
+def teller(object: CodeObject, original: CodeObject | None = None, delta: int = 0, original_delta: int = 0) -> Teller:
+    """What says whose code is at addresses of a loaded object.
 
     Args:
         object: that is loaded, patched or not.
@@ -157,14 +183,14 @@ def teller(
     """
     known: tuple[Origins, ...] | None = None
 
-    def tell(address: int) -> str:
+    def tell(address: int, scalar_pair: ScalarPair) -> str:
         nonlocal known
         if known is None:
             known = origins_of(object)
         virtual = address - delta
         for one in known:
             if one.start <= virtual < one.start + one.size:
-                return one.describe(virtual, original or object)
+                return one.describe(virtual, original or object, lambda index: scalar_pair(index) - delta)
         if original is not None:
             return _unpatched(original, address - original_delta)
         return _unpatched(object, virtual)

@@ -13,7 +13,7 @@ from luthier.counts import KernelCounters
 from luthier.errors import PatchError
 from luthier.lifting import LiftedRepresentation
 from luthier.objects import Kernel, KernelDescriptor
-from luthier.objects.origins import NO_POINT, Inserted, Origins
+from luthier.objects.origins import NO_LINK, NO_POINT, Inserted, Origins
 from luthier.patch.address_map import AddressMap
 from luthier.patch.emission import assemble_payload
 from luthier.patch.entry import entry_code
@@ -198,18 +198,18 @@ def _origins(
     names = splicer.names
     where, bytes_of = np.asarray(lifted.code.addresses)[splicer.indices].tolist(), sizes.tolist()
     pieces = [
-        (start, start + bytes_of[number], point, names[number])
+        (start, start + bytes_of[number], point, names[number], NO_LINK)
         for start, number, point in zip(placed.payloads.tolist(), splicer.numbers.tolist(), where, strict=True)
     ]
-    bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), strict=True)
-    pieces += [(start, start + bytes_of[number], NO_POINT, names[number]) for start, number in bodies]
+    bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), calls.links(splicer).tolist(), strict=True)
+    pieces += [(start, start + bytes_of[number], NO_POINT, names[number], link) for start, number, link in bodies]
     for start, dispatcher in zip(placed.dispatchers.tolist(), by_pointer, strict=True):
         first, *others = dispatcher.callers
         point = NO_POINT if others else int(lifted.code.addresses[first])
-        pieces.append((start, start + len(dispatcher.code), point, ""))
+        pieces.append((start, start + len(dispatcher.code), point, "", NO_LINK))
     if entry_size:
         start = placed.entry_offset
-        pieces.append((start, start + entry_size, lifted.kernel.entry, splicer.entry_name))
+        pieces.append((start, start + entry_size, lifted.kernel.entry, splicer.entry_name, NO_LINK))
     functions = tuple(sorted((function.entry, function.name) for function in lifted.functions))
     return Origins(lifted.kernel.name, 0, size, addresses, originals, Inserted.of(pieces), functions)
 

@@ -51,6 +51,13 @@ class Calls(NamedTuple):
     callees: NDArray[np.int64]
     """[c] which of the bodies it calls."""
 
+    def links(self, splicer: Splicer) -> NDArray[np.int64]:
+        """[b] the first SGPR of the pair in which calls of a body leave where they are: the same in all of them."""
+        _, first = np.unique(self.callees, return_index=True)
+        found = zip(splicer.numbers[self.callers[first]].tolist(), self.places[first].tolist(), strict=True)
+        words = [int.from_bytes(splicer.payloads[number].code[at : at + 4], "little") for number, at in found]
+        return np.array(words, np.int64) >> 16 & (1 << 7) - 1  # SDST of SOPK
+
 
 def calls_of(splicer: Splicer) -> Calls:
     """The payloads that are placed once."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from luthier.objects import CodeObject, Kernel
-from luthier.objects.origins import teller
+from luthier.objects.origins import Teller, teller
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LoadedCompanion:
         return replace(kernel, descriptor_address=kernel.descriptor_address + self.delta)
 
     @cached_property
-    def origin(self) -> Callable[[int], str]:
+    def origin(self) -> Teller:
         """Says of an address whose code is there."""
         return teller(self.object, self.original, self.delta, self.original_delta)
 

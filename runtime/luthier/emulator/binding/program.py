@@ -21,6 +21,7 @@ from luthier.errors import DeviceError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa.instructions import NO_TARGET, InstructionFlag, OperandKind
 from luthier.isa.registers import FLAT_SCRATCH_SGPR
+from luthier.objects.origins import Teller
 
 RECORD_TYPE = np.dtype(
     [("function", "<u8"), ("count", "<u8"), ("lanes", "<u8"), ("slots", "<u4", (layout.RECORD_SLOTS,))]
@@ -138,8 +139,8 @@ class Code:
             machine_code().address(Variant(name, isa.wave_size, isa.target.target.major))
             for name in ("luthier_unbound", "luthier_unsupported")
         )
-        self.origin: Callable[[int], str] = lambda address: ""
-        """Says of an address whose code is there, in words; empty if nothing is known."""
+        self.origin: Teller = lambda address, scalar_pair: ""
+        """Says of an address whose code is there."""
         self.watcher: Watcher | None = None
         self.decoded: Forgetful | None = None
         """Its instructions as checks look at them (`inspection.decoded`)."""

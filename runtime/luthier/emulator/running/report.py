@@ -7,7 +7,7 @@ from luthier.emulator.binding.program import Code
 from luthier.emulator.running.memory import Memory
 from luthier.emulator.running.registers import WaveRegisters
 from luthier.emulator.running.worker import WorkerState
-from luthier.errors import EmulationError, LuthierError
+from luthier.errors import EmulationError
 
 _WHAT = {
     layout.FAULT_LDS: "LDS",
@@ -39,8 +39,7 @@ def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason
     address = code.address_of(record)
     text = code.text(record)
     index = int.from_bytes(wave[layout.WAVE["index"] :][:4].tobytes(), "little")
-    origin = _origin(code, address)
-    place = f"{address:#x} ({text}){origin}, wave {index} of work-group {worker.group_field('number')}"
+    place = f"{address:#x} ({text}){worker.origin_of(wave)}, wave {index} of work-group {worker.group_field('number')}"
     if reason == layout.UNIMPLEMENTED:
         refusal = code.refusals.get(record)
         why = refusal.reason if refusal is not None else "unknown"
@@ -57,15 +56,6 @@ def explain(memory: Memory, kernel: str, code: Code, worker: WorkerState, reason
     error.waves = _waves(worker)
     error.registers = WaveRegisters(wave, code.isa.wave_size).dump(vgprs=int(code.vgprs.max(initial=0)))
     return error
-
-
-def _origin(code: Code, address: int) -> str:
-    """Whose the instruction is and where in the source; nothing that is wrong with that may hide the fault itself."""
-    try:
-        origin = code.origin(address)
-    except LuthierError as problem:
-        origin = f"where that comes from cannot be told: {problem}"
-    return origin and f", {origin}"
 
 
 def _waves(worker: WorkerState) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import Code
 from luthier.emulator.running.memory import host_bytes
+from luthier.errors import LuthierError
 
 
 def poke(array: NDArray[np.uint8], offset: int, size: int, value: int) -> None:
@@ -93,9 +94,25 @@ class WorkerState:
         where = (
             ""
             if state == "has ended"
-            else f" at {code.address_of(record):#x} ({code.text(record)}), EXEC {exec_mask:#x}"
+            else f" at {code.address_of(record):#x} ({code.text(record)}), EXEC {exec_mask:#x}{self.origin_of(wave)}"
         )
         return f"wave {index} {state}{where}"
+
+    def origin_of(self, wave: NDArray[np.uint8]) -> str:
+        """Whose the instruction is that a wave continues at, and where in the source, behind a comma; nothing that is
+        wrong with that may hide what is told of the wave."""
+        code = self._code
+        below = self.field("code_base") - code.base
+
+        def scalar_pair(index: int) -> int:
+            """The address of code that an SGPR pair holds, as those in `code` are."""
+            return int.from_bytes(wave[4 * index : 4 * index + 8].tobytes(), "little") - below
+
+        try:
+            origin = code.origin(code.address_of(self.record_of(wave)), scalar_pair)
+        except LuthierError as problem:
+            origin = f"where that comes from cannot be told: {problem}"
+        return origin and f", {origin}"
 
     def lds(self) -> NDArray[np.uint8]:
         """LDS of the work-group; of this process only."""
