@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from luthier import __version__
 from luthier.errors import ToolError
@@ -18,6 +18,9 @@ from luthier.module.description import DeviceVariable, Hook, Parameter
 FORMAT = "luthier-device-module"
 VERSION = 1
 """Raised when a reader of the version before would misunderstand the file."""
+_LOADED = frozenset(("owner", "storage"))
+"""What of a description belongs to a loaded module alone."""
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Manifest:
         """A manifest from a file's text; `place` names it in errors."""
         try:
             raw = json.loads(text)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise ToolError(f"not a manifest: {problem}", object=place) from problem
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise ToolError("not a manifest of a device module", object=place)
@@ -78,29 +81,52 @@ class Manifest:
                 object=place,
             )
         try:
-            return cls(
-                package=raw["package"],
-                module=raw["module"],
-                bundle=raw["bundle"],
-                targets=tuple(raw["targets"]),
+            given = {name: value for name, value in raw.items() if name in cls.__dataclass_fields__}
+            return _made(
+                cls,
+                given | {"luthier": raw["luthier"]},
+                targets=_all(str, raw["targets"]),
                 hooks=tuple(_hook(hook) for hook in raw["hooks"]),
-                variables=tuple(DeviceVariable(**variable) for variable in raw["variables"]),
-                intrinsics=tuple(raw["intrinsics"]),
-                cuid=raw["cuid"],
-                llvm=raw["llvm"],
-                compiler=raw["compiler"],
-                wave_sizes={target: tuple(sizes) for target, sizes in raw.get("wave_sizes", {}).items()},
-                luthier=raw["luthier"],
+                variables=tuple(_made(DeviceVariable, variable) for variable in raw["variables"]),
+                intrinsics=_all(str, raw["intrinsics"]),
+                wave_sizes={target: _all(int, sizes) for target, sizes in raw.get("wave_sizes", {}).items()},
             )
         except (AttributeError, KeyError, TypeError) as problem:
             raise ToolError(f"damaged manifest: {problem}", object=place) from problem
 
 
 def _members(value: object) -> dict[str, Any]:
-    """What of a description the file holds: not what belongs to a loaded module alone."""
-    return {name: member for name, member in vars(value).items() if name not in ("owner", "storage")}
+    """What of a description the file holds."""
+    return {name: member for name, member in vars(value).items() if name not in _LOADED}
 
 
 def _hook(raw: dict[str, Any]) -> Hook:
-    parameters = tuple(Parameter(**parameter) for parameter in raw["parameters"])
-    return Hook(**{**raw, "parameters": parameters, "targets": tuple(raw["targets"])})
+    parameters = tuple(_made(Parameter, parameter) for parameter in raw["parameters"])
+    return _made(Hook, raw, parameters=parameters, targets=_all(str, raw["targets"]))
+
+
+def _made(kind: type[Made], raw: dict[str, Any], **converted: Any) -> Made:
+    """A description of the members that a file has, each of the type that it must have.
+
+    Args:
+        converted: members that are no texts or numbers.
+
+    Raises:
+        TypeError: one is not, or there are others.
+    """
+    types = {one.name: one.type for one in fields(cast(Any, kind)) if one.name not in _LOADED}
+    for name, value in raw.items():
+        if name not in converted and type(value).__name__ != types.get(name):
+            raise TypeError(f"{name} of a {kind.__name__} is {str(value)[:40]!r}")
+    return kind(**{**raw, **converted})
+
+
+def _all(kind: type[Made], values: object) -> tuple[Made, ...]:
+    """A list's values.
+
+    Raises:
+        TypeError: it is no list, or one is of another type.
+    """
+    if not isinstance(values, list) or any(type(value) is not kind for value in values):
+        raise TypeError(f"{str(values)[:40]!r} is no list of {kind.__name__}")
+    return tuple(values)

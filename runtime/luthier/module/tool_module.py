@@ -12,7 +12,7 @@ from pathlib import Path
 
 from luthier.errors import HookError, ToolError
 from luthier.isa.targets import TargetId
-from luthier.module.description import DeviceContents, DeviceVariable, Hook
+from luthier.module.description import DeviceContents, DeviceVariable, Hook, Parameter
 from luthier.module.embedded import BITCODE_MAGIC, BITCODE_SECTION, read_bitcode, read_object
 from luthier.module.manifest import Manifest
 from luthier.module.packages import read_installed
@@ -118,7 +118,7 @@ class ToolModule:
         described = {hook.symbol: hook for hook in manifest.hooks if hook.symbol in compiled}
         for symbol, hook in compiled.items():
             told = described.get(symbol)
-            if told is None or [p.llvm for p in told.parameters] != [p.llvm for p in hook.parameters]:
+            if told is None or not _fit(told.parameters, hook.parameters):
                 raise ToolError(f"its manifest does not fit its bitcode: hook {symbol} is another", object=self.name)
         self._described = described
         self._told = {variable.symbol: variable for variable in manifest.variables}
@@ -177,6 +177,13 @@ class ToolModule:
                 target=str(target),
             )
         return min(fitting, key=lambda contents: contents.target.target.is_generic)
+
+
+def _fit(told: Sequence[Parameter], compiled: Sequence[Parameter]) -> bool:
+    """Whether a build's parameters are those in the bitcode, which do not know signs."""
+    known = [Parameter.of_llvm(one.llvm, signed=one.signed) for one in told]
+    same = [(one.llvm, one.kind, one.size) for one in told] == [(one.llvm, one.kind, one.size) for one in known]
+    return same and [one.llvm for one in told] == [one.llvm for one in compiled]
 
 
 def load_built(bundle: bytes, manifest: Manifest) -> ToolModule:
