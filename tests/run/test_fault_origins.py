@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,12 @@ LUTHIER_HOOK_ANNOTATE heavy() {
   if (v == 12345) atomicAdd((unsigned long long *)&seen, 1ull);
 }
 LUTHIER_HOOK_ANNOTATE bad() { *nowhere = 1; }
+LUTHIER_HOOK_ANNOTATE bad_and_heavy() {
+  uint32_t v = __lane_id();
+#pragma unroll
+  for (int i = 0; i < 40; ++i) v = v * (v >> 3) ^ v >> (i % 7 + 1);
+  if (v != 12345) *nowhere = v;
+}
 """
 
 
@@ -95,3 +102,16 @@ def test_a_hook(build_program: Build, under_tools: UnderTools, make_module: Call
         assert f"of {module.name}, inserted at 0x" in line
         assert "faults.hip:" in line
         assert "the program's own" not in line
+
+
+def test_a_hook_that_points_share(
+    build_program: Build, under_tools: UnderTools, make_module: Callable[..., ToolModule]
+) -> None:
+    """Where it was called, which is at the kernel's first instruction."""
+    tool = Everywhere(make_module(HOOKS, "gfx90a"), "bad_and_heavy")
+    line = told(under_tools("emu:gfx90a", [tool], build_program("faults", "-g"), "address").err)
+    assert "in hook bad_and_heavy " in line
+    place = re.search(r"that several points share, called at 0x\w+ in \w+\+(0x\w+)", line)
+    assert place is not None, line
+    assert place[1] == "0x0"
+    assert "faults.hip:" in line.partition("called at")[2]
