@@ -109,6 +109,7 @@ def prepared_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
+@pytest.mark.thorough
 def test_pip_install_with_only_the_wheel_of_luthier(
     luthier_wheel: Path, empty_environment: Path, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_pip_install_with_only_the_wheel_of_luthier(
     assert compiled() == before
 
 
+@pytest.mark.thorough
 def test_the_wheel_of_luthier_carries_what_builds_need(luthier_wheel: Path) -> None:
     (path,) = luthier_wheel.glob("*.whl")
     with zipfile.ZipFile(path) as wheel:

@@ -61,6 +61,7 @@ def test_the_kernel_is_right_everywhere(target: str) -> None:
     assert device.stats.waves == kernel.GROUPS * -(-kernel.ITEMS // device.target.target.default_wave_size)
 
 
+@pytest.mark.thorough
 def test_a_planted_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The emulated device computes something else than what is expected: said, and all other steps go on."""
     right = kernel.expected()

@@ -102,7 +102,11 @@ def test_command_refuses_an_unknown_target(capsys: pytest.CaptureFixture[str]) -
     ("mode", "targets"),
     [
         (FloatMode(), ("gfx950",)),
-        (FloatMode(round32=3, round16_64=1, denorm32=0, denorm16_64=0, dx10_clamp=False, ieee=False), ("gfx1201",)),
+        pytest.param(
+            FloatMode(round32=3, round16_64=1, denorm32=0, denorm16_64=0, dx10_clamp=False, ieee=False),
+            ("gfx1201",),
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["usual", "unusual"],
 )

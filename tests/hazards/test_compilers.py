@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from effort import of_target
 from luthier.errors import LiftError
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
@@ -15,7 +16,7 @@ KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
 FILES = ["algorithms", "arithmetic", "groups", "mathematics", "plain"]
 LEVELS = ["-O0", "-O1", "-O2", "-O3"]
 HARDWARE = sorted(name for name, target in TARGETS.items() if not target.is_generic)
-WAVES = [(name, size) for name in HARDWARE for size in TARGETS[name].wave_sizes]
+WAVES = [of_target(name, name, size) for name in HARDWARE for size in TARGETS[name].wave_sizes]
 
 YOUNGER = {"vector instruction, s_setreg of MODE"}
 """Rows of GFX1250 that LLVM has had since the one that compiles here."""

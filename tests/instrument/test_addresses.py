@@ -166,7 +166,7 @@ def instructions(isa: Isa) -> Iterator[tuple[Opcode, bytes]]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_memory_instruction(target: str, module: ToolModule) -> None:
     isa = Isa.of(target)
-    cases = sample(list(instructions(isa)), 12)
+    cases = sample(list(instructions(isa)), 36)
     for start in range(0, len(cases), 1000):
         check(target, isa, cases[start : start + 1000], module)
 

@@ -114,6 +114,7 @@ class Everywhere(Tool):
         return {}
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("private", ["", PRIVATE], ids=["", "own"])
 @pytest.mark.parametrize("hook", ["stack", "deep", "count", "rewrite"])
 @pytest.mark.parametrize("target", TARGETS)

@@ -299,6 +299,7 @@ extern "C" __global__ void k(uint32_t *out, uint32_t a, uint32_t b) {
 """
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_kernel_that_uses_every_sgpr(module: ToolModule, tmp_path: Path, target: str) -> None:
     """Launch state is in lanes of a VGPR then; what the kernel itself spills stays where it is."""
@@ -328,6 +329,7 @@ extern "C" __global__ void k(uint32_t *out, uint32_t a, uint32_t b) {
 """
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_in_functions(module: ToolModule, tmp_path: Path, target: str) -> None:
     (tmp_path / "k.hip").write_text(CALLS)
@@ -372,6 +374,7 @@ extern "C" __global__ void k(uint32_t *out, uint32_t a, uint32_t b) {
 """
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_calls_that_cannot_be_followed(module: ToolModule, tmp_path: Path, target: str) -> None:
     """What is called may use all registers that the kernel has: launch state is kept above them."""

@@ -16,7 +16,7 @@ from luthier.module import ToolModule
 
 from luthier_build.plugin import include_dir, plugin_flags
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.covering(0)
 
 SOURCE = Path(__file__).with_name("tool.hip")
 COMPILATIONS = [("gfx90a", "-O0"), ("gfx90a", "-O3"), ("gfx942", "-O3"), ("gfx1100", "-O2")]

@@ -117,7 +117,9 @@ def test_a_tool_chooses_launches_and_writes_variables(
     assert value & (1 << 40) - 1 > 0
 
 
-@pytest.mark.parametrize("name", ["streams", "exchange", "devices", "processes", "stack", "many"])
+@pytest.mark.parametrize(
+    "name", ["streams", "exchange", "devices", "processes", "stack", pytest.param("many", marks=pytest.mark.thorough)]
+)
 def test_launches_that_wait_for_each_other_are_right(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], name: str
 ) -> None:

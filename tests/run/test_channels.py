@@ -164,6 +164,7 @@ def collector(make_module: Callable[..., ToolModule]) -> Callable[..., Collector
     return make
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("capacity", [1, 0])
 def test_every_record_once(build_program: Build, collector: Any, target: str, capacity: int) -> None:

@@ -108,9 +108,9 @@ def truth(counter: Any, counts: list[tuple[bytes, dict[int, tuple[int, int]]]]) 
     ("variant", "target"),
     [
         ("pie", "gfx90a"),
-        pytest.param("no-pie", "gfx1030", marks=pytest.mark.covering(1)),
+        pytest.param("no-pie", "gfx1030", marks=pytest.mark.thorough),
         *(
-            pytest.param(variant, target, marks=pytest.mark.covering(1))
+            pytest.param(variant, target, marks=pytest.mark.thorough)
             for variant, target in (("rdc", "gfx90a"), ("lld", "gfx1030"), ("packed", "gfx90a"), ("stripped", "gfx90a"))
         ),
     ],

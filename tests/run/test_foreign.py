@@ -353,7 +353,7 @@ def test_what_gcc_offloads(luthier_run: Run, source: str) -> None:
 
 # OpenMP's kernels reach most of the C library of the device: to lift and decode them takes half a minute.
 @pytest.mark.parametrize(
-    "source", [pytest.param(name, marks=[] if "acc" in name else pytest.mark.covering(1)) for name in OFFLOADED]
+    "source", [pytest.param(name, marks=[] if "acc" in name else pytest.mark.thorough) for name in OFFLOADED]
 )
 def test_what_gcc_offloads_under_tools(under_tools: UnderTools, shipped: list[Tool], source: str) -> None:
     ran = under_tools("emu:gfx906", shipped, offloaded(source))

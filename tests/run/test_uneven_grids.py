@@ -51,6 +51,7 @@ class Wide(Tool):
             task.insert_hook_before(instruction, self.module.wide, instruction.index % 4, reg("v0"))
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_live_registers_in_lds(
     make_module: Callable[..., ToolModule],

@@ -40,6 +40,14 @@ def of_target(name: str, *values: object) -> ParameterSet:
     return pytest.param(*values, marks=[] if name in GENERATIONS else [pytest.mark.thorough])
 
 
+def some(cases: Sequence[object], share: int) -> list[ParameterSet]:
+    """Return parameters of a test of which all but every `share`-th are left to `make test-all`."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[pytest.mark.thorough] * bool(at % share))
+        for at, case in enumerate(cases)
+    ]
+
+
 EVERY_TARGET = [of_target(name, name) for name in TARGETS]
 EVERY_ISA = [of_target(name, name, size) for name, target in TARGETS.items() for size in target.wave_sizes]
 

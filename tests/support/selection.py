@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -40,15 +40,19 @@ def covering_rows(items: Iterable[pytest.Item]) -> set[str]:
     tables: dict[tuple[str, int], dict[str, dict[str, Hashable]]] = {}
     for item in items:
         if mark := item.get_closest_marker("covering"):
+            strength, *names = mark.args
             table = item.nodeid.partition("[")[0]
-            tables.setdefault((table, mark.args[0]), {})[item.nodeid] = factors(item)
+            tables.setdefault((table, strength), {})[item.nodeid] = factors(item, names)
     return {name for (_, strength), rows in tables.items() for name in covering(rows, strength)}
 
 
-def factors(item: pytest.Item) -> dict[str, Hashable]:
-    """Return the value of each parameter of a test; a tuple has as many factors as values."""
+def factors(item: pytest.Item, names: Sequence[str]) -> dict[str, Hashable]:
+    """Return the value of each parameter of a test, or of those that are named; a tuple has as many factors as
+    values."""
     found: dict[str, Hashable] = {}
     for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
+        if names and name not in names:
+            continue
         simple = isinstance(value, tuple) and all(isinstance(one, str | int) for one in value)
         for place, one in enumerate(value if simple else (value,)):
             known = isinstance(one, str | int | float | bool | None)

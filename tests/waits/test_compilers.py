@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from effort import of_target
 from luthier.errors import LiftError
 from luthier.isa.targets import TARGETS
 from luthier.lifting import lift
@@ -23,7 +24,7 @@ HARDWARE = sorted(name for name, target in TARGETS.items() if not target.is_gene
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("target", HARDWARE)
+@pytest.mark.parametrize("target", [of_target(name, name) for name in HARDWARE])
 @pytest.mark.parametrize("file", FILES)
 def test_compiled_kernels_wait(compile_object, file: str, target: str, level: str) -> None:
     flags = (f"-I{KERNELS}", "-ffp-contract=off", level)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from effort import some
 from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.inspection.samples import samples
 from luthier.isa import Isa
@@ -94,7 +95,9 @@ def both(case) -> None:
         same(case.result, *run(case, 2, wild=True, exec=1))
 
 
-@pytest.mark.parametrize(("target", "name"), [(target, name) for target, names in MFMA.items() for name in names])
+@pytest.mark.parametrize(
+    ("target", "name"), some([(target, name) for target, names in MFMA.items() for name in names], 4)
+)
 def test_mfma(target: str, name: str) -> None:
     case = mfma(target, name)
     same(case.result, *run(case, 1))
@@ -103,7 +106,9 @@ def test_mfma(target: str, name: str) -> None:
         same(case.result, *run(case, 2, wild=True, exec=None if case.accumulation else 1))
 
 
-@pytest.mark.parametrize(("target", "name"), [(target, name) for target, names in SMFMAC.items() for name in names])
+@pytest.mark.parametrize(
+    ("target", "name"), some([(target, name) for target, names in SMFMAC.items() for name in names], 4)
+)
 def test_smfmac(target: str, name: str) -> None:
     both(smfmac(target, name))
 
