@@ -43,7 +43,7 @@ def test_too_little_memory(tmp_path: Path) -> None:
     text = f".globl k\n.p2align 8\n.type k,@function\nk:\n.fill {count}, 4, 0xbf800000\ns_endpgm\n.size k, .-k\n"
     path = tmp_path / "long.hsaco"
     path.write_bytes(assembled(kernel_text(text, "gfx90a"), "gfx90a").data)
-    ended = command(["lift", path, "--instructions"], memory=420 * MB)
+    ended = command(["lift", path, "--instructions"], memory=200 * MB)
     assert (ended.code, ended.error) == (1, "luthier lift: error: there is not enough memory for this\n")
 
 

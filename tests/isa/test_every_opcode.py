@@ -105,8 +105,11 @@ def encodings(isa: Isa, random: np.random.Generator) -> tuple[list[bytes], list[
     return good, bad
 
 
-UNUSED = {*range(9, 17), *range(41, 49), *range(54, 64)}
-"""Bits of fields that some instructions do not use: second sources of VOPD, modifiers of DPP, `vdst` of DS."""
+UNUSED = {*range(9, 17), *range(41, 49), *range(50, 64), *range(80, 88)}
+"""Bits of fields that some instructions do not use: second sources of VOPD, third ones of VOP3 and VOPD3, modifiers of
+DPP, `vdst` of DS."""
+UNUSED_DESTINATION = set(range(8))
+"""The same of comparisons that write EXEC alone."""
 
 
 def changed_bits(one: bytes, other: bytes) -> set[int]:
@@ -155,7 +158,10 @@ def test_reads_as_llvm_does(target: str, wave: int, attributes: Callable[[str, i
             # Bits that mean nothing may choose among two opcodes for one operation, of which one calls v1.l v1.
             assert texts_again[index].replace(".l", "") == texts[index].replace(".l", ""), good[index].hex()
     # With fields set that the hardware ignores: nothing else is different, and LLVM reads what has them clear.
-    assert all(changed_bits(good[index], ours[index]) <= UNUSED for index in unread), unread
+    for index in unread:
+        exec_alone = "_nosdst" in isa.opcode(int(code.opcode[index])).pseudo
+        ignored = UNUSED | UNUSED_DESTINATION if exec_alone else UNUSED
+        assert changed_bits(good[index], ours[index]) <= ignored, texts[index]
     for index, readings in zip(unread, read_by_llvm(options, [ours[index] for index in unread]), strict=True):
         assert readings == [Reading(texts[index], ours[index])], good[index].hex()
     print(f"{len(good)} instructions, {lost} encoded otherwise; {len(bad)} that are none")

@@ -14,8 +14,6 @@ from effort import EVERY_ISA, FUZZ
 from luthier.errors import DecodeError
 from luthier.isa import InstructionArray, Isa
 
-"""Multiplies the amount of input."""
-
 
 def keep(code: InstructionArray, good: np.ndarray) -> InstructionArray:
     """Only the chosen instructions, as the columns an encoder takes."""
@@ -161,7 +159,7 @@ def test_random_text() -> None:
     ).split()
     assembled = 0
     for number in range(1_500 * FUZZ):
-        isa = Isa.of(*EVERY_ISA[number % len(EVERY_ISA)])
+        isa = Isa.of(*EVERY_ISA[number % len(EVERY_ISA)].values)
         text = "\n".join(
             " ".join(source.choices(words, k=source.randrange(1, 7))) for _ in range(source.randrange(1, 4))
         )

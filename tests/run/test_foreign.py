@@ -248,7 +248,7 @@ def primitives() -> Callable[[str], Path]:
     return build
 
 
-@pytest.mark.covering(1)
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_primitives(
     luthier_run: Run,
@@ -403,7 +403,7 @@ def tinygrad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     return command
 
 
-@pytest.mark.covering(1)
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", TARGETS)
 def test_training_with_tinygrad(
     under_tools: UnderTools, shipped: list[Tool], tinygrad: Callable[[str], tuple[Any, ...]], target: str

@@ -92,6 +92,7 @@ def small_groups(compile_object: Callable[..., Path], target: str) -> CodeObject
     return load_object(editor.finish())
 
 
+@pytest.mark.covering(0)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_larger_groups_than_metadata_allow_run_as_they_are(
     make_module: Callable[..., ToolModule],
